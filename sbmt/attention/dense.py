@@ -1,0 +1,35 @@
+"""The oracle: attention under a dense mask."""
+
+import torch
+from torch import Tensor
+
+from sbmt.attention.gate_rule import GateRule
+from sbmt.edges import EdgeList
+
+
+def attend_dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    gate_rule: GateRule,
+    weight_scale: Tensor | None,
+) -> Tensor:
+    """Masked softmax attention over all pairs. O(n² d) time, O(n²) memory; see :func:`sbmt.edge_attention`."""
+
+    def spread(per_edge: Tensor, elsewhere: float) -> Tensor:
+        everywhere = per_edge.new_full((edges.cell_count,), elsewhere)
+        return everywhere.index_put((edges.cells(),), per_edge).view(edges.shape)
+
+    scores = query @ key.mT / query.shape[-1] ** 0.5  # batch heads n_queries n_keys
+    if gate is not None:
+        gates = spread(gate, 1.0)
+        scores = scores * gates if gate_rule == "score" else scores + gates.log()
+    mask = edges.to_dense()
+    has_edge = mask.any(-1, keepdim=True)
+    scores = scores.masked_fill(~mask & has_edge, float("-inf"))  # a row without edges stays finite, then is zeroed
+    weights = torch.softmax(scores, -1) * has_edge
+    if weight_scale is not None:
+        weights = weights * spread(weight_scale, 0.0)
+    return weights.to(value.dtype) @ value

@@ -1,0 +1,133 @@
+"""The one entry to all backends."""
+
+from typing import get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sbmt.attention.dense import attend_dense
+from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.message_passing import attend_by_messages
+from sbmt.counter_rng import Purpose, draw_seed, edge_words, to_uniform
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, choose
+
+BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages}
+DENSE_ABOVE = 1 / 16  # density over all cells above which visiting every pair is the faster of the two
+DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
+
+
+def available_backends() -> list[str]:
+    """Names that ``backend=`` accepts here, besides ``"auto"``.
+
+    Example:
+        >>> "dense" in available_backends()
+        True
+    """
+    return list(BACKENDS)
+
+
+def edge_attention(
+    query: Float[Tensor, "batch heads n_queries d"],
+    key: Float[Tensor, "batch heads n_keys d"],
+    value: Float[Tensor, "batch heads n_keys d_value"],
+    edges: EdgeList,
+    gate: Float[Tensor, " n_edges"] | None = None,
+    *,
+    gate_rule: GateRule = "score",
+    backend: str = "auto",
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, "batch heads n_queries d_value"]:
+    r"""Softmax attention of each query over the keys its edges lead to.
+
+    With $s_{ij} = q_i k_j^\top / \sqrt d$ and gate $g$ (1 where none is given), the weight of edge (i, j) is
+
+    - ``gate_rule="score"``: $\propto \exp(g_{ij} s_{ij})$,
+    - ``gate_rule="weight"``: $\propto g_{ij} \exp(s_{ij})$,
+
+    normalised over the edges of query i. A query without edges gets zeros, and so does its gradient.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        key: ``(batch, heads, n_keys, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        edges: The mask; its shape is ``(batch, heads, n_queries, n_keys)``.
+        gate: ``(n_edges,)`` in EdgeList order, positive.
+        gate_rule: What the gate multiplies.
+        backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
+            differ in speed alone.
+        dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to keep the mean.
+        generator: Source of dropout's seed: one int64 if ``dropout > 0``, none otherwise.
+
+    Returns:
+        ``(batch, heads, n_queries, d_value)``.
+
+    Raises:
+        SbmtError: On shapes that do not fit, integer input, a gate of the wrong length or sign, unknown names, or
+            dropout outside [0, 1).
+
+    Paper: equations 3 and 4; the gate rules are equation 9 and the released code's.
+    """
+    _check(query, key, value, edges, gate)
+    if gate_rule not in get_args(GateRule):
+        raise SbmtError(f"gate_rule among {get_args(GateRule)}", repr(gate_rule), "use one of those names")
+    if backend == "auto":
+        backend = _pick(edges)
+    attend = choose("backend", backend, BACKENDS)
+    return attend(query, key, value, edges, gate, gate_rule, _dropout_scale(edges, dropout, generator, value.dtype))
+
+
+def check_dropout(dropout: float) -> None:
+    """Raises SbmtError unless 0 ≤ dropout < 1."""
+    if not 0 <= dropout < 1:
+        raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
+
+
+def _pick(edges: EdgeList) -> str:
+    cells = edges.cell_count
+    return "dense" if cells <= DENSE_CELLS and edges.n_edges >= DENSE_ABOVE * cells else "pyg"
+
+
+def _dropout_scale(
+    edges: EdgeList, dropout: float, generator: torch.Generator | None, dtype: torch.dtype
+) -> Tensor | None:
+    check_dropout(dropout)
+    if dropout == 0:
+        return None
+    _, heads, n_queries, _ = edges.shape
+    rows = edges.rows()
+    graph = rows // n_queries
+    address = (graph // heads, graph % heads, rows % n_queries, edges.keys)
+    uniform = to_uniform(edge_words(draw_seed(generator), Purpose.CELL, *address))
+    return (uniform >= dropout).to(dtype) / (1 - dropout)
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:
+    check_attention_inputs(query, key, value)
+    expected = (*query.shape[:3], key.shape[2])
+    if edges.shape != expected:
+        raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
+    if gate is not None:
+        if not isinstance(gate, Tensor) or gate.shape != (edges.n_edges,) or not gate.is_floating_point():
+            got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
+            raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
+        if gate.numel() and not float(gate.detach().min()) > 0:
+            raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
+
+
+def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
+        if tensor.dim() != 4 or 0 in tensor.shape:
+            do = "leave empty sequences out and add the missing dimensions"
+            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
+        raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
+    if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
+        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")

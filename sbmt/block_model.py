@@ -1,0 +1,237 @@
+"""The mixed-membership stochastic block model that an attention mask is drawn from."""
+
+from typing import Literal, get_args
+
+import torch
+import torch.utils.checkpoint
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sbmt.edges import EdgeList, check_mask, count_pairs
+from sbmt.errors import SbmtError
+from sbmt.pair_products import edge_dot
+
+Link = Literal["bilinear", "poisson"]
+TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
+_PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists
+
+
+class BlockModel:
+    r"""Edge probabilities between queries and keys, in ``n·k + k²`` numbers per head.
+
+    With memberships $\hat Q_i, \hat K_j \in [0, 1]^k$ and block matrix $S \in \mathbb{R}_{\ge 0}^{k \times k}$, the
+    rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
+
+    - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, the paper's;
+    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ holds rates without an upper bound (ours).
+
+    Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
+    and $1 - e^{-(r_{ij} + \delta)}$ on real pairs.
+
+    Args:
+        query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
+        block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, ≥ 0 under the Poisson link.
+        key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
+        key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
+        link: How a rate becomes a probability.
+
+    Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
+    [0, 1] by at most 1e-6 are taken for rounding and clamped; what stands at padded tokens is never looked at.
+
+    Raises:
+        SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, or an
+            unknown link.
+
+    Paper: equations 5 to 8; ``link="poisson"`` and masks are not in it.
+    """
+
+    def __init__(
+        self,
+        query_membership: Tensor,
+        block_matrix: Tensor,
+        key_membership: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        link: Link = "bilinear",
+    ) -> None:
+        if link not in get_args(Link):
+            raise SbmtError(f"link among {get_args(Link)}", repr(link), "use one of those names")
+        query, block, key = _as_float(query_membership, block_matrix, key_membership)
+        batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
+        self.link = link
+        self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2])
+        self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2])
+        query = _hide_padding(query.expand(batch, heads, -1, -1), self.query_mask)
+        key = _hide_padding(key.expand(batch, heads, -1, -1), self.key_mask)
+        upper = 1.0 if link == "bilinear" else float("inf")
+        self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
+        self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
+        self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), upper)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """``(batch, heads, n_queries, n_keys)``."""
+        batch, heads, n_queries, _ = self.query_membership.shape
+        return batch, heads, n_queries, self.key_membership.shape[2]
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters k."""
+        return self.block_matrix.shape[-1]
+
+    @property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64."""
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.block_matrix.device)
+
+    def rate_factors(
+        self, exploration: float = 0.0
+    ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
+        r"""Two factors whose product $T K^\top$ is the rate of every pair, exploration included.
+
+        $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$: exploration is one more cluster that all real tokens
+        belong to. Cost: O(n k²), nothing of size n².
+        """
+        check_exploration(exploration)
+        query = self.query_membership @ self.block_matrix
+        key = self.key_membership
+        if exploration > 0:
+            query = torch.cat([query, _hide_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
+            key = torch.cat([key, _hide_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
+        return query, key
+
+    def probability_of_rate(self, rate: Tensor, *, clamp: bool = True) -> Tensor:
+        """The link: turns rates into edge probabilities."""
+        if self.link == "poisson":
+            return -torch.expm1(-rate)
+        return rate.clamp(max=1.0) if clamp else rate
+
+    def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
+        """E[M], the edge probability of every pair: ``(batch, heads, n_queries, n_keys)`` in [0, 1].
+
+        Args:
+            exploration: δ in [0, 1).
+
+        Cost: O(n² k) time, O(n²) memory.
+        """
+        query, key = self.rate_factors(exploration)
+        return self.probability_of_rate(query @ key.mT)
+
+    def edge_probability(
+        self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
+    ) -> Float[Tensor, " n_edges"]:
+        """The probabilities of given edges, without forming all pairs where that is cheaper.
+
+        Args:
+            edges: Edges of a graph of this model's shape.
+            exploration: δ in [0, 1).
+            clamp: False leaves ``min(·, 1)`` out. The gate needs that: the clamp's gradient is zero, so with it no
+                edge of probability 1 could ever become less likely.
+
+        Returns:
+            ``(n_edges,)`` in EdgeList order.
+
+        Cost: O(n k² + edges · k) time; memory for the smaller of all pairs and ``edges · k``, in chunks.
+
+        Raises:
+            SbmtError: If the shapes differ.
+        """
+        if edges.shape != self.shape:
+            raise SbmtError(f"edges of shape {self.shape}", edges.shape, "sample them from this block model")
+        query, key = self.rate_factors(exploration)
+        return self.probability_of_rate(edge_dot(query, key, edges), clamp=clamp)
+
+    def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
+        r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
+
+        While no rate can exceed 1 (always so for the paper's softmax block matrix) this is
+        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). Elsewhere,
+        that is for the Poisson link and for block matrices that clamp, no closed form exists: all pairs are visited,
+        O(n² k) time, in pieces of bounded memory.
+
+        Args:
+            exploration: δ in [0, 1).
+        """
+        check_exploration(exploration)
+        pairs = self.n_pairs[:, None].clamp(min=1)
+        query, key = self.query_membership, self.key_membership
+        if self.link == "bilinear" and self._rates_stay_below_one():
+            total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
+            mean = total / pairs
+        else:
+            mean = self._sum_of_probabilities() / pairs
+        if exploration == 0:
+            return mean
+        is_real = (self.n_pairs > 0)[:, None].to(mean.dtype)
+        if self.link == "poisson":  # 1 − e^{−(r+δ)} = 1 − e^{−δ}(1 − p), pair by pair and so on average
+            return is_real - torch.exp(torch.tensor(-exploration, dtype=mean.dtype)) * (is_real - mean)
+        return torch.minimum(mean + exploration * is_real, is_real)
+
+    def _rates_stay_below_one(self) -> bool:
+        with torch.no_grad():
+            most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
+            bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
+            return bool((bound <= 1).all())
+
+    def _sum_of_probabilities(self) -> Tensor:
+        query, key = self.rate_factors()
+        rows = max(1, _PAIRS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
+
+        def piece(part: Tensor, key: Tensor) -> Tensor:
+            return self.probability_of_rate(part @ key.mT).sum((-2, -1))
+
+        # Checkpointing forms each piece again in the backward pass, so no n² array outlives its piece.
+        parts = [
+            torch.utils.checkpoint.checkpoint(piece, part, key, use_reentrant=False) for part in query.split(rows, 2)
+        ]
+        return torch.stack(parts).sum(0)
+
+    def __repr__(self) -> str:
+        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
+
+
+def check_exploration(exploration: float) -> None:
+    """Raises SbmtError unless 0 ≤ δ < 1."""
+    if not isinstance(exploration, (int, float)) or not 0 <= exploration < 1:
+        raise SbmtError("exploration δ in [0, 1)", exploration, "0.01 is the paper's value, 0 switches it off")
+
+
+def _as_float(*tensors: Tensor) -> list[Tensor]:
+    for name, tensor in zip(("query_membership", "block_matrix", "key_membership"), tensors, strict=True):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise SbmtError(f"{name} as a floating-point tensor", kind, "convert it with torch.as_tensor(…).float()")
+    dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+    return [t.to(dtype) for t in tensors]
+
+
+def _check_shapes(
+    query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
+) -> tuple[int, int]:
+    do = "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast"
+    shapes = f"query_membership {tuple(query.shape)}, block_matrix {tuple(block.shape)}, "
+    shapes += f"key_membership {tuple(key.shape)}"
+    if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
+        raise SbmtError("memberships with 4 dimensions and a block matrix with 3", shapes, do)
+    if not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
+        raise SbmtError("one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)", shapes, do)
+    if 0 in (*query.shape, *key.shape, *block.shape):
+        raise SbmtError("at least one example, head, query, key and cluster", shapes, do)
+    heads = {query.shape[1], block.shape[0], key.shape[1]} - {1}
+    batches = {t.shape[0] for t in (query, key, query_mask, key_mask) if t is not None} - {1}
+    if len(heads) > 1 or len(batches) > 1:
+        raise SbmtError("equal (or broadcasting) batch sizes and head counts", shapes, do)
+    return batches.pop() if batches else 1, heads.pop() if heads else 1
+
+
+def _hide_padding(per_token: Tensor, mask: Bool[Tensor, "batch n"] | None) -> Tensor:
+    return per_token if mask is None else per_token.masked_fill(~mask[:, None, :, None], 0.0)
+
+
+def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
+    low, high = (x.item() for x in torch.aminmax(value.detach()))
+    if not (low >= -TOLERANCE and high <= upper + TOLERANCE and high < float("inf")):  # NaN fails both
+        range_ = f"[0, {upper:g}]" if upper < float("inf") else "[0, ∞)"
+        raise SbmtError(f"{name} in {range_} without NaN", f"values from {low:g} to {high:g}", "check what made it")
+    return value.clamp(0.0, upper) if low < 0 or high > upper else value

@@ -1,0 +1,59 @@
+"""Density of sampled masks, and the penalty that keeps it low."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
+from sbmt.types import AttentionOutput
+
+DensityKind = Literal["sampled", "expected"]
+
+
+def sampled_density(
+    edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None
+) -> Float[Tensor, "batch heads"]:
+    r"""Share of real pairs that are edges, with a straight-through gradient.
+
+    $\frac{1}{N} \sum_{(i,j) \in M} g_{ij}$ for $N$ real pairs. With the gate of
+    :func:`~sbmt.straight_through.straight_through_gate` its value is the density, and each sampled edge's $p$ receives
+    $1/N$. That gradient's expectation is $p_{ij}$ times the exact one, so it fades as masks get sparse.
+
+    Args:
+        edges: What was attended.
+        gate: ``(n_edges,)``; None means ones.
+
+    Returns:
+        ``(batch, heads)`` in [0, 1]; 0 where there is no real pair.
+
+    Paper: section 5.2, the term L_s.
+    """
+    if gate is None:
+        return edges.density()
+    batch, heads, n_queries, _ = edges.shape
+    graph = edges.rows() // n_queries
+    total = torch.zeros(batch * heads, dtype=gate.dtype, device=gate.device).index_add(0, graph, gate)
+    return total.view(batch, heads) / edges.n_pairs.clamp(min=1)[:, None]
+
+
+def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
+    """L_s: the mean density over examples, then heads, then layers. Add ``density_weight`` times it to the loss.
+
+    Args:
+        outputs: One attention output per layer.
+        kind: ``"sampled"`` is the paper's, with a straight-through gradient; ``"expected"`` is the closed form of the
+            mean probability, with the exact gradient.
+
+    Raises:
+        SbmtError: If there is no output, or ``kind`` is unknown.
+    """
+    if kind not in get_args(DensityKind):
+        raise SbmtError(f"kind among {get_args(DensityKind)}", repr(kind), "use one of those names")
+    if not outputs:
+        raise SbmtError("at least one attention output", "none", "pass the outputs of the encoder's layers")
+    densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
+    return torch.stack([d.mean(0).mean() for d in densities]).mean()

@@ -1,0 +1,258 @@
+"""The sampled mask as a list of edges in compressed sparse rows."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sbmt.errors import SbmtError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeList:
+    """Bipartite query-key graphs, one per example and head.
+
+    Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
+
+    Attributes:
+        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, never falls.
+        keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
+        shape: ``(batch, heads, n_queries, n_keys)``.
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
+        key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
+        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
+        check: Also verify what costs a pass over the edges: order, range, and that no edge touches padding.
+
+    Raises:
+        SbmtError: If the parts do not fit together.
+
+    Memory: 8 bytes per edge and per row.
+    """
+
+    row_ptr: Int[Tensor, " rows_plus_1"]
+    keys: Int[Tensor, " n_edges"]
+    shape: tuple[int, int, int, int]
+    query_mask: Bool[Tensor, "batch n_queries"] | None = None
+    key_mask: Bool[Tensor, "batch n_keys"] | None = None
+    multiplicity: Int[Tensor, " n_edges"] | None = None
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        batch, heads, n_queries, n_keys = self.shape
+        if min(self.shape) < 1:
+            raise SbmtError("at least one example, head, query and key", self.shape, "leave empty sequences out")
+        rows = batch * heads * n_queries
+        if self.row_ptr.dtype != torch.int64 or self.keys.dtype != torch.int64:
+            got = f"{self.row_ptr.dtype} and {self.keys.dtype}"
+            raise SbmtError("row_ptr and keys of dtype int64", got, "convert them with .long()")
+        if self.row_ptr.shape != (rows + 1,):
+            raise SbmtError(f"row_ptr of length {rows + 1}", tuple(self.row_ptr.shape), "give one entry per row, and 1")
+        if self.keys.dim() != 1 or int(self.row_ptr[-1]) != self.keys.numel():
+            got = f"row_ptr[-1] = {int(self.row_ptr[-1])} for {tuple(self.keys.shape)} keys"
+            raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
+        if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
+            raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
+        check_mask("query_mask", self.query_mask, batch, n_queries)
+        check_mask("key_mask", self.key_mask, batch, n_keys)
+        if self.check:
+            self._check_every_edge()
+
+    @staticmethod
+    def from_cells(
+        cells: Int[Tensor, " n_edges"],
+        shape: tuple[int, int, int, int],
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        multiplicity: Tensor | None = None,
+    ) -> "EdgeList":
+        """Edges from ascending, distinct cell numbers (see :meth:`cells`)."""
+        batch, heads, n_queries, n_keys = shape
+        counts = torch.bincount(cells // n_keys, minlength=batch * heads * n_queries)
+        row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+        return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, multiplicity)
+
+    @staticmethod
+    def from_dense(
+        mask: Bool[Tensor, "batch heads n_queries n_keys"],
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> "EdgeList":
+        """Edges where a dense boolean mask is True.
+
+        Example:
+            >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
+            tensor([0, 1, 2])
+
+        Raises:
+            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token.
+        """
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
+            got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            raise SbmtError("a bool mask (batch, heads, n_queries, n_keys)", got, "convert it with .bool()")
+        batch, heads, n_queries, n_keys = mask.shape
+        shape = (batch, heads, n_queries, n_keys)
+        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
+        return edges if query_mask is None and key_mask is None else replace(edges, check=True)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges over all examples and heads."""
+        return self.keys.numel()
+
+    @property
+    def cell_count(self) -> int:
+        """Number of cells of the dense mask, padding included."""
+        return prod(self.shape)
+
+    @cached_property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64."""
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.row_ptr.device)
+
+    def degrees(self) -> Int[Tensor, " rows"]:
+        """Number of edges of each row."""
+        return self.row_ptr.diff()
+
+    def rows(self) -> Int[Tensor, " n_edges"]:
+        """The flattened row of each edge."""
+        row = torch.arange(self.row_ptr.numel() - 1, device=self.keys.device)
+        return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
+
+    def key_rows(self) -> Int[Tensor, " n_edges"]:
+        """The key of each edge as a row of keys flattened over (example, head, key)."""
+        _, _, n_queries, n_keys = self.shape
+        return self.keys + self.rows() // n_queries * n_keys
+
+    def cells(self) -> Int[Tensor, " n_edges"]:
+        """The position of each edge in the flattened dense mask, strictly ascending."""
+        return self.rows() * self.shape[3] + self.keys
+
+    def density(self) -> Float[Tensor, "batch heads"]:
+        """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
+        batch, heads, n_queries, _ = self.shape
+        counts = self.row_ptr[::n_queries].diff().view(batch, heads)
+        return counts.to(torch.get_default_dtype()) / self.n_pairs.clamp(min=1)[:, None]
+
+    def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
+        """The mask as a dense boolean tensor; O(n²) memory."""
+        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.keys.device)
+        mask[self.cells()] = True
+        return mask.view(self.shape)
+
+    def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
+        """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
+
+        Row 0 is the source: the key, numbered over (example, head, key). Row 1 is the target: the query, numbered
+        over (example, head, query).
+        """
+        return torch.stack([self.key_rows(), self.rows()])
+
+    def to_scipy(self, example: int = 0, head: int = 0) -> "csr_array":
+        """One graph as a boolean ``scipy.sparse.csr_array`` of shape ``(n_queries, n_keys)``."""
+        from scipy.sparse import csr_array
+
+        batch, heads, n_queries, n_keys = self.shape
+        if not (0 <= example < batch and 0 <= head < heads):
+            raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
+        first = (example * heads + head) * n_queries
+        row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()
+        keys = self.keys[int(row_ptr[0]) : int(row_ptr[-1])].cpu().numpy()
+        ones = torch.ones(keys.size, dtype=torch.bool).numpy()
+        return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
+
+    def union(self, other: "EdgeList") -> "EdgeList":
+        """Edges of either; multiplicities are dropped. Cost: O(edges · log edges).
+
+        Raises:
+            SbmtError: If shapes or masks differ.
+        """
+        if self.shape != other.shape:
+            raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
+        for name in ("query_mask", "key_mask"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same masks")
+        cells = torch.cat([self.cells(), other.cells()]).unique()
+        return EdgeList.from_cells(cells, self.shape, self.query_mask, self.key_mask)
+
+    def with_self_loops(self) -> "EdgeList":
+        """These edges and (i, i) for every real token.
+
+        Raises:
+            SbmtError: If queries and keys differ in number.
+        """
+        from sbmt.patterns import self_loops
+
+        return self.union(self_loops(self.shape, self.query_mask, self.key_mask, device=self.keys.device))
+
+    def transpose(self) -> "EdgeList":
+        """The same edges seen from the keys: rows are keys, entries are queries. Cost: O(edges · log edges)."""
+        batch, heads, n_queries, n_keys = self.shape
+        cells = self.key_rows() * n_queries + self.rows() % n_queries
+        order = cells.argsort()
+        many = None if self.multiplicity is None else self.multiplicity[order]
+        shape = (batch, heads, n_keys, n_queries)
+        return EdgeList.from_cells(cells[order], shape, self.key_mask, self.query_mask, many)
+
+    def to(self, device: torch.device | str) -> "EdgeList":
+        """A copy on ``device``."""
+        fields = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
+        tensors = {name: getattr(self, name) for name in fields}
+        return replace(self, **{name: None if t is None else t.to(device) for name, t in tensors.items()})
+
+    def __repr__(self) -> str:
+        return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
+
+    def _check_every_edge(self) -> None:
+        if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
+            raise SbmtError("row_ptr that starts at 0 and never falls", "another", "build it with a cumulative sum")
+        if self.n_edges == 0:
+            return
+        rows, n_queries = self.rows(), self.shape[2]
+        if int(self.keys.min()) < 0 or int(self.keys.max()) >= self.shape[3]:
+            got = f"from {int(self.keys.min())} to {int(self.keys.max())}"
+            raise SbmtError(f"keys in [0, {self.shape[3]})", got, "count keys within their head")
+        if bool(((self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
+            raise SbmtError("strictly ascending keys in every row", "a row that is not", "sort and merge each row")
+        example = rows // (n_queries * self.shape[1])
+        for name, mask, token in (
+            ("query", self.query_mask, rows % n_queries),
+            ("key", self.key_mask, self.keys),
+        ):
+            if mask is not None and not bool(mask[example, token].all()):
+                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
+
+
+def check_mask(name: str, mask: Tensor | None, batch: int, n: int) -> Tensor | None:
+    """``mask`` expanded to ``(batch, n)``.
+
+    Raises:
+        SbmtError: If it is not boolean or cannot be expanded.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise SbmtError(f"{name} as a bool tensor, True = real token", got, "compare the ids with the padding id")
+    if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
+        raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
+    return mask.expand(batch, n)
+
+
+def count_pairs(
+    shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None, device: torch.device
+) -> Int[Tensor, " batch"]:
+    """Real query-key pairs of each example, int64."""
+    batch, _, n_queries, n_keys = shape
+    queries, keys = (
+        torch.full((batch,), n, device=device) if mask is None else mask.sum(1)
+        for n, mask in ((n_queries, query_mask), (n_keys, key_mask))
+    )
+    return queries * keys

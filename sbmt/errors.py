@@ -1,0 +1,47 @@
+"""The one error of the library."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+class SbmtError(ValueError):
+    """Says what was expected, what came instead, and what to do about it.
+
+    Args:
+        expected: What the operation needs, in words.
+        got: What it was given.
+        do: What the caller can do.
+
+    Example:
+        >>> raise SbmtError("n_clusters >= 1", 0, "ask for at least one cluster")
+        Traceback (most recent call last):
+        ...
+        sbmt.errors.SbmtError: expected n_clusters >= 1, got 0: ask for at least one cluster
+    """
+
+    def __init__(self, expected: str, got: object, do: str) -> None:
+        super().__init__(expected, got, do)
+
+    def __str__(self) -> str:
+        expected, got, do = self.args
+        return f"expected {expected}, got {got}: {do}"
+
+
+def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
+    """Returns ``table[name]``; an unknown name lists the valid ones.
+
+    Raises:
+        SbmtError: If ``name`` is not a key of ``table``.
+    """
+    if name not in table:
+        raise SbmtError(f"a {kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
+    return table[name]
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raises SbmtError unless every size is an integer of at least 1."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise SbmtError(f"{name} ≥ 1", size, "give a positive integer")

@@ -1,0 +1,51 @@
+"""Attentions by name."""
+
+from typing import Any
+
+from torch import nn
+
+from sbmt.baselines.full import FullAttention
+from sbmt.baselines.random_mask import RandomMaskAttention
+from sbmt.errors import SbmtError, choose
+from sbmt.layers.sbm_attention import SBMAttention
+
+ATTENTIONS: dict[str, type[nn.Module]] = {
+    "sbm": SBMAttention,
+    "full": FullAttention,
+    "random_mask": RandomMaskAttention,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "link": "bilinear"},
+    "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "link": "bilinear"},
+}
+"""Settings of ``"sbm"``. ``recommended``: an exact law. ``faithful``: the paper to the letter, Algorithm 1 included."""
+
+
+def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
+    """Builds an attention by its name.
+
+    All share one interface: ``(query, key, value, *, query_mask, key_mask, generator, return_edges)`` returns an
+    :class:`~sbmt.types.AttentionOutput`.
+
+    Args:
+        name: ``"sbm"``, ``"full"`` or ``"random_mask"``.
+        preset: For ``"sbm"``: ``"recommended"`` or ``"faithful"``; arguments override its settings.
+        **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
+
+    Raises:
+        SbmtError: If the name, the preset or an argument is unknown, or an argument is missing.
+
+    Example:
+        >>> build_attention("full", d_head=8, n_heads=2)
+        FullAttention(d_head=8, n_heads=2, dropout=0.0)
+    """
+    attention = choose("attention", name, ATTENTIONS)
+    if preset is not None:
+        if name != "sbm":
+            raise SbmtError("a preset with attention 'sbm' only", f"{preset!r} with {name!r}", "leave it out")
+        arguments = choose("preset", preset, PRESETS) | arguments
+    try:
+        return attention(**arguments)
+    except TypeError as error:
+        raise SbmtError(f"arguments that {attention.__name__} takes", str(error), "see its documentation") from error

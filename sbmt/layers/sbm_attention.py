@@ -1,0 +1,241 @@
+"""Attention whose mask the network draws for itself."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_attention
+from sbmt.attention.gate_rule import GateRule
+from sbmt.block_model import BlockModel, Link, check_exploration
+from sbmt.density import sampled_density
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.patterns import sliding_window
+from sbmt.samplers import SAMPLERS, sample_edges
+from sbmt.straight_through import straight_through_gate
+from sbmt.types import AttentionOutput
+
+
+def sbm_attention(
+    query: Float[Tensor, "batch heads n_queries d"],
+    key: Float[Tensor, "batch heads n_keys d"],
+    value: Float[Tensor, "batch heads n_keys d_value"],
+    block_model: BlockModel,
+    *,
+    sampler: str = "exact",
+    exploration: float = 0.0,
+    gate_rule: GateRule = "score",
+    window: int | None = None,
+    dropout: float = 0.0,
+    backend: str = "auto",
+    generator: torch.Generator | None = None,
+    first_example: int = 0,
+    return_edges: bool = False,
+) -> AttentionOutput:
+    """Samples edges from a block model and attends along them.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        key: ``(batch, heads, n_keys, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        block_model: Where the mask comes from; its masks say what is padding.
+        sampler: See :func:`~sbmt.samplers.sample_edges`.
+        exploration: δ in [0, 1).
+        gate_rule: How the straight-through gate enters, see :func:`~sbmt.attention.edge_attention`.
+        window: Also attend all tokens at most ``window / 2`` places away; 0 means self-loops, None means nothing.
+            These edges are certain, so they carry no gradient to the block model.
+        dropout: On the attention weights, in [0, 1).
+        backend: See :func:`~sbmt.attention.edge_attention`.
+        generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
+        first_example: See :func:`~sbmt.samplers.sample_edges`.
+        return_edges: Whether to return the edges.
+
+    Returns:
+        Values, the density of what was attended, the mean edge probability, and the edges if asked for.
+
+    Cost: O(n k² + edges · (k + d)).
+
+    Paper: equations 3, 4, 8 and 9.
+    """
+    edges = sample_edges(
+        block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
+    )
+    pattern = None
+    if window is not None:
+        device = edges.keys.device
+        pattern = sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device)
+        edges = edges.union(pattern)
+    gate = _gate(block_model, edges, pattern) if torch.is_grad_enabled() else None
+    if gate is not None and not gate.requires_grad:
+        gate = None
+    values = edge_attention(
+        query,
+        key,
+        value,
+        edges,
+        gate,
+        gate_rule=gate_rule,
+        backend=backend,
+        dropout=dropout,
+        generator=generator,
+    )
+    return AttentionOutput(
+        values=values,
+        density=sampled_density(edges, gate),
+        expected_density=block_model.expected_density(),
+        edges=edges if return_edges else None,
+    )
+
+
+def _gate(block_model: BlockModel, edges: EdgeList, pattern: EdgeList | None) -> Tensor:
+    gate = straight_through_gate(block_model.edge_probability(edges, clamp=False))
+    if pattern is None:
+        return gate
+    return gate.masked_fill(torch.isin(edges.cells(), pattern.cells()), 1.0)
+
+
+class SBMAttention(nn.Module):
+    r"""The attention of SBM-Transformer: infers a block model per head and input, samples a mask, attends along it.
+
+    With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
+
+    $$S = \operatorname{softmax}(C C^\top), \quad \hat Q = \sigma(\operatorname{MLP}(Q)\, C^\top), \quad
+    \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \quad M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),$$
+
+    where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
+    $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
+
+    Args:
+        d_head: Width of a head.
+        n_heads: Number of heads.
+        n_clusters: k, the number of clusters per head.
+        sampler: ``"exact"``, ``"bernoulli"`` or ``"fastrg"``.
+        gate_rule: ``"score"`` (equation 9) or ``"weight"``.
+        exploration: δ in [0, 1), while training. It adds δ · n² expected edges.
+        link: ``"bilinear"`` (the paper's) or ``"poisson"``.
+        self_loops: Whether every token also attends itself.
+        window: Whether every token also attends those at most ``window / 2`` places away.
+        dropout: On the attention weights while training, in [0, 1).
+        backend: What attends along the edges; ``"auto"`` chooses.
+
+    Shapes:
+        query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
+        ``(batch, heads, n_queries, d_head)``.
+
+    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
+    probability is close to ¼.
+
+    Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
+
+    Example:
+        >>> attention = SBMAttention(d_head=8, n_heads=2, n_clusters=4)
+        >>> x = torch.randn(1, 2, 5, 8)
+        >>> attention(x, x, x).values.shape
+        torch.Size([1, 2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_head: int,
+        n_heads: int,
+        n_clusters: int = 128,
+        *,
+        sampler: str = "exact",
+        gate_rule: GateRule = "score",
+        exploration: float = 0.01,
+        link: Link = "bilinear",
+        self_loops: bool = False,
+        window: int | None = None,
+        dropout: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
+        choose("sampler", sampler, SAMPLERS)
+        choose("gate_rule", gate_rule, {"score": None, "weight": None})
+        choose("link", link, {"bilinear": None, "poisson": None})
+        check_exploration(exploration)
+        check_dropout(dropout)
+        if window is not None and (not isinstance(window, int) or window < 0):
+            raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
+        self.sampler, self.gate_rule, self.link = sampler, gate_rule, link
+        self.exploration, self.dropout, self.backend = exploration, dropout, backend
+        self.window = 0 if self_loops and window is None else window
+        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
+        self.clusters = nn.Parameter(torch.empty(n_heads, n_clusters, d_head))
+        nn.init.kaiming_normal_(self.clusters)
+
+    def block_model(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+    ) -> BlockModel:
+        """The block model inferred from these queries and keys; float32 under autocast.
+
+        Paper: equations 5, 6 and 7.
+        """
+        check_attention_inputs(query, key, key)
+        n_heads, _, d_head = self.clusters.shape
+        if query.shape[1] != n_heads or query.shape[3] != d_head:
+            raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
+        with torch.autocast(query.device.type, enabled=False):
+            clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
+            query, key = query.to(clusters.dtype), key.to(clusters.dtype)
+            scores = clusters @ clusters.mT  # heads k k
+            if self.link == "bilinear":
+                block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
+            else:
+                block_matrix = scores.exp() / scores[0].numel()
+            memberships = [torch.sigmoid(self.node_mlp(x) @ clusters.mT) for x in (query, key)]
+            return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        *,
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> AttentionOutput:
+        """Samples a mask and attends along it.
+
+        Args:
+            query: ``(batch, heads, n_queries, d_head)``.
+            key: ``(batch, heads, n_keys, d_head)``.
+            value: ``(batch, heads, n_keys, d_value)``.
+            query_mask: bool ``(batch, n_queries)``, True = real token.
+            key_mask: bool ``(batch, n_keys)``, True = real token.
+            generator: Source of one int64 for the mask, and one more for dropout.
+            return_edges: Whether to return the edges.
+
+        Raises:
+            SbmtError: On shapes, head counts, types or masks that do not fit.
+        """
+        check_attention_inputs(query, key, value)
+        return sbm_attention(
+            query,
+            key,
+            value,
+            self.block_model(query, key, query_mask, key_mask),
+            sampler=self.sampler,
+            exploration=self.exploration if self.training else 0.0,
+            gate_rule=self.gate_rule,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+            backend=self.backend,
+            generator=generator,
+            return_edges=return_edges,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings in one line."""
+        n_heads, n_clusters, d_head = self.clusters.shape
+        return (
+            f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
+            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, window={self.window}"
+        )

@@ -1,0 +1,126 @@
+"""Independent Bernoulli edges, in time that follows their number."""
+
+import torch
+from torch import Tensor
+
+from sbmt.block_model import BlockModel
+from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
+from sbmt.edges import EdgeList
+from sbmt.samplers.streams import (
+    choose_by_weight,
+    cumulative_table,
+    poisson_quantile,
+    rates_in_float64,
+    row_address,
+    within_row,
+)
+
+MAX_BOOST = 32.0  # at rate 32·p a certain edge is missed with probability e⁻³² < 2e-14
+DENSE_SHARE = 1 / 8  # a row that expects more candidates per key than this is cheaper drawn cell by cell
+_CELLS_AT_ONCE = 1 << 22
+_EDGES_AT_ONCE = 1 << 15
+
+
+def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
+    r"""Poisson candidates, merged, then thinned to the Bernoulli law.
+
+    Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair comes up at all with
+    probability $1 - e^{-c_i x_{ij}}$, independently of all others. One uniform u per distinct candidate keeps it if
+    $u (1 - e^{-c_i x_{ij}}) < \min(x_{ij}, 1)$, which leaves exactly Bernoulli($\min(x_{ij}, 1)$), provided that
+    $1 - e^{-c_i x} \ge \min(x, 1)$ for every pair of the row: $c_i = -\ln(1 - \bar x_i)/\bar x_i$ for an upper
+    bound $\bar x_i$ of the row, at most 32. Where u < 1/c the pair is kept whatever its x, and x is never computed.
+    Under the Poisson link the candidates already have the law: c = 1, all are kept.
+
+    Rows that expect so many candidates that visiting every pair is cheaper do that instead; the law is the same.
+
+    Cost: O(n k² + n log k) for the tables, O(log(n k) + k) per edge; no n² unless the mask is that dense.
+    """
+    query, key = (t.flatten(0, 1) for t in rates_in_float64(block_model, exploration))  # graphs n K, graphs m K
+    per_cluster = query * key.sum(1, keepdim=True)  # expected draws of row i by key cluster
+    boost = _boost(query, key) if block_model.link == "bilinear" else torch.ones_like(query[..., 0])
+    candidates = boost * per_cluster.sum(-1)  # graphs n
+    is_dense = (candidates > DENSE_SHARE * key.shape[1]).flatten()
+
+    shape = block_model.shape
+    cells = [is_dense.nonzero().new_empty(0)]
+    for rows in is_dense.nonzero().squeeze(1).split(max(1, _CELLS_AT_ONCE // shape[3])):
+        if rows.numel():
+            cells.append(_visit_every_pair(rows, block_model, query, key, seed, first_example))
+    sparse_rows = (~is_dense & (candidates.flatten() > 0)).nonzero().squeeze(1)
+    if sparse_rows.numel():
+        drawn = _draw_candidates(sparse_rows, per_cluster, candidates, key, shape, seed, first_example)
+        thin = block_model.link == "bilinear"
+        cells.append(_keep(drawn, boost, query, key, shape, seed, first_example) if thin else drawn)
+    found = torch.cat(cells).sort().values
+    return EdgeList.from_cells(found, shape, block_model.query_mask, block_model.key_mask)
+
+
+def _boost(query: Tensor, key: Tensor) -> Tensor:
+    """c of every row, ``(graphs, n)``, rounded up."""
+    bound = (query @ key.amax(1)[..., None]).squeeze(-1)  # x̄_i = Σ_v T_iv max_j K_jv ≥ max_j x_ij
+    bound = (bound * (1 + 1e-12)).clamp(1e-300, 1.0)
+    return (-torch.log1p(-bound) / bound * (1 + 1e-12)).clamp(max=MAX_BOOST)
+
+
+def _visit_every_pair(
+    rows: Tensor, block_model: BlockModel, query: Tensor, key: Tensor, seed: int, first_example: int
+) -> Tensor:
+    """The cells of the given rows drawn as the ``bernoulli`` sampler draws them."""
+    n_queries, n_keys = block_model.shape[2:]
+    graphs, counts = torch.unique_consecutive(rows // n_queries, return_counts=True)
+    per_graph = query.flatten(0, 1)[rows].split(counts.tolist())
+    rates = torch.cat([t @ key[g].T for g, t in zip(graphs.tolist(), per_graph, strict=True)])  # rows n_keys
+    words = cell_words(seed, Purpose.CELL, *row_address(rows, block_model.shape, first_example), n_keys)
+    is_edge = to_uniform(words) < block_model.probability_of_rate(rates)
+    place, found = is_edge.nonzero(as_tuple=True)
+    return rows[place] * n_keys + found
+
+
+def _draw_candidates(
+    rows: Tensor,
+    per_cluster: Tensor,
+    candidates: Tensor,
+    key: Tensor,
+    shape: tuple[int, int, int, int],
+    seed: int,
+    first_example: int,
+) -> Tensor:
+    """Distinct cells that Poisson processes of the rows' rates hit, ascending."""
+    n_keys, n_clusters = shape[3], per_cluster.shape[-1]
+    address = row_address(rows, shape, first_example)
+    zero = torch.zeros_like(rows)
+    word = random_blocks(seed, Purpose.COUNT, *address, zero)[:, 0]
+    place, draw = within_row(poisson_quantile(to_uniform(word), candidates.flatten()[rows]))
+    words = random_blocks(seed, Purpose.CANDIDATE, *(part[place] for part in address), draw // 2).view(-1, 2, 2)
+    words = words[torch.arange(draw.numel(), device=draw.device), draw % 2]  # two draws to a block of four words
+
+    cluster_table = cumulative_table(per_cluster.flatten(0, 1)[rows])
+    cluster = choose_by_weight(cluster_table, n_clusters, place, words[:, 0])
+    key_table = cumulative_table(key.mT.flatten(0, 1))
+    row = rows[place]
+    found = choose_by_weight(key_table, n_keys, row // shape[2] * n_clusters + cluster, words[:, 1])
+    return torch.unique(row * n_keys + found)
+
+
+def _keep(
+    cells: Tensor,
+    boost: Tensor,
+    query: Tensor,
+    key: Tensor,
+    shape: tuple[int, int, int, int],
+    seed: int,
+    first_example: int,
+) -> Tensor:
+    """Thins Poisson candidates to the Bernoulli law."""
+    _, _, n_queries, n_keys = shape
+    row = cells // n_keys
+    words = edge_words(seed, Purpose.KEEP, *row_address(row, shape, first_example), cells % n_keys)
+    u, c = to_uniform(words), boost.flatten()[row]
+    is_kept = u * c < 1
+    unsure = (~is_kept).nonzero().squeeze(1)
+    query, key = query.flatten(0, 1), key.flatten(0, 1)
+    for part in unsure.split(_EDGES_AT_ONCE):
+        key_row = row[part] // n_queries * n_keys + cells[part] % n_keys
+        x = (query[row[part]] * key[key_row]).sum(-1)
+        is_kept[part] = u[part] * -torch.expm1(-c[part] * x) < x.clamp(max=1.0)
+    return cells[is_kept]

@@ -1,0 +1,72 @@
+"""What the samplers share: addresses of rows, and choosing by weight."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sbmt.block_model import BlockModel
+from sbmt.counter_rng import WORD
+
+
+def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The (example, head, query) that a flattened row stands for: the address of its random stream."""
+    _, heads, n_queries, _ = shape
+    graph = rows // n_queries
+    return graph // heads + first_example, graph % heads, rows % n_queries
+
+
+def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tensor, Tensor]:
+    """:meth:`BlockModel.rate_factors` in float64, so that rounding stays far below what a draw can show."""
+    query, key = (t.detach().double() for t in (block_model.query_membership, block_model.key_membership))
+    model = BlockModel(
+        query,
+        block_model.block_matrix.detach().double(),
+        key,
+        block_model.query_mask,
+        block_model.key_mask,
+        block_model.link,
+    )
+    return model.rate_factors(exploration)
+
+
+def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
+    """Cumulative weights of each table in whole steps of 2⁻³², one table after the other on one int64 axis.
+
+    Table ``t`` covers [t, t + 1) · 2³². Whole numbers make a table's draws independent of its place in the batch, and
+    an entry of weight zero has no width at all. Cost: O(tables · n).
+    """
+    cumulative = weights.cumsum(1)
+    steps = (cumulative / cumulative[:, -1:].clamp(min=torch.finfo(weights.dtype).tiny) * WORD).round().long()
+    first = torch.arange(weights.shape[0], device=weights.device)[:, None] * WORD
+    return (steps.clamp(max=WORD) + first).flatten()
+
+
+def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Tensor) -> Tensor:
+    """Inverts :func:`cumulative_table`: an entry of table ``which`` for each random word. O(log(tables · n)) each."""
+    return torch.searchsorted(table, which * WORD + word, right=True) - which * n
+
+
+def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Least count c with P(Poisson(rate) ≤ c) ≥ u, elementwise in float64.
+
+    Starts from the Cornish-Fisher expansion and walks to the quantile, a step or two. Cost: a few incomplete gamma
+    functions per entry.
+    """
+    z = torch.special.ndtri(u)
+    count = (rate + rate.sqrt() * z + (z * z - 1) / 6).floor().clamp(min=0)
+
+    def at_most(c: Tensor) -> Tensor:
+        return torch.special.gammaincc(c + 1, rate).where(c >= 0, 0.0)
+
+    while (low := at_most(count) < u).any():
+        count = torch.where(low, count + 1, count)
+    while (high := at_most(count - 1) >= u).any():
+        count = torch.where(high, count - 1, count)
+    return count.long()
+
+
+def within_row(counts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
+    """For ragged rows of the given lengths: the row and the position in it of every entry."""
+    row = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
+    start = counts.cumsum(0) - counts
+    return row, torch.arange(row.numel(), device=counts.device) - start[row]

@@ -1,0 +1,1 @@
+"""Data of the tasks; knows no model."""

@@ -1,0 +1,26 @@
+"""What every attention returns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionOutput:
+    """Values of an attention together with what they cost.
+
+    Attributes:
+        values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
+        density: ``(batch, heads)``, share of the real query-key pairs that were attended, in [0, 1].
+            Its gradient with respect to the block model is straight-through (see :mod:`sbmt.density`).
+        expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration.
+            Equals ``density`` for attentions that draw nothing.
+        edges: The :class:`~sbmt.edges.EdgeList` that was attended, if it was asked for.
+    """
+
+    values: Float[Tensor, "batch heads n_queries d"]
+    density: Float[Tensor, "batch heads"]
+    expected_density: Float[Tensor, "batch heads"]
+    edges: Any = None  # an EdgeList: level 0 cannot name what lies above it

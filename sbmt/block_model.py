@@ -212,6 +212,10 @@ def _check_shapes(
     do = "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast"
     shapes = f"query_membership {tuple(query.shape)}, block_matrix {tuple(block.shape)}, "
     shapes += f"key_membership {tuple(key.shape)}"
+    masks = {
+        name: m for name, m in (("query_mask", query_mask), ("key_mask", key_mask)) if isinstance(m, Tensor) and m.dim()
+    }
+    shapes += "".join(f", {name} {tuple(m.shape)}" for name, m in masks.items())
     if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
         raise SbmtError("memberships with 4 dimensions and a block matrix with 3", shapes, do)
     if not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
@@ -219,7 +223,7 @@ def _check_shapes(
     if 0 in (*query.shape, *key.shape, *block.shape):
         raise SbmtError("at least one example, head, query, key and cluster", shapes, do)
     heads = {query.shape[1], block.shape[0], key.shape[1]} - {1}
-    batches = {t.shape[0] for t in (query, key, query_mask, key_mask) if t is not None} - {1}
+    batches = {t.shape[0] for t in (query, key, *masks.values())} - {1}
     if len(heads) > 1 or len(batches) > 1:
         raise SbmtError("equal (or broadcasting) batch sizes and head counts", shapes, do)
     return batches.pop() if batches else 1, heads.pop() if heads else 1

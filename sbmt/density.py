@@ -14,9 +14,7 @@ from sbmt.types import AttentionOutput
 DensityKind = Literal["sampled", "expected"]
 
 
-def sampled_density(
-    edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None
-) -> Float[Tensor, "batch heads"]:
+def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
     $\frac{1}{N} \sum_{(i,j) \in M} g_{ij}$ for $N$ real pairs. With the gate of

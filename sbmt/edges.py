@@ -25,8 +25,8 @@ class EdgeList:
         row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, never falls.
         keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
         shape: ``(batch, heads, n_queries, n_keys)``.
-        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
-        key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
+        key_mask: bool ``(batch, n_keys)``, the same for keys.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
         check: Also verify what costs a pass over the edges: order, range, and that no edge touches padding.
 
@@ -59,8 +59,8 @@ class EdgeList:
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
         if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
             raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
-        check_mask("query_mask", self.query_mask, batch, n_queries)
-        check_mask("key_mask", self.key_mask, batch, n_keys)
+        for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n))  # one row per example
         if self.check:
             self._check_every_edge()
 
@@ -203,9 +203,11 @@ class EdgeList:
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        fields = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
-        tensors = {name: getattr(self, name) for name in fields}
-        return replace(self, **{name: None if t is None else t.to(device) for name, t in tensors.items()})
+        return EdgeList.from_cells(
+            self.cells().to(device),
+            self.shape,
+            *(None if t is None else t.to(device) for t in (self.query_mask, self.key_mask, self.multiplicity)),
+        )
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"

@@ -36,7 +36,7 @@ def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
         SbmtError: If ``name`` is not a key of ``table``.
     """
     if name not in table:
-        raise SbmtError(f"a {kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
+        raise SbmtError(f"{kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
     return table[name]
 
 

@@ -73,15 +73,13 @@ def edge_attention(
     _check(query, key, value, edges, gate)
     if gate_rule not in get_args(GateRule):
         raise SbmtError(f"gate_rule among {get_args(GateRule)}", repr(gate_rule), "use one of those names")
-    if backend == "auto":
-        backend = _pick(edges)
-    attend = choose("backend", backend, BACKENDS)
+    attend = choose("backend", backend, {"auto": BACKENDS[_pick(edges)], **BACKENDS})
     return attend(query, key, value, edges, gate, gate_rule, _dropout_scale(edges, dropout, generator, value.dtype))
 
 
 def check_dropout(dropout: float) -> None:
     """Raises SbmtError unless 0 ≤ dropout < 1."""
-    if not 0 <= dropout < 1:
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
 
 
@@ -106,6 +104,8 @@ def _dropout_scale(
 
 def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:
     check_attention_inputs(query, key, value)
+    if not isinstance(edges, EdgeList):
+        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
     expected = (*query.shape[:3], key.shape[2])
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")

@@ -1,6 +1,8 @@
 """Attention as message passing on a bipartite graph, in PyTorch Geometric's terms."""
 
-import torch
+from functools import cache
+from typing import Optional, get_args
+
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
@@ -8,6 +10,7 @@ from torch_geometric.utils import softmax
 
 from sbmt.attention.gate_rule import GateRule
 from sbmt.edges import EdgeList
+from sbmt.errors import choose
 
 
 class EdgeAttention(MessagePassing):
@@ -24,11 +27,15 @@ class EdgeAttention(MessagePassing):
     Args:
         gate_rule: ``"score"`` or ``"weight"``.
 
+    Raises:
+        SbmtError: If the gate rule is unknown.
+
     Cost: O(edges · d) time and memory: messages are materialised.
 
     Paper: equations 3, 4 and 9.
 
     Example:
+        >>> import torch
         >>> layer = EdgeAttention()
         >>> nodes = torch.eye(3)
         >>> layer(nodes, nodes, nodes, torch.tensor([[0, 1], [2, 2]])).round(decimals=2).tolist()[2]
@@ -37,7 +44,7 @@ class EdgeAttention(MessagePassing):
 
     def __init__(self, gate_rule: GateRule = "score") -> None:
         super().__init__(aggr="add", node_dim=0)
-        self.gate_rule = gate_rule
+        self.gate_rule = choose("gate_rule", gate_rule, {rule: rule for rule in get_args(GateRule)})
 
     def forward(
         self,
@@ -68,15 +75,15 @@ class EdgeAttention(MessagePassing):
             gate=gate,
             weight_scale=weight_scale,
         )
-        return out
+        return out.to(value.dtype)
 
     def message(
         self,
         query_i: Tensor,
         key_j: Tensor,
         value_j: Tensor,
-        gate: Tensor | None,
-        weight_scale: Tensor | None,
+        gate: Optional[Tensor],  # noqa: UP045 - PyTorch Geometric cannot read ``Tensor | None`` here
+        weight_scale: Optional[Tensor],  # noqa: UP045
         index: Tensor,
         size_i: int,
     ) -> Tensor:
@@ -100,7 +107,9 @@ def attend_by_messages(
     weight_scale: Tensor | None,
 ) -> Tensor:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
-    layer = EdgeAttention(gate_rule)
     nodes = (t.flatten(0, 2) for t in (query, key, value))
-    out: Tensor = layer(*nodes, edges.to_edge_index(), gate, weight_scale)
-    return torch.unflatten(out, 0, edges.shape[:3])
+    out: Tensor = _layer(gate_rule)(*nodes, edges.to_edge_index(), gate, weight_scale)
+    return out.unflatten(0, edges.shape[:3])
+
+
+_layer = cache(EdgeAttention)  # it holds no state, and building one takes longer than a short sequence

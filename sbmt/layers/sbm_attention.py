@@ -100,7 +100,8 @@ class SBMAttention(nn.Module):
     With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
 
     $$S = \operatorname{softmax}(C C^\top), \quad \hat Q = \sigma(\operatorname{MLP}(Q)\, C^\top), \quad
-    \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \quad M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),$$
+    \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \quad
+    M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),$$
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
@@ -182,13 +183,13 @@ class SBMAttention(nn.Module):
             raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
-            query, key = query.to(clusters.dtype), key.to(clusters.dtype)
+            nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             scores = clusters @ clusters.mT  # heads k k
             if self.link == "bilinear":
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
                 block_matrix = scores.exp() / scores[0].numel()
-            memberships = [torch.sigmoid(self.node_mlp(x) @ clusters.mT) for x in (query, key)]
+            memberships = [torch.sigmoid(node @ clusters.mT) for node in nodes]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
 
     def forward(

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from sbmt.edges import check_mask
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import MultiHeadAttention
 from sbmt.types import AttentionOutput
@@ -151,9 +152,11 @@ class Encoder(nn.Module):
             return_edges: Whether each layer's output carries its edges.
 
         Raises:
-            SbmtError: On tokens of another type, shape or range, or longer than ``max_length``.
+            SbmtError: On tokens of another type, shape or range, more of them than ``max_length``, or a mask that does
+                not fit them.
         """
         self._check(tokens)
+        mask = check_mask("mask", mask, *tokens.shape)
         x = self.token_embedding(tokens)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[: tokens.shape[1]]
@@ -166,9 +169,10 @@ class Encoder(nn.Module):
         return ModelOutput(self.norm(x), tuple(attention))
 
     def _check(self, tokens: Tensor) -> None:
-        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point() or 0 in tokens.shape:
+        is_integer = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64)
+        if not is_integer or tokens.dim() != 2 or 0 in tokens.shape:
             got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise SbmtError("token ids as an integer tensor (batch, n ≥ 1)", got, "encode the text first")
+            raise SbmtError("token ids as an int64 tensor (batch, n ≥ 1)", got, "encode the text first")
         low, high = (int(x) for x in torch.aminmax(tokens))
         size = self.token_embedding.num_embeddings
         if low < 0 or high >= size:

@@ -3,7 +3,7 @@
 import torch
 
 from sbmt.block_model import BlockModel, check_exploration
-from sbmt.counter_rng import draw_seed
+from sbmt.counter_rng import WORD, draw_seed
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 from sbmt.samplers.bernoulli import sample_bernoulli
@@ -45,7 +45,7 @@ def sample_edges(
         The edges; ``fastrg`` also keeps how often each was drawn.
 
     Raises:
-        SbmtError: On an unknown sampler, δ outside [0, 1), or a negative ``first_example``.
+        SbmtError: On an unknown sampler, δ outside [0, 1), or a ``first_example`` that is negative or beyond 2³².
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1.
 
@@ -56,8 +56,8 @@ def sample_edges(
     """
     draw = choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
-    if not isinstance(first_example, int) or first_example < 0:
-        raise SbmtError("first_example ≥ 0", first_example, "count examples from 0")
+    if not isinstance(first_example, int) or not 0 <= first_example <= WORD - block_model.shape[0]:
+        raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
     with torch.no_grad():
         return draw(block_model, exploration, draw_seed(generator), first_example)
 

@@ -56,7 +56,7 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
 
 
 def _boost(query: Tensor, key: Tensor) -> Tensor:
-    """c of every row, ``(graphs, n)``, rounded up."""
+    """The factor c of every row, ``(graphs, n)``, rounded up."""
     bound = (query @ key.amax(1)[..., None]).squeeze(-1)  # x̄_i = Σ_v T_iv max_j K_jv ≥ max_j x_ij
     bound = (bound * (1 + 1e-12)).clamp(1e-300, 1.0)
     return (-torch.log1p(-bound) / bound * (1 + 1e-12)).clamp(max=MAX_BOOST)
@@ -87,12 +87,11 @@ def _draw_candidates(
 ) -> Tensor:
     """Distinct cells that Poisson processes of the rows' rates hit, ascending."""
     n_keys, n_clusters = shape[3], per_cluster.shape[-1]
-    address = row_address(rows, shape, first_example)
-    zero = torch.zeros_like(rows)
-    word = random_blocks(seed, Purpose.COUNT, *address, zero)[:, 0]
+    example, head, query_row = row_address(rows, shape, first_example)
+    word = random_blocks(seed, Purpose.COUNT, example, head, query_row, torch.zeros_like(rows))[:, 0]
     place, draw = within_row(poisson_quantile(to_uniform(word), candidates.flatten()[rows]))
-    words = random_blocks(seed, Purpose.CANDIDATE, *(part[place] for part in address), draw // 2).view(-1, 2, 2)
-    words = words[torch.arange(draw.numel(), device=draw.device), draw % 2]  # two draws to a block of four words
+    blocks = random_blocks(seed, Purpose.CANDIDATE, example[place], head[place], query_row[place], draw // 2)
+    words = blocks.view(-1, 2, 2)[torch.arange(draw.numel(), device=draw.device), draw % 2]  # two draws to a block
 
     cluster_table = cumulative_table(per_cluster.flatten(0, 1)[rows])
     cluster = choose_by_weight(cluster_table, n_clusters, place, words[:, 0])

@@ -52,7 +52,8 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[torch.Tensor, ...]:
     """Y, B, Z in float64, where exploration δ is a cluster of its own: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
     query, block, key = (
-        t.detach().double() for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
+        t.detach().double()
+        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
     )
     if exploration > 0:
         block = torch.nn.functional.pad(block, (0, 1, 0, 1))

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sbmt.errors import check_sizes
+from sbmt.errors import SbmtError, check_sizes
 
 
 def sample_repeated_tokens(
@@ -23,9 +23,9 @@ def sample_repeated_tokens(
     Paper: section 5.1, with values from 0 instead of 1.
 
     Example:
-        >>> tokens, labels = sample_repeated_tokens(1, 4, generator=torch.Generator().manual_seed(1))
+        >>> tokens, labels = sample_repeated_tokens(1, 4, generator=torch.Generator().manual_seed(0))
         >>> tokens.tolist(), labels.tolist()
-        ([[1, 1, 2, 0]], [[1.0, 1.0, 0.0, 0.0]])
+        ([[0, 3, 1, 0]], [[1.0, 0.0, 0.0, 1.0]])
     """
     check_sizes(batch_size=batch_size, length=length)
     tokens = torch.randint(length, (batch_size, length), generator=generator)
@@ -40,6 +40,7 @@ def majority_accuracy(length: int) -> float:
         >>> round(majority_accuracy(64), 3)
         0.629
     """
+    check_sizes(length=length)
     unique = (1 - 1 / length) ** (length - 1)
     return max(unique, 1 - unique)
 
@@ -47,18 +48,32 @@ def majority_accuracy(length: int) -> float:
 def random_mask_ceiling(length: int, mask_density: float) -> float:
     r"""Best accuracy of one layer that sees each pair with probability p, independently of the input.
 
-    A repeat that is seen is known for sure, everything else is guessed to be unique, or all is guessed alike:
-    with q the share of unique tokens and each other token a seen repeat with probability p/n, that is right
-    with probability $1 - (1 - p/n)^{n-1} + q$, which tends to $1 - e^{-p} + e^{-1}$.
+    A repeat that is seen is known for sure. A token that has seen d others and no repeat is unique with probability
+    $r^{n-1-d}$, where $r = 1 - 1/n$, and the likelier label is guessed. With $q = r^{n-1}$ that is right with
+    probability
+
+    $$\sum_{d=0}^{n-1} \binom{n-1}{d} p^d (1-p)^{n-1-d} \left[1 - r^d + \max(q, r^d - q)\right],$$
+
+    which tends to $\max(1 - e^{-1}, 1 - e^{-p} + e^{-1})$ for long sequences.
 
     Args:
         length: n.
         mask_density: p in [0, 1].
 
+    Raises:
+        SbmtError: If one of them is out of range.
+
     Example:
-        >>> round(random_mask_ceiling(64, 1.0), 6)
-        1.0
+        >>> [round(random_mask_ceiling(64, p), 3) for p in (0.0, 0.5, 1.0)]
+        [0.629, 0.761, 1.0]
     """
-    unique = (1 - 1 / length) ** (length - 1)
-    unseen = (1 - mask_density / length) ** (length - 1)  # each other token repeats and is seen with probability p/n
-    return max(majority_accuracy(length), 1 - unseen + unique)
+    from scipy.stats import binom
+
+    check_sizes(length=length)
+    if not 0 <= mask_density <= 1:
+        raise SbmtError("mask_density in [0, 1]", mask_density, "give a share of all pairs")
+    n_seen = torch.arange(length, dtype=torch.float64)
+    share = torch.from_numpy(binom.pmf(n_seen.numpy(), length - 1, mask_density))
+    no_repeat = (1 - 1 / length) ** n_seen  # r^d
+    unique = no_repeat[-1]
+    return float(share @ (1 - no_repeat + torch.maximum(unique, no_repeat - unique)))

@@ -1,0 +1,84 @@
+# Everything runs inside .venv, which the first target that needs it creates from requirements.lock.
+#   make demo    train full attention, SBM and random masks on the synthetic task, and compare them
+#   make test    lint, types, tests, notebooks, site
+#   make lab     open the notebooks
+#   make docs    serve the site while writing it
+#   make site    build the site, warnings being errors
+#   make results train what the README and the site quote, five seeds (a quarter of an hour; resumable)
+#   make clean   remove what was built (distclean: the environment too)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
+
+# Two worker processes with one thread each suit small machines; PYTEST_WORKERS=0 runs in one process.
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS ?=
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results clean distclean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+# torch goes first and alone, so that the index in use decides which build (CPU or CUDA) the rest is resolved against.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "sbmt needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	    { echo "Could not create $(VENV). On Debian or Ubuntu: apt-get install python3-venv, then run make again." >&2; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet $(TORCH)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/sbmt demo
+
+test: lint unit notebooks-test site-test
+
+lint: $(STAMP)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+unit: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site" \
+	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Kernels are separate processes, so neither shape checks nor warning filters reach them.
+notebooks-test: $(STAMP)
+ifneq ($(NOTEBOOKS),)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 \
+	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) $(NOTEBOOKS)
+endif
+
+site-test: $(STAMP)
+	$(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
+
+results: $(STAMP)
+	$(BIN)/sbmt demo --seeds 5 --output runs/demo5
+	mkdir -p results
+	cp runs/demo5/result.json results/demo.json
+	cp runs/demo5/demo.png docs/assets/demo.png
+
+lab: $(STAMP)
+	$(BIN)/python -m jupyterlab notebooks
+
+docs: $(STAMP)
+	$(MKDOCS) serve
+
+site: $(STAMP)
+	$(MKDOCS) build --strict
+
+clean:
+	rm -rf site build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,35 @@
+"""The command line. Mistakes are answered in one line and exit code 2, never with a traceback."""
+
+import sys
+
+import typer
+
+from sbmt.cli.demo import demo
+from sbmt.cli.look import inspect, sample
+from sbmt.cli.train import evaluate, train_app
+from sbmt.errors import SbmtError
+
+app = typer.Typer(
+    help="SBM-Transformer: attention along edges sampled from an inferred block model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.add_typer(train_app, name="train")
+app.command()(evaluate)
+app.command()(inspect)
+app.command()(sample)
+
+
+def main() -> None:
+    """Runs the command line."""
+    try:
+        app()
+    except SbmtError as error:
+        print(f"sbmt: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has gone
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,133 @@
+import json
+import sys
+
+import pytest
+
+from sbmt.cli import main
+
+TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--n-clusters", "4", "--test-sequences", "8"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Calls the command line in an empty folder; returns exit code, output and errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "100")
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    monkeypatch.chdir(tmp_path)
+    return call
+
+
+def test_train_evaluate_inspect_round_trip(run, tmp_path):
+    code, out, _ = run("train", "repeated-tokens", *TINY, "--output", "r")
+    assert code == 0
+    assert "accuracy" in out
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
+        "config.json",
+        "metrics.csv",
+        "model.safetensors",
+        "result.json",
+    ]
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert result["config"]["length"] == 8
+    assert set(result["manifest"]) == {"command", "date", "sbmt", "python", "torch", "machine", "threads"}
+
+    code, out, _ = run("evaluate", "r", "--sequences", "8", "--n-samples", "2")
+    assert code == 0
+    assert "density" in out
+    code, out, _ = run("inspect", "r", "--output", "seen.png")
+    assert code == 0
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("attention", ["full", "random_mask"])
+def test_inspect_shows_attentions_without_clusters(run, tmp_path, attention):
+    assert run("train", "repeated-tokens", *TINY, "--attention", attention, "--output", "r")[0] == 0
+    assert run("inspect", "r")[0] == 0
+    assert (tmp_path / "inspect.png").exists()
+
+
+def test_inspect_without_a_run_shows_the_shipped_checkpoint(run, tmp_path):
+    code, out, _ = run("inspect")
+    assert code == 0
+    assert "shipped checkpoint" in out
+    assert (tmp_path / "inspect.png").exists()
+
+
+def test_sample_pictures_the_three_cases(run, tmp_path):
+    code, out, _ = run("sample", "--n-tokens", "12")
+    assert code == 0
+    assert all(case in out for case in ("collapsed", "separated", "distant"))
+    first = (tmp_path / "sample.png").read_bytes()
+    run("sample", "--n-tokens", "12", "--output", "again.png")
+    assert (tmp_path / "again.png").read_bytes() == first
+
+
+def test_demo_compares_and_draws(run, tmp_path):
+    code, out, _ = run("demo", "--steps", "3", "--output", "d")
+    assert code == 0
+    assert "full attention" in out
+    assert (tmp_path / "d" / "demo.png").exists()
+    result = json.loads((tmp_path / "d" / "result.json").read_text())
+    assert set(result["medians"]) == {"full", "sbm", "sbm-algorithm-1", "random-equal", "random-quarter"}
+
+
+def test_every_field_is_an_option(run):
+    from dataclasses import fields
+
+    from sbmt.training import RepeatedTokensConfig
+
+    code, out, _ = run("train", "repeated-tokens", "--help")
+    assert code == 0
+    assert all("--" + field.name.replace("_", "-") in out for field in fields(RepeatedTokensConfig))
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample"])
+def test_every_command_has_help(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sample", "--case", "round"], "case among 'collapsed', 'separated', 'distant'"),
+        (["sample", "--n-tokens", "0"], "n_tokens ≥ 1"),
+        (["sample", "--sampler", "magic"], "sampler among"),
+        (["sample", "--seed", "-1"], "seed in"),
+        (["sample", "--output", "mask.xyz"], "file ending"),
+        (["evaluate", "nowhere"], "the folder of a run"),
+        (["inspect", "nowhere"], "the folder of a run"),
+        (["train", "repeated-tokens", "--size", "huge"], "size among 'demo', 'paper'"),
+        (["train", "repeated-tokens", "--attention", "magic"], "attention among"),
+        (["train", "repeated-tokens", "--preset", "magic"], "preset among"),
+        (["train", "repeated-tokens", "--exploration", "1.5"], "exploration"),
+        (["train", "repeated-tokens", "--density-kind", "magic"], "kind among"),
+        (["train", "repeated-tokens", "--steps", "0"], "steps ≥ 1"),
+        (["train", "repeated-tokens", "--steps", "many"], "steps"),
+        (["train", "repeated-tokens", "--resume"], "config.json"),
+        (["demo", "--seeds", "0"], "at least one seed"),
+        (["paint"], "paint"),
+    ],
+)
+def test_mistakes_exit_with_2_and_no_traceback(run, tmp_path, arguments, words):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.bad_input
+def test_a_folder_that_holds_a_run_is_not_overwritten(run):
+    run("train", "repeated-tokens", *TINY, "--output", "r")
+    code, _, err = run("train", "repeated-tokens", *TINY, "--output", "r")
+    assert code == 2
+    assert "--resume" in err

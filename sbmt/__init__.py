@@ -5,6 +5,7 @@ from sbmt.block_model import BlockModel
 from sbmt.density import density_penalty, sampled_density
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
+from sbmt.exploration import ExtraKeys
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
 from sbmt.models import Encoder, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
@@ -19,6 +20,7 @@ __all__ = [
     "EdgeAttention",
     "EdgeList",
     "Encoder",
+    "ExtraKeys",
     "MultiHeadAttention",
     "SBMAttention",
     "SbmtError",

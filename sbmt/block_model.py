@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sbmt.edges import EdgeList, check_mask, count_pairs
 from sbmt.errors import SbmtError
+from sbmt.exploration import check_exploration
 from sbmt.pair_products import edge_dot
 
 Link = Literal["bilinear", "poisson"]
@@ -172,7 +173,7 @@ class BlockModel:
         with torch.no_grad():
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
-            return bool((bound <= 1).all())
+            return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
 
     def _sum_of_probabilities(self) -> Tensor:
         query, key = self.rate_factors()
@@ -189,12 +190,6 @@ class BlockModel:
 
     def __repr__(self) -> str:
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
-
-
-def check_exploration(exploration: float) -> None:
-    """Raises SbmtError unless 0 ≤ δ < 1."""
-    if not isinstance(exploration, (int, float)) or not 0 <= exploration < 1:
-        raise SbmtError("exploration δ in [0, 1)", exploration, "0.01 is the paper's value, 0 switches it off")
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:

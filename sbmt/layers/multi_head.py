@@ -107,8 +107,10 @@ class MultiHeadAttention(nn.Module):
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         heads = [
-            nn.functional.linear(x, w, b).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # batch heads n d_head
-            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+            nn.functional.linear(x, weight, bias)
+            .unflatten(-1, (self.num_heads, -1))
+            .transpose(1, 2)  # batch heads n d_head
+            for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         ]
         attended = self.attention(
             *heads,

@@ -6,10 +6,11 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_attention
 from sbmt.attention.gate_rule import GateRule
-from sbmt.block_model import BlockModel, Link, check_exploration
+from sbmt.block_model import BlockModel, Link
 from sbmt.density import sampled_density
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.exploration import ExtraKeys, check_exploration
 from sbmt.patterns import sliding_window
 from sbmt.samplers import SAMPLERS, sample_edges
 from sbmt.straight_through import straight_through_gate
@@ -112,7 +113,8 @@ class SBMAttention(nn.Module):
         n_clusters: k, the number of clusters per head.
         sampler: ``"exact"``, ``"bernoulli"`` or ``"fastrg"``.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
-        exploration: δ in [0, 1), while training. It adds δ · n² expected edges.
+        exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
+            :class:`~sbmt.exploration.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         self_loops: Whether every token also attends itself.
         window: Whether every token also attends those at most ``window / 2`` places away.
@@ -143,7 +145,7 @@ class SBMAttention(nn.Module):
         *,
         sampler: str = "exact",
         gate_rule: GateRule = "score",
-        exploration: float = 0.01,
+        exploration: float | ExtraKeys = 0.01,
         link: Link = "bilinear",
         self_loops: bool = False,
         window: int | None = None,
@@ -155,7 +157,8 @@ class SBMAttention(nn.Module):
         choose("sampler", sampler, SAMPLERS)
         choose("gate_rule", gate_rule, {"score": None, "weight": None})
         choose("link", link, {"bilinear": None, "poisson": None})
-        check_exploration(exploration)
+        if not isinstance(exploration, ExtraKeys):
+            check_exploration(exploration)
         check_dropout(dropout)
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
@@ -224,7 +227,7 @@ class SBMAttention(nn.Module):
             value,
             self.block_model(query, key, query_mask, key_mask),
             sampler=self.sampler,
-            exploration=self.exploration if self.training else 0.0,
+            exploration=self._exploration(key.shape[2]) if self.training else 0.0,
             gate_rule=self.gate_rule,
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
@@ -232,6 +235,10 @@ class SBMAttention(nn.Module):
             generator=generator,
             return_edges=return_edges,
         )
+
+    def _exploration(self, n_keys: int) -> float:
+        given = self.exploration
+        return given.probability(n_keys) if isinstance(given, ExtraKeys) else given
 
     def extra_repr(self) -> str:
         """The settings in one line."""

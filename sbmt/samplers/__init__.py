@@ -2,10 +2,11 @@
 
 import torch
 
-from sbmt.block_model import BlockModel, check_exploration
+from sbmt.block_model import BlockModel
 from sbmt.counter_rng import WORD, draw_seed
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
+from sbmt.exploration import check_exploration
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from sbmt.density import DensityKind
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.exploration import ExtraKeys
 
 
 def _option(default: Any, help_: str) -> Any:
@@ -27,6 +28,7 @@ class RepeatedTokensConfig:
     gate_rule: str | None = _option(None, "gate of sbm: score (equation 9) or weight; the preset's if left out")
     link: str | None = _option(None, "link of sbm: bilinear or poisson; the preset's if left out")
     exploration: float | None = _option(None, "exploration δ of sbm while training; the preset's if left out")
+    extra_keys: float | None = _option(None, "instead of δ: expected extra keys per query while training")
     mask_density: float = _option(0.25, "edge probability of random_mask")
     density_weight: float = _option(0.0, "λ, weight of the mean density in the loss")
     density_kind: Literal["sampled", "expected"] = _option("sampled", "density in the loss: sampled or expected")
@@ -49,6 +51,8 @@ class RepeatedTokensConfig:
         for name in ("learning_rate", "embedding_std"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
+        if self.extra_keys is not None and self.exploration is not None:
+            raise SbmtError("exploration or extra_keys", "both", "leave one out")
         if not 0 <= self.density_weight < float("inf"):
             raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
         choose("density_kind", self.density_kind, dict.fromkeys(get_args(DensityKind)))
@@ -60,6 +64,8 @@ class RepeatedTokensConfig:
         if self.attention == "sbm":
             names = ("sampler", "gate_rule", "link", "exploration")
             overrides = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+            if self.extra_keys is not None:
+                overrides["exploration"] = ExtraKeys(self.extra_keys)
             return {"preset": self.preset, "n_clusters": self.n_clusters} | overrides
         return {"mask_density": self.mask_density} if self.attention == "random_mask" else {}
 

@@ -46,18 +46,17 @@ class FullAttention(nn.Module):
         shape = (batch, heads, n_queries, key.shape[2])
         query_mask = check_mask("query_mask", query_mask, batch, n_queries)
         key_mask = check_mask("key_mask", key_mask, batch, shape[3])
-        is_key = None if key_mask is None else key_mask[:, None, None, :]
-        has_key = None if is_key is None else is_key.any(-1, keepdim=True)
-        values = nn.functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=None if is_key is None else is_key | ~has_key,  # an example without keys is zeroed below
-            dropout_p=self.dropout if self.training else 0.0,
-        )
-        for is_real in (has_key, None if query_mask is None else query_mask[:, None, :, None]):
-            if is_real is not None:
-                values = values.masked_fill(~is_real, 0.0)
+        dropout = self.dropout if self.training else 0.0
+        if key_mask is None:
+            values = nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        else:
+            is_key = key_mask[:, None, None, :]
+            has_key = is_key.any(-1, keepdim=True)
+            is_read = is_key | ~has_key  # an example without keys stays finite, then is zeroed
+            values = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=is_read, dropout_p=dropout)
+            values = values.masked_fill(~has_key, 0.0)
+        if query_mask is not None:
+            values = values.masked_fill(~query_mask[:, None, :, None], 0.0)
         density = (count_pairs(shape, query_mask, key_mask, query.device) > 0)[:, None].expand(batch, heads)
         edges = None
         if return_edges:

@@ -102,20 +102,20 @@ class MultiHeadAttention(nn.Module):
                 raise SbmtError(f"{name} of shape (batch, n, {self.embed_dim})", got, "batch comes first")
             if not x.is_floating_point():
                 raise SbmtError(f"{name} as a floating-point tensor", x.dtype, "embed integer features first")
+        key_mask = _is_real("key_padding_mask", key_padding_mask)
+        query_mask = _is_real("query_padding_mask", query_padding_mask)
         if query_padding_mask is None and query is key:
-            query_padding_mask = key_padding_mask
+            query_mask = key_mask
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        heads = [
-            nn.functional.linear(x, weight, bias)
-            .unflatten(-1, (self.num_heads, -1))
-            .transpose(1, 2)  # batch heads n d_head
+        heads = [  # batch heads n d_head
+            nn.functional.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         ]
         attended = self.attention(
             *heads,
-            query_mask=_is_real("query_padding_mask", query_padding_mask),
-            key_mask=_is_real("key_padding_mask", key_padding_mask),
+            query_mask=query_mask,
+            key_mask=key_mask,
             generator=generator,
             return_edges=return_edges,
         )

@@ -18,7 +18,8 @@ from sbmt.plots.style import BLUE, FAINT, INK, MASK_COLOURS, QUIET, SCORE_COLOUR
 PairTable: TypeAlias = Tensor | np.ndarray | EdgeList
 """Something with one entry per query-key pair; leading dimensions of size 1 are dropped."""
 
-_MOST_LABELS = 20  # more tick labels than this run into each other
+_MOST_TICKS = 12  # more numbers than this run into each other along a heatmap
+_MOST_LABELS = 20  # and along a column of nodes
 
 
 def plot_mask(
@@ -206,7 +207,7 @@ def _heatmap(
             if axis is ax.xaxis and max(map(len, labels)) > 3:
                 for label in axis.get_ticklabels():
                     label.set(rotation=45, ha="right", va="top", rotation_mode="anchor")
-        elif n <= _MOST_LABELS:
+        elif n <= _MOST_TICKS:
             axis.set_ticks(range(n))
         else:
             axis.set_major_locator(MaxNLocator(5, integer=True))

@@ -164,7 +164,7 @@ def load_hooks():
     ("html", "is_remote"),
     [
         ('<script src="https://example.org/a.js"></script>', True),
-        ('<script src=//example.org/a.js></script>', True),
+        ("<script src=//example.org/a.js></script>", True),
         ('<link rel="stylesheet" href="https://example.org/a.css">', True),
         ('<style>@import "https://example.org/a.css";</style>', True),
         ('<p style="background: url(https://example.org/a.png)">', True),

@@ -1,0 +1,105 @@
+"""Every backend computes what the row loop computes, and has its gradients."""
+
+import pytest
+import torch
+
+from sbmt.attention import available_backends, edge_attention
+from sbmt.attention.dispatch import DENSE_ABOVE, _pick
+from sbmt.edges import EdgeList
+from tests.attention.row_loop import attend_row_by_row, make_case
+
+CASES = {
+    "square": dict(batch=2, heads=3, n_queries=6, n_keys=6, d=4, d_value=4),
+    "bipartite": dict(batch=2, heads=2, n_queries=5, n_keys=9, d=3, d_value=5, seed=1),
+    "more queries": dict(batch=1, heads=1, n_queries=9, n_keys=2, d=4, d_value=1, seed=2),
+    "padded": dict(batch=3, heads=2, n_queries=6, n_keys=7, d=4, d_value=3, seed=3, padded=True),
+    "dense": dict(batch=1, heads=2, n_queries=8, n_keys=8, d=4, d_value=2, density=1.0, seed=4),
+    "one edge a row or so": dict(batch=2, heads=2, n_queries=8, n_keys=8, d=4, d_value=4, density=0.1, seed=5),
+    "no edge": dict(batch=2, heads=2, n_queries=3, n_keys=4, d=4, d_value=2, density=0.0, seed=6),
+    "one token": dict(batch=1, heads=1, n_queries=1, n_keys=1, d=1, d_value=1, seed=7),
+}
+backends = pytest.mark.parametrize("backend", [*available_backends(), "auto"])
+rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
+
+
+def gradients(out, leaves):
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    return torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
+
+
+@backends
+@rules
+@pytest.mark.parametrize("is_gated", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_equal_the_row_loop(name, is_gated, gate_rule, backend):
+    case = make_case(**CASES[name])
+    gate = case.gate if is_gated else None
+    ours = edge_attention(case.query, case.key, case.value, case.edges, gate, gate_rule=gate_rule, backend=backend)
+    loop = attend_row_by_row(case.query, case.key, case.value, case.mask, gate, gate_rule)
+    torch.testing.assert_close(ours, loop, rtol=0, atol=1e-10)
+    if not loop.requires_grad:
+        loop = loop + 0 * sum(leaf.sum() for leaf in case.leaves)
+    for mine, theirs in zip(gradients(ours, case.leaves), gradients(loop, case.leaves), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", available_backends())
+@rules
+def test_gradcheck(gate_rule, backend):
+    case = make_case(batch=1, heads=2, n_queries=4, n_keys=5, d=3, d_value=2, density=0.5)
+
+    def attend(*leaves):
+        query, key, value, gate = leaves
+        return edge_attention(query, key, value, case.edges, gate, gate_rule=gate_rule, backend=backend)
+
+    assert torch.autograd.gradcheck(attend, case.leaves)
+
+
+@backends
+@rules
+def test_large_scores_neither_overflow_nor_vanish(gate_rule, backend):
+    case = make_case(**CASES["padded"])
+    big = [(1e3 * t.detach()).requires_grad_() for t in (case.query, case.key)]
+    out = edge_attention(*big, case.value, case.edges, case.gate, gate_rule=gate_rule, backend=backend)
+    assert out.isfinite().all()
+    assert all(grad.isfinite().all() for grad in gradients(out, [*big, case.value, case.gate]))
+    has_edge = case.mask.any(-1)
+    assert (out[has_edge].abs().sum(-1) > 0).all() and (out[~has_edge] == 0).all()
+
+
+@backends
+def test_a_gate_of_ones_changes_nothing(backend):
+    case = make_case(**CASES["bipartite"])
+    inputs = (case.query, case.key, case.value, case.edges)
+    plain = edge_attention(*inputs, backend=backend)
+    for gate_rule in ("score", "weight"):
+        gated = edge_attention(*inputs, torch.ones_like(case.gate), gate_rule=gate_rule, backend=backend)
+        torch.testing.assert_close(gated, plain, rtol=0, atol=1e-14)
+
+
+@backends
+def test_what_no_edge_reaches_has_no_gradient(backend):
+    case = make_case(**CASES["padded"])
+    out = edge_attention(case.query, case.key, case.value, case.edges, case.gate, backend=backend)
+    to_query, to_key, to_value, _ = gradients(out, case.leaves)
+    assert (to_query[~case.mask.any(-1)] == 0).all()
+    assert (to_key[~case.mask.any(-2)] == 0).all() and (to_value[~case.mask.any(-2)] == 0).all()
+
+
+@backends
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_output_has_the_type_of_the_values(dtype, backend):
+    case = make_case(**CASES["bipartite"])
+    query, key, value = (t.detach().to(dtype) for t in (case.query, case.key, case.value))
+    gate = case.gate.detach().float()  # probabilities are float32 even where the rest is not
+    out = edge_attention(query, key, value, case.edges, gate, backend=backend)
+    exact = attend_row_by_row(query.double(), key.double(), value.double(), case.mask, gate.double())
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=30 * torch.finfo(dtype).eps)
+
+
+def test_auto_picks_by_density():
+    sparse, dense = torch.zeros(1, 1, 32, 32, dtype=torch.bool), torch.ones(1, 1, 32, 32, dtype=torch.bool)
+    assert 0 < DENSE_ABOVE < 1
+    assert _pick(EdgeList.from_dense(sparse)) == "pyg"
+    assert _pick(EdgeList.from_dense(dense)) == "dense"

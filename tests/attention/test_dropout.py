@@ -1,0 +1,87 @@
+"""Dropout removes single edges: the same ones in every backend, as many as asked for, and keeps the mean."""
+
+import pytest
+import torch
+
+from sbmt.attention import available_backends, edge_attention
+from sbmt.counter_rng import draw_seed
+from sbmt.edges import EdgeList
+from tests.attention.row_loop import attend_row_by_row, make_case
+from tests.statistics import binomial_p_values
+
+backends = pytest.mark.parametrize("backend", available_backends())
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def attention_matrix(case, **arguments):
+    """The weights themselves: values that are unit vectors read them off."""
+    batch, heads, _, n_keys = case.edges.shape
+    unit = torch.eye(n_keys, dtype=torch.float64).expand(batch, heads, -1, -1)
+    return edge_attention(case.query.detach(), case.key.detach(), unit, case.edges, **arguments)
+
+
+@backends
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_every_backend_drops_what_the_oracle_drops(gate_rule, backend):
+    case = make_case(batch=2, heads=2, n_queries=5, n_keys=7, d=3, d_value=4, padded=True)
+    dropped = attention_matrix(case, backend="dense", dropout=0.4, generator=seeded())
+    scale = (dropped[case.mask] > 0).double() / 0.6
+    assert 0 < scale.count_nonzero() < scale.numel()
+    inputs = (case.query, case.key, case.value)
+    arguments = dict(gate_rule=gate_rule, backend=backend, dropout=0.4, generator=seeded())
+    ours = edge_attention(*inputs, case.edges, case.gate, **arguments)
+    loop = attend_row_by_row(*inputs, case.mask, case.gate, gate_rule, scale)
+    torch.testing.assert_close(ours, loop, rtol=0, atol=1e-10)
+    weight = torch.linspace(-1, 2, ours.numel(), dtype=torch.float64).view_as(ours)
+    for mine, theirs in zip(
+        torch.autograd.grad((ours * weight).sum(), case.leaves),
+        torch.autograd.grad((loop * weight).sum(), case.leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+def test_share_and_scale_of_what_is_kept(dropout, judge):
+    case = make_case(batch=4, heads=3, n_queries=32, n_keys=32, d=4, d_value=1, density=0.7)
+    full = attention_matrix(case)[case.mask]
+    kept = attention_matrix(case, dropout=dropout, generator=seeded())[case.mask]
+    is_kept = kept > 0
+    torch.testing.assert_close(kept[is_kept] * (1 - dropout), full[is_kept], rtol=1e-12, atol=0)
+    judge(binomial_p_values(is_kept.sum(), is_kept.numel(), 1 - dropout))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_cells_drop_independently_of_each_other(judge):
+    """Neighbouring cells of a row, a column, a head and a batch are kept together as often as independence says."""
+    case = make_case(batch=8, heads=8, n_queries=32, n_keys=32, d=2, d_value=1, density=1.0)
+    case.edges = EdgeList.from_dense(torch.ones(8, 8, 32, 32, dtype=torch.bool))
+    is_kept = attention_matrix(case, dropout=0.5, generator=seeded()) > 0
+    pairs = [is_kept.unflatten(axis, (-1, 2)).unbind(axis + 1) for axis in range(4)]
+    together = [int((first & second).sum()) for first, second in pairs]
+    judge(binomial_p_values(together, is_kept.numel() // 2, 0.25))
+
+
+@backends
+def test_one_number_is_drawn_with_dropout_and_none_without(backend):
+    case = make_case(batch=1, heads=2, n_queries=5, n_keys=5, d=3, d_value=2)
+    untouched, once = seeded(3), seeded(3)
+    draw_seed(once)
+    for dropout, twin in ((0.0, untouched), (0.3, once)):
+        generator = seeded(3)
+        attention_matrix(case, backend=backend, dropout=dropout, generator=generator)
+        assert torch.equal(generator.get_state(), twin.get_state())
+
+
+def test_without_a_generator_the_global_seed_governs():
+    case = make_case(batch=2, heads=2, n_queries=16, n_keys=16, d=3, d_value=2)
+    draws = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        draws.append(attention_matrix(case, dropout=0.5))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])

@@ -1,0 +1,108 @@
+"""The message-passing layer by itself, on graphs that no EdgeList describes."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import Sequential
+
+from sbmt.attention import EdgeAttention
+from tests.attention.row_loop import attend_row_by_row
+
+N_SOURCES, N_TARGETS, D, D_VALUE = 9, 6, 4, 3
+
+
+def bipartite_graph(seed=0, n_edges=20):
+    """Sources and targets with distinct edges in no order; targets 0 and 4 have no neighbour."""
+    generator = torch.Generator().manual_seed(seed)
+    data = HeteroData()
+    data["key"].x = torch.randn(N_SOURCES, D, generator=generator, dtype=torch.float64)
+    data["key"].value = torch.randn(N_SOURCES, D_VALUE, generator=generator, dtype=torch.float64)
+    data["query"].x = torch.randn(N_TARGETS, D, generator=generator, dtype=torch.float64)
+    cells = torch.randperm(N_SOURCES * N_TARGETS, generator=generator)[:n_edges]
+    source, target = cells // N_TARGETS, cells % N_TARGETS
+    is_used = (target != 0) & (target != 4)
+    data["key", "to", "query"].edge_index = torch.stack([source, target])[:, is_used]
+    return data
+
+
+def by_rows(query, key, value, edge_index, gate, gate_rule):
+    mask = torch.zeros(N_TARGETS, N_SOURCES, dtype=torch.bool)
+    mask[edge_index[1], edge_index[0]] = True
+    order = (edge_index[1] * N_SOURCES + edge_index[0]).argsort()
+    return attend_row_by_row(
+        query[None, None], key[None, None], value[None, None], mask[None, None], gate[order], gate_rule
+    )[0, 0]
+
+
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_equals_the_row_loop_with_gradients(gate_rule):
+    data = bipartite_graph()
+    edge_index = data["key", "to", "query"].edge_index
+    assert not (edge_index[1].diff() >= 0).all()
+    gate = torch.linspace(0.2, 3, edge_index.shape[1], dtype=torch.float64)
+    leaves = [t.requires_grad_() for t in (data["query"].x, data["key"].x, data["key"].value, gate)]
+    query, key, value, gate = leaves
+    ours = EdgeAttention(gate_rule)(query, key, value, edge_index, gate)
+    loop = by_rows(query, key, value, edge_index, gate, gate_rule)
+    torch.testing.assert_close(ours, loop, rtol=0, atol=1e-10)
+    assert (ours[[0, 4]] == 0).all()
+    for mine, theirs in zip(
+        torch.autograd.grad(ours.square().sum(), leaves), torch.autograd.grad(loop.square().sum(), leaves), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
+def test_the_order_of_edges_does_not_matter():
+    data = bipartite_graph()
+    query, key, value = data["query"].x, data["key"].x, data["key"].value
+    edge_index = data["key", "to", "query"].edge_index
+    shuffled = edge_index[:, torch.randperm(edge_index.shape[1], generator=torch.Generator().manual_seed(1))]
+    assert not torch.equal(shuffled, edge_index)
+    torch.testing.assert_close(
+        EdgeAttention()(query, key, value, shuffled), EdgeAttention()(query, key, value, edge_index), rtol=0, atol=1e-12
+    )
+
+
+def test_inside_a_graph_network():
+    """Two rounds of self-attention over a directed ring: each node reads its predecessor only."""
+    ring = torch.stack([torch.arange(5), (torch.arange(5) + 1) % 5])
+    model = Sequential(
+        "x, edge_index",
+        [
+            (EdgeAttention(), "x, x, x, edge_index -> x"),
+            (nn.Identity(), "x -> x"),
+            (EdgeAttention("weight"), "x, x, x, edge_index -> x"),
+        ],
+    )
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(x, ring), x.roll(2, 0))
+    torch.testing.assert_close(copy.deepcopy(model)(x, ring), x.roll(2, 0))
+
+
+def test_inside_a_module_its_neighbours_train():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(D, 3 * D, dtype=torch.float64)
+            self.attend = EdgeAttention()
+
+        def forward(self, x, edge_index):
+            return self.attend(*self.project(x).chunk(3, -1), edge_index)
+
+    layer = Layer()
+    x = bipartite_graph()["query"].x
+    everything = torch.cartesian_prod(torch.arange(N_TARGETS), torch.arange(N_TARGETS)).T
+    layer(x, everything).square().sum().backward()
+    assert [name for name, _ in layer.named_parameters()] == ["project.weight", "project.bias"]
+    assert (layer.project.weight.grad.abs().sum(1) > 0).all()
+
+
+def test_a_graph_without_edges_gives_zeros():
+    data = bipartite_graph()
+    query = data["query"].x.requires_grad_()
+    out = EdgeAttention()(query, data["key"].x, data["key"].value, torch.zeros(2, 0, dtype=torch.int64))
+    assert out.shape == (N_TARGETS, D_VALUE) and (out == 0).all()
+    assert (torch.autograd.grad(out.sum(), query, allow_unused=True, materialize_grads=True)[0] == 0).all()

@@ -1,0 +1,91 @@
+"""Nothing to attend, one of each, all padding: zeros and finite gradients, never NaN, in every attention."""
+
+import pytest
+import torch
+
+from sbmt.attention import available_backends
+from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from tests.layers.inputs import seeded, tokens, without_edges
+
+ATTENTIONS = {
+    "full": dict(name="full"),
+    "random": dict(name="random_mask", mask_density=0.5),
+    "random, empty": dict(name="random_mask", mask_density=0.0),
+    "random, complete": dict(name="random_mask", mask_density=1.0),
+    "sbm": dict(name="sbm", n_clusters=3),
+    "one cluster": dict(name="sbm", n_clusters=1),
+    "fastrg": dict(name="sbm", n_clusters=3, preset="faithful"),
+    "bernoulli": dict(name="sbm", n_clusters=3, sampler="bernoulli"),
+    "poisson": dict(name="sbm", n_clusters=3, link="poisson"),
+    "weight rule": dict(name="sbm", n_clusters=3, gate_rule="weight"),
+    "window": dict(name="sbm", n_clusters=3, window=2),
+} | {backend: dict(name="sbm", n_clusters=3, backend=backend) for backend in available_backends()}
+every_attention = pytest.mark.parametrize("name", ATTENTIONS)
+
+
+def finite_gradients(out, *tensors):
+    """Backward through all that an attention returns, then looks at each gradient."""
+    loss = out.values.square().sum() + out.density.sum() + out.expected_density.sum()
+    if loss.requires_grad:
+        loss.backward()
+    return all(t.grad is None or bool(t.grad.isfinite().all()) for t in tensors)
+
+
+@every_attention
+@pytest.mark.parametrize("batch, heads, n", [(1, 1, 1), (2, 1, 1), (1, 1, 5), (2, 3, 5)])
+@pytest.mark.parametrize("padding", ["none", "one token left", "one example", "everything"])
+def test_values_are_zero_where_nothing_is_attended(padding, batch, heads, n, name):
+    torch.manual_seed(0)
+    layer = build_attention(**ATTENTIONS[name], d_head=4, n_heads=heads)
+    x = tokens(batch, heads, n).requires_grad_()
+    mask = torch.ones(batch, n, dtype=torch.bool)
+    if padding == "one token left":
+        mask[:, 1:] = False
+    elif padding != "none":
+        mask[: 1 if padding == "one example" else batch] = False
+    out = layer(x, x, x, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)
+    has_key = out.edges.to_dense().any(-1)
+    assert out.values.shape == x.shape and out.values.isfinite().all()
+    assert (out.values[~has_key] == 0).all() and (out.values[has_key] != 0).any(-1).all()
+    assert not (has_key & ~mask[:, None]).any()
+    for density in (out.density, out.expected_density):
+        assert density.shape == (batch, heads)
+        assert ((density >= 0) & (density <= 1)).all() and (density[~mask.any(1)] == 0).all()
+    torch.testing.assert_close(out.density, out.edges.density())
+    assert finite_gradients(out, x, *layer.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in ATTENTIONS if name != "window"])
+@pytest.mark.parametrize("n_queries, n_keys", [(1, 6), (6, 1), (4, 7)])
+def test_queries_and_keys_differ_in_number(n_queries, n_keys, name):
+    layer = build_attention(**ATTENTIONS[name], d_head=4, n_heads=3)
+    query, key = tokens(n=n_queries).requires_grad_(), tokens(n=n_keys, seed=1).requires_grad_()
+    key_mask = torch.ones(2, n_keys, dtype=torch.bool)
+    key_mask[1] = False
+    out = layer(query, key, key, key_mask=key_mask, generator=seeded(), return_edges=True)
+    assert out.edges.shape == (2, 3, n_queries, n_keys)
+    assert (out.values[1] == 0).all() and out.values.isfinite().all()
+    assert finite_gradients(out, query, key, *layer.parameters())
+
+
+@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+@pytest.mark.parametrize("backend", available_backends())
+def test_no_edge_at_all(backend, gate_rule, sampler):
+    settings = dict(exploration=0.0, sampler=sampler, gate_rule=gate_rule, backend=backend)
+    layer = without_edges(SBMAttention(4, 3, 5, **settings))
+    x = tokens().requires_grad_()
+    out = layer(x, x, x)
+    assert (out.values == 0).all() and (out.density == 0).all()
+    assert finite_gradients(out, x, *layer.parameters())
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+def test_a_batch_of_padding_through_the_projections(attention):
+    layer = MultiHeadAttention(8, 2, attention=attention)
+    x = torch.randn(3, 5, 8, generator=seeded())
+    output, attended = layer(x, x, x, torch.ones(3, 5, dtype=torch.bool))
+    assert torch.equal(output, layer.out_proj.bias.expand(3, 5, 8))
+    assert (attended.density == 0).all()
+    output.square().sum().backward()
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in layer.parameters())

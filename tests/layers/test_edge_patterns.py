@@ -1,0 +1,54 @@
+"""Self-loops and windows are added to what was sampled, on real pairs only."""
+
+import pytest
+import torch
+
+from sbmt.layers import SBMAttention
+from tests.layers.inputs import seeded, tokens, without_edges
+
+N = 9
+MASK = torch.arange(N).expand(2, N) < torch.tensor([[N], [5]])
+DISTANCE = (torch.arange(N)[:, None] - torch.arange(N)).abs()
+patterns = pytest.mark.parametrize(
+    "settings", [dict(self_loops=True), dict(window=0), dict(window=1), dict(window=4), dict(window=5), dict(window=99)]
+)
+
+
+def reach(settings):
+    return settings.get("window", 0) / 2
+
+
+@patterns
+def test_alone_it_is_the_pattern(settings):
+    layer = without_edges(SBMAttention(4, 3, 5, **settings)).eval()
+    x = tokens(n=N)
+    out = layer(x, x, x, query_mask=MASK, key_mask=MASK, return_edges=True)
+    expected = (DISTANCE <= reach(settings)) & MASK[:, None, :, None] & MASK[:, None, None, :]
+    assert torch.equal(out.edges.to_dense(), expected.expand(2, 3, N, N))
+    torch.testing.assert_close(out.density, expected.sum((2, 3)).expand(2, 3) / MASK.sum(1, keepdim=True) ** 2)
+    assert (out.expected_density < 1e-6).all()
+
+
+@patterns
+def test_it_is_united_with_the_sample(settings):
+    torch.manual_seed(0)
+    plain = SBMAttention(4, 3, 5)
+    layer = SBMAttention(4, 3, 5, **settings)
+    layer.load_state_dict(plain.state_dict())
+    x = tokens(n=N)
+    masks = dict(query_mask=MASK, key_mask=MASK, return_edges=True)
+    sampled = plain(x, x, x, generator=seeded(), **masks).edges.to_dense()
+    out = layer(x, x, x, generator=seeded(), **masks)
+    expected = (DISTANCE <= reach(settings)) & MASK[:, None, :, None] & MASK[:, None, None, :] | sampled
+    assert 0 < sampled.sum() < expected.sum()
+    assert torch.equal(out.edges.to_dense(), expected)
+    torch.testing.assert_close(out.density, out.edges.density())
+
+
+def test_self_loops_add_nothing_to_a_window():
+    x = tokens(n=N)
+    torch.manual_seed(0)
+    layer = SBMAttention(4, 3, 5, window=4, self_loops=True)
+    other = SBMAttention(4, 3, 5, window=4)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(*(each(x, x, x, generator=seeded()).values for each in (layer, other)))

@@ -1,0 +1,136 @@
+"""A drop-in for torch.nn.MultiheadAttention(batch_first=True)."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+
+from sbmt.errors import SbmtError
+from sbmt.layers import MultiHeadAttention
+from tests.layers.inputs import seeded
+
+D_MODEL, N_HEADS = 12, 3
+
+
+def vectors(n=7, seed=0, batch=4):
+    return torch.randn(batch, n, D_MODEL, generator=seeded(seed), dtype=torch.float64)
+
+
+def padding(n, lengths=(7, 1, 4, 5)):
+    return torch.arange(n).expand(len(lengths), n) >= torch.tensor(lengths)[:, None]
+
+
+def torch_twin(bias=True):
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(D_MODEL, N_HEADS, bias=bias, batch_first=True).double()
+    with torch.no_grad():
+        for parameter in theirs.parameters():  # PyTorch starts its biases at zero, which would hide a mix-up
+            parameter.normal_()
+    ours = MultiHeadAttention(D_MODEL, N_HEADS, bias=bias, attention="full").double()
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+def test_parameters_have_torchs_names_and_shapes(attention, bias):
+    theirs = nn.MultiheadAttention(D_MODEL, N_HEADS, bias=bias, batch_first=True)
+    ours = MultiHeadAttention(D_MODEL, N_HEADS, bias=bias, attention=attention)
+    shapes = {name: p.shape for name, p in ours.named_parameters() if not name.startswith("attention.")}
+    assert shapes == {name: p.shape for name, p in theirs.named_parameters()}
+
+
+def test_arguments_come_in_torchs_order():
+    for ours, theirs in (
+        (MultiHeadAttention.__init__, nn.MultiheadAttention.__init__),
+        (MultiHeadAttention.forward, nn.MultiheadAttention.forward),
+    ):
+        positional = [
+            (p.name, p.default)
+            for p in inspect.signature(ours).parameters.values()
+            if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
+        twin = [(p.name, p.default) for p in inspect.signature(theirs).parameters.values()]
+        assert positional == twin[: len(positional)] and len(positional) >= 5
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_full_self_attention_equals_torchs(is_padded, bias):
+    ours, theirs = torch_twin(bias)
+    x = vectors()
+    is_pad = padding(7) if is_padded else None
+    (mine, attended), (expected, _) = (layer(x, x, x, is_pad) for layer in (ours, theirs))
+    real = ~padding(7) if is_padded else torch.ones(4, 7, dtype=torch.bool)
+    torch.testing.assert_close(mine[real], expected[real], rtol=0, atol=1e-10)
+    out_bias = torch.zeros(D_MODEL) if ours.out_proj.bias is None else ours.out_proj.bias
+    assert (mine[~real] == out_bias).all()
+    assert (attended.density == 1).all()
+
+
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_full_cross_attention_equals_torchs(is_padded):
+    ours, theirs = torch_twin()
+    query, key, value = vectors(n=5), vectors(seed=1), vectors(seed=2)
+    is_pad = padding(7) if is_padded else None
+    inputs = [t.requires_grad_() for t in (query, key, value)]
+    mine, expected = (layer(*inputs, key_padding_mask=is_pad, need_weights=False)[0] for layer in (ours, theirs))
+    torch.testing.assert_close(mine, expected, rtol=0, atol=1e-10)
+    for a, b in zip(
+        torch.autograd.grad(mine.square().sum(), [*inputs, ours.in_proj_weight]),
+        torch.autograd.grad(expected.square().sum(), [*inputs, theirs.in_proj_weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+
+
+def test_query_padding_mask_defaults_to_the_keys_in_self_attention_only():
+    ours, _ = torch_twin()
+    x, other, is_pad = vectors(), vectors(), padding(7)
+    by_default = ours(x, x, x, is_pad)[0]
+    assert torch.equal(by_default, ours(x, x, x, is_pad, query_padding_mask=is_pad)[0])
+    crossed = ours(other, x, x, is_pad)[0]  # equal numbers, but not the same tensor: two sequences
+    assert torch.equal(crossed[~is_pad], by_default[~is_pad]) and not torch.equal(crossed, by_default)
+    nothing_hidden = torch.zeros_like(is_pad)
+    assert torch.equal(ours(x, x, x, is_pad, query_padding_mask=nothing_hidden)[0], crossed)
+
+
+def test_padded_queries_of_cross_attention_return_the_bias():
+    ours, _ = torch_twin()
+    query, key = vectors(n=5), vectors(seed=1)
+    hidden = padding(5, (5, 2, 0, 1))
+    output, attended = ours(query, key, key, query_padding_mask=hidden)
+    assert (output[hidden] == ours.out_proj.bias).all()
+    assert (attended.density[2] == 0).all() and (attended.density[:2] == 1).all()
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+def test_weights_are_left_out_on_request(attention):
+    layer, x = MultiHeadAttention(D_MODEL, N_HEADS, attention=attention).double(), vectors()
+    kept, attended = layer(x, x, x, generator=seeded(), return_edges=True)
+    output, nothing = layer(x, x, x, need_weights=False, generator=seeded())
+    assert nothing is None and torch.equal(output, kept)
+    assert attended.edges.shape == (4, N_HEADS, 7, 7)
+
+
+def test_a_mask_for_attention_is_refused():
+    layer, x = MultiHeadAttention(D_MODEL, N_HEADS, attention="full").double(), vectors()
+    with pytest.raises((SbmtError, TypeError)):
+        layer(x, x, x, attn_mask=torch.ones(7, 7, dtype=torch.bool))
+
+
+def test_sbm_heads_get_their_arguments():
+    layer = MultiHeadAttention(D_MODEL, N_HEADS, 0.25, n_clusters=6, preset="faithful", window=4)
+    inner = layer.attention
+    assert inner.clusters.shape == (N_HEADS, 6, D_MODEL // N_HEADS)
+    assert (inner.dropout, inner.sampler, inner.window) == (0.25, "fastrg", 4)
+
+
+def test_padded_tokens_do_not_leak():
+    torch.manual_seed(0)
+    layer, x, is_pad = MultiHeadAttention(D_MODEL, N_HEADS, n_clusters=4).double(), vectors(), padding(7)
+    changed = torch.where(is_pad[..., None], 1e3, x)
+    first, second = (layer(t, t, t, is_pad, generator=seeded())[0] for t in (x, changed))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, layer(changed, changed, changed, generator=seeded())[0])

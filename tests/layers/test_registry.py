@@ -1,0 +1,41 @@
+"""Attentions by name."""
+
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.layers import SBMAttention, build_attention
+from sbmt.layers.registry import ATTENTIONS, PRESETS
+
+SHAPE = dict(d_head=4, n_heads=2)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_every_name_builds_its_class(name):
+    assert type(build_attention(name, **SHAPE)) is ATTENTIONS[name]
+
+
+def test_presets_set_and_arguments_override():
+    layers = {name: build_attention("sbm", preset=name, **SHAPE) for name in PRESETS}
+    assert {name: layer.sampler for name, layer in layers.items()} == {"recommended": "exact", "faithful": "fastrg"}
+    default = SBMAttention(**SHAPE)
+    for name, value in PRESETS["recommended"].items():
+        assert getattr(layers["recommended"], name) == getattr(default, name) == value
+    assert build_attention("sbm", preset="faithful", sampler="bernoulli", **SHAPE).sampler == "bernoulli"
+
+
+@pytest.mark.parametrize(
+    "name, arguments, words",
+    [
+        ("flash", SHAPE, [repr(name) for name in ATTENTIONS]),
+        ("sbm", SHAPE | {"preset": "best"}, [repr(name) for name in PRESETS]),
+        ("full", SHAPE | {"preset": "faithful"}, ["'faithful'", "'full'", "'sbm'"]),
+        ("full", SHAPE | {"n_clusters": 4}, ["FullAttention", "n_clusters"]),
+        ("sbm", SHAPE | {"clusters": 4}, ["SBMAttention", "clusters"]),
+        ("random_mask", {"d_head": 4}, ["RandomMaskAttention", "n_heads"]),
+        ("sbm", {}, ["SBMAttention", "d_head"]),
+    ],
+)
+def test_errors_say_what_is_possible(name, arguments, words):
+    with pytest.raises(SbmtError) as caught:
+        build_attention(name, **arguments)
+    assert all(word in str(caught.value) for word in words)

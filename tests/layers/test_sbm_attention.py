@@ -1,0 +1,170 @@
+"""The layer is equations 5 to 8, and knows when it is training."""
+
+import pytest
+import torch
+from scipy.stats import chi2, norm
+from torch import nn
+
+from sbmt.attention import edge_attention
+from sbmt.layers import SBMAttention, sbm_attention
+from tests.layers.inputs import seeded, tokens, without_edges
+from tests.statistics import binomial_p_values
+
+
+def test_parameters_are_one_mlp_and_the_clusters():
+    layer = SBMAttention(d_head=16, n_heads=3, n_clusters=5)
+    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
+    mlp = {f"node_mlp.{i}.{part}": shape for i in (0, 2) for part, shape in (("weight", (16, 16)), ("bias", (16,)))}
+    assert shapes == {"clusters": (3, 5, 16)} | mlp
+    assert [type(part) for part in layer.node_mlp] == [nn.Linear, nn.ReLU, nn.Linear]
+
+
+@pytest.mark.statistical(share=0.001)
+def test_clusters_start_kaiming_normal(judge):
+    """He's fan-in of a (heads, k, d) tensor is k·d: variance 2 / kd."""
+    torch.manual_seed(0)
+    clusters = SBMAttention(d_head=32, n_heads=8, n_clusters=128).clusters
+    squares = clusters.double().square().sum().item() / (2 / (128 * 32))
+    tails = [tail(squares, clusters.numel()) for tail in (chi2.cdf, chi2.sf)]
+    judge(2 * min(tails))
+
+
+def test_every_edge_starts_near_one_quarter():
+    torch.manual_seed(0)
+    layer = SBMAttention(d_head=32, n_heads=4)
+    x = tokens(2, 4, 64, 32)
+    expected = layer.block_model(x, x).expected_mask()
+    assert expected.min() > 0.2 and expected.max() < 0.3
+
+
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_the_block_model_is_equations_5_to_7(link):
+    torch.manual_seed(0)
+    layer = SBMAttention(4, 3, 5, link=link).double()
+    query, key = tokens(dtype=torch.float64), tokens(n=6, seed=1, dtype=torch.float64)
+    key_mask = torch.tensor([[True] * 6, [True, False] * 3])
+    model = layer.block_model(query, key, key_mask=key_mask)
+    first, _, second = layer.node_mlp
+    for b, h in [(0, 0), (1, 2)]:
+        c = layer.clusters[h]
+        rates = (c @ c.T).exp()
+        block_matrix = rates / rates.sum() if link == "bilinear" else rates / 25
+        torch.testing.assert_close(model.block_matrix[h], block_matrix, rtol=0, atol=1e-12)
+
+        def membership(x, c=c):
+            node = (x @ first.weight.T + first.bias).clamp(min=0) @ second.weight.T + second.bias
+            return 1 / (1 + (-node @ c.T).exp())
+
+        y, z = membership(query[b, h]), membership(key[b, h])
+        torch.testing.assert_close(model.query_membership[b, h], y, rtol=0, atol=1e-12)
+        p = y @ block_matrix @ z.T
+        p = p if link == "bilinear" else 1 - (-p).exp()
+        torch.testing.assert_close(model.expected_mask()[b, h], p * key_mask[b], rtol=0, atol=1e-12)
+
+
+def test_eval_samples_without_exploration_and_dropout():
+    layer = SBMAttention(4, 3, 5, exploration=0.3, dropout=0.5).eval()
+    x = tokens(n=32)
+    first, second = (layer(x, x, x, generator=seeded(s), return_edges=True) for s in (0, 1))
+    assert not torch.equal(first.edges.to_dense(), second.edges.to_dense())
+    torch.testing.assert_close(first.values, edge_attention(x, x, x, first.edges))
+    silent = without_edges(layer)(x, x, x)
+    assert (silent.density == 0).all() and (silent.values == 0).all()
+
+
+@pytest.mark.statistical(share=0.001)
+def test_training_explores(judge):
+    layer = without_edges(SBMAttention(4, 3, 5, exploration=0.1))
+    x = tokens(batch=8, n=64)
+    out = layer(x, x, x, return_edges=True)
+    judge(binomial_p_values(out.edges.n_edges, 8 * 3 * 64 * 64, 0.1))
+    assert (out.expected_density < 1e-6).all()
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
+def test_the_density_is_what_the_block_model_expects(sampler, link, judge):
+    """The number of edges is a sum of 100,000 independent ones, so nearly normal."""
+    torch.manual_seed(0)
+    layer = SBMAttention(4, 3, 5, sampler=sampler, link=link).eval()
+    with torch.no_grad():
+        layer.clusters.mul_(2)
+    x = tokens(batch=16, n=48)
+    p = layer.block_model(x, x).expected_mask().double()
+    law = -torch.expm1(-p) if sampler == "fastrg" and link == "bilinear" else p
+    out = layer(x, x, x, generator=seeded(), return_edges=True)
+    z = (out.edges.n_edges - law.sum()) / (law * (1 - law)).sum().sqrt()
+    judge(2 * norm.sf(abs(z.item())))
+    torch.testing.assert_close(out.expected_density, p.mean((2, 3)).float())
+
+
+def test_the_layer_is_the_function_with_its_block_model():
+    layer = SBMAttention(4, 3, 5, dropout=0.2, window=4, exploration=0.05)
+    x = tokens()
+    mask = torch.arange(8).expand(2, 8) < torch.tensor([[8], [5]])
+    ours = layer(x, x, x, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)
+    settings = dict(dropout=0.2, window=4, exploration=0.05, generator=seeded(), return_edges=True)
+    function = sbm_attention(x, x, x, layer.block_model(x, x, mask, mask), **settings)
+    assert torch.equal(ours.values, function.values) and torch.equal(ours.density, function.density)
+    assert torch.equal(ours.edges.keys, function.edges.keys)
+
+
+@pytest.mark.parametrize("backend", ["dense", "pyg"])
+def test_values_are_the_same_with_and_without_gradients(backend):
+    layer = SBMAttention(4, 3, 5, dropout=0.2, window=2, backend=backend)
+    x = tokens()
+    out = layer(x, x, x, generator=seeded())
+    assert out.values.requires_grad and out.density.requires_grad
+    with torch.no_grad():
+        blind = layer(x, x, x, generator=seeded())
+    assert torch.equal(out.values, blind.values)
+    torch.testing.assert_close(out.density, blind.density)
+
+
+def test_a_seed_fixes_the_mask_and_the_global_seed_governs():
+    layer = SBMAttention(4, 3, 5, dropout=0.2)
+    x = tokens(n=16)
+    same = [layer(x, x, x, generator=seeded(3)).values for _ in range(2)]
+    assert torch.equal(*same)
+    assert not torch.equal(same[0], layer(x, x, x, generator=seeded(4)).values)
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        drawn.append(layer(x, x, x).values)
+    assert torch.equal(*drawn)
+
+
+def test_first_example_splits_a_batch():
+    layer = SBMAttention(4, 3, 5)
+    x = tokens(batch=4)
+    whole = sbm_attention(x, x, x, layer.block_model(x, x), exploration=0.1, generator=seeded(), return_edges=True)
+    for first in (0, 2):
+        part = x[first : first + 2]
+        settings = dict(exploration=0.1, generator=seeded(), first_example=first, return_edges=True)
+        out = sbm_attention(part, part, part, layer.block_model(part, part), **settings)
+        assert torch.equal(out.edges.to_dense(), whole.edges.to_dense()[first : first + 2])
+        torch.testing.assert_close(out.values, whole.values[first : first + 2])
+
+
+def test_a_batch_does_not_mix():
+    """Example 0 draws and attends alike whatever stands beside it."""
+    layer = SBMAttention(4, 3, 5)
+    x, other = tokens(), tokens(seed=9)
+    other[0] = x[0]
+    first, second = (layer(t, t, t, generator=seeded()) for t in (x, other))
+    torch.testing.assert_close(first.values[0], second.values[0])
+    assert not torch.equal(first.values[1], second.values[1])
+
+
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_a_step_along_the_density_gradient_thins_the_mask(gate_rule):
+    torch.manual_seed(0)
+    layer = SBMAttention(8, 2, 4, gate_rule=gate_rule)
+    x = tokens(heads=2, n=32, d=8)
+    before = layer(x, x, x, generator=seeded())
+    before.density.mean().backward()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter -= 0.5 * parameter.grad
+    assert layer(x, x, x, generator=seeded()).expected_density.mean() < before.expected_density.mean()

@@ -1,0 +1,139 @@
+"""Equation 9 by hand: a sampled edge hands dL/dA · q·k/√d on to its probability, every other pair hands on nothing."""
+
+import pytest
+import torch
+
+from sbmt.block_model import BlockModel
+from sbmt.layers import SBMAttention, sbm_attention
+from tests.layers.inputs import seeded
+
+BATCH, HEADS, N, M, K, D = 2, 2, 6, 7, 3, 4
+backends = pytest.mark.parametrize("backend", ["dense", "pyg"])
+
+
+def inputs(seed=0):
+    generator = seeded(seed)
+    return [torch.randn(BATCH, HEADS, n, D, generator=generator, dtype=torch.float64) for n in (N, M, M)]
+
+
+def loss_of(values):
+    """Any smooth function that tells all entries apart."""
+    return (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).view_as(values)).sin().sum()
+
+
+def gradient_to_probabilities(query, key, value, mask, gate_rule):
+    """dL/dp of every pair: through the masked score A under the score rule, through the weight under the other."""
+    scores = query @ key.mT / D**0.5
+    ones = torch.ones_like(scores).requires_grad_()  # the mask's entries, as numbers that one may differentiate by
+    if gate_rule == "score":
+        masked_score = (scores * ones).detach().requires_grad_()  # A of equation 9
+        exponentials = masked_score.exp() * mask
+    else:
+        exponentials = scores.exp() * ones * mask
+    weights = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1e-300)
+    loss = loss_of(weights @ value)
+    if gate_rule == "weight":
+        return torch.autograd.grad(loss, ones)[0]
+    return torch.autograd.grad(loss, masked_score)[0] * scores * mask
+
+
+def to_block_model(grad, query_membership, block_matrix, key_membership):
+    """What dL/dp brings to the factors of p = Y B Zᵀ."""
+    y, b, z = query_membership, block_matrix, key_membership
+    return grad @ z @ b.mT, (y.mT @ grad @ z).sum(0), grad.mT @ y @ b
+
+
+@backends
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+@pytest.mark.parametrize("exploration", [0.0, 0.2])
+def test_gradients_of_memberships_and_block_matrix(exploration, gate_rule, backend):
+    query, key, value = inputs()
+    generator = seeded(1)
+    y, z = (torch.rand(BATCH, HEADS, n, K, generator=generator, dtype=torch.float64) for n in (N, M))
+    b = torch.rand(HEADS, K, K, generator=generator, dtype=torch.float64)
+    b[:, 0, 1], b[:, 1, 0] = 1.0, 0.0  # far from symmetric, and some rates exceed 1
+    assert 0 < ((y @ b @ z.mT) > 1).sum() < BATCH * HEADS * N * M
+    leaves = [t.requires_grad_() for t in (y, b, z)]
+    out = sbm_attention(
+        query,
+        key,
+        value,
+        BlockModel(*leaves),
+        exploration=exploration,
+        gate_rule=gate_rule,
+        backend=backend,
+        generator=seeded(2),
+        return_edges=True,
+    )
+    mask = out.edges.to_dense()
+    assert 0 < mask.sum() < mask.numel()
+    expected = gradient_to_probabilities(query, key, value, mask, gate_rule)
+    assert (expected[~mask] == 0).all() and (expected[mask] != 0).any()
+    ours = torch.autograd.grad(loss_of(out.values), leaves)
+    for mine, by_hand in zip(ours, to_block_model(expected, *(t.detach() for t in leaves)), strict=True):
+        torch.testing.assert_close(mine, by_hand, rtol=0, atol=1e-10)
+
+
+@backends
+def test_gradients_of_the_layer(backend):
+    """Down to the clusters and the MLP, which meet the loss through the block model only."""
+    torch.manual_seed(0)
+    layer = SBMAttention(D, HEADS, K, backend=backend).double()
+    query, key, value = inputs(3)
+    out = layer(query, key, value, generator=seeded(4), return_edges=True)
+    mask = out.edges.to_dense()
+    model = layer.block_model(query, key)
+    factors = [model.query_membership, model.block_matrix, model.key_membership]
+    to_p = gradient_to_probabilities(query, key, value, mask, "score")
+    parameters = list(layer.parameters())
+    by_hand = torch.autograd.grad(factors, parameters, to_block_model(to_p, *(f.detach() for f in factors)))
+    ours = torch.autograd.grad(loss_of(out.values), parameters)
+    for mine, expected in zip(ours, by_hand, strict=True):
+        assert (expected != 0).any()
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-10)
+
+
+def test_the_sampled_density_gives_each_sampled_edge_its_share():
+    torch.manual_seed(0)
+    layer = SBMAttention(D, HEADS, K).double()
+    query, key, value = inputs(5)
+    is_key = torch.arange(M).expand(BATCH, M) < torch.tensor([[M], [3]])
+    out = layer(query, key, value, key_mask=is_key, generator=seeded(6), return_edges=True)
+    model = layer.block_model(query, key, key_mask=is_key)
+    factors = [model.query_membership, model.block_matrix, model.key_membership]
+    to_p = out.edges.to_dense() / torch.tensor([N * M, N * 3.0], dtype=torch.float64)[:, None, None, None]
+    parameters = list(layer.parameters())
+    by_hand = torch.autograd.grad(factors, parameters, to_block_model(to_p, *(f.detach() for f in factors)))
+    ours = torch.autograd.grad(out.density.sum(), parameters)
+    for mine, expected in zip(ours, by_hand, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_edges_of_a_window_bring_nothing_to_the_block_model(window):
+    torch.manual_seed(0)
+    layer = SBMAttention(D, HEADS, K, window=window).double()
+    query, key, value = (t[:, :, :N] for t in inputs(7))
+    out = layer(query, key, value, generator=seeded(8), return_edges=True)
+    mask = out.edges.to_dense()
+    distance = (torch.arange(N)[:, None] - torch.arange(N)).abs()
+    learns = torch.ones(N, N) if window is None else (distance > window / 2).double()
+    model = layer.block_model(query, key)
+    factors = [model.query_membership, model.block_matrix, model.key_membership]
+    to_p = gradient_to_probabilities(query, key, value, mask, "score") * learns
+    by_hand = torch.autograd.grad(factors, layer.clusters, to_block_model(to_p, *(f.detach() for f in factors)))
+    ours = torch.autograd.grad(loss_of(out.values), layer.clusters)
+    torch.testing.assert_close(ours[0], by_hand[0], rtol=0, atol=1e-10)
+
+
+def test_a_window_over_everything_leaves_the_block_model_alone():
+    torch.manual_seed(0)
+    layer = SBMAttention(D, HEADS, K, window=2 * N).double()
+    query, key, value = (t[:, :, :N].requires_grad_() for t in inputs(9))
+    out = layer(query, key, value)
+    assert (out.density == 1).all()
+    loss = loss_of(out.values) + out.density.sum()
+    for grad in torch.autograd.grad(loss, list(layer.parameters()), allow_unused=True, materialize_grads=True):
+        assert (grad == 0).all()
+    full = torch.softmax(query @ key.mT / D**0.5, -1) @ value
+    torch.testing.assert_close(out.values, full, rtol=0, atol=1e-12)

@@ -1,0 +1,45 @@
+"""Every cell of every sampler has its probability, whatever the shape and the padding."""
+
+import pytest
+import torch
+
+from tests.samplers.laws import SHARE, each_draw, each_link, law_p_values, random_model, stacked, uniform_model
+
+pytestmark = pytest.mark.statistical(share=SHARE)
+
+
+@each_draw
+@each_link
+@pytest.mark.parametrize("exploration", [0.0, 0.01, 0.3])
+def test_cells_have_their_probability(draw, link, exploration, judge):
+    model = stacked(link=link)
+    judge(law_p_values(draw.masks(model, 4000, exploration), draw.law(model, exploration)))
+
+
+PADDING = (
+    torch.tensor([[True] * 4, [True, False, True, False], [False] * 4]),
+    torch.tensor([[False, True, True], [True, True, False], [True] * 3]),
+)
+SHAPES = {
+    "one token": lambda link: random_model(1, 1, 1, 1, 2, link=link),
+    "one cluster": lambda link: random_model(1, 2, 3, 3, 1, link=link),
+    "one query": lambda link: random_model(1, 1, 1, 9, 3, link=link),
+    "one key": lambda link: random_model(1, 1, 9, 1, 3, link=link),
+    "padding": lambda link: random_model(3, 2, 4, 3, 2, masks=PADDING, link=link),
+}
+
+
+@each_draw
+@each_link
+@pytest.mark.parametrize("shape", SHAPES)
+def test_so_they_do_in_odd_shapes(draw, link, shape, judge):
+    model = SHAPES[shape](link)
+    judge(law_p_values(draw.masks(model, 4000, 0.1), draw.law(model, 0.1)))
+
+
+@pytest.mark.parametrize("draw", ["exact by candidates"], indirect=True)
+@pytest.mark.parametrize("probability", [0.02, 0.5, 0.9, 0.999])
+def test_thinned_candidates_have_their_law_to_a_thousandth(draw, probability, judge):
+    model = uniform_model(probability, 20, 30)
+    masks = draw.masks(model, 1600)  # 960,000 cells: two standard deviations are at most 0.001
+    judge(law_p_values(masks, draw.law(model)))

@@ -1,0 +1,89 @@
+"""Work and memory follow the edges, not the pairs. What is counted is numbers written, never time."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from sbmt import BlockModel
+
+SIZES = [512, 1024, 2048, 4096]
+
+
+class CountNumbers(TorchDispatchMode):
+    """Adds up the sizes of all tensors that operations return."""
+
+    def __init__(self):
+        super().__init__()
+        self.total, self.largest = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor) and not func.is_view]
+        self.total += sum(sizes)
+        self.largest = max([self.largest, *sizes])
+        return out
+
+
+def thin_model(n, n_stars=0, n_clusters=8, degree=16):
+    """About ``degree`` keys per query, and a few queries that reach every key with probability 1."""
+    generator = torch.Generator().manual_seed(n)
+    query, key = (torch.rand(1, 1, n, n_clusters, generator=generator) for _ in range(2))
+    block = torch.rand(1, n_clusters, n_clusters, generator=generator)
+    block *= degree / n / (query.mean(2) @ block[0] @ key.mean(2).mT).item()
+    query[..., 0], block[:, 0], key[..., 0] = 0.0, 1.0, 1.0  # cluster 0 is for the stars
+    query[:, :, torch.randperm(n, generator=generator)[:n_stars]] = torch.eye(n_clusters)[0]
+    return BlockModel(query, block, key)
+
+
+def counted(sampler, n_stars):
+    edges, counts = [], []
+    for n in SIZES:
+        with CountNumbers() as count:
+            edges.append(sampler.edges(thin_model(n, n_stars)).n_edges)
+        counts.append(count)
+    return edges, counts
+
+
+def slope(x, y):
+    return np.polyfit(np.log(x), np.log(y), 1)[0]
+
+
+@pytest.mark.parametrize("n_stars", [0, 3])
+@pytest.mark.parametrize("draw", ["exact", "fastrg"], indirect=True)
+def test_work_is_linear_in_the_edges(draw, n_stars):
+    edges, counts = counted(draw, n_stars)
+    assert slope(SIZES, edges) == pytest.approx(1, abs=0.05)
+    assert slope(edges, [count.total for count in counts]) < 1.15
+    assert counts[-1].largest < SIZES[-1] ** 2 / 8  # nothing of the size of all pairs
+
+
+@pytest.mark.parametrize("draw", ["bernoulli"], indirect=True)
+def test_the_count_would_show_work_on_all_pairs(draw):
+    edges, counts = counted(draw, n_stars=0)
+    assert slope(edges, [count.total for count in counts]) > 1.8
+    assert counts[-1].largest >= SIZES[-1] ** 2
+
+
+MEASURE = """
+    import resource, torch
+    from sbmt import sample_edges
+    from tests.samplers.test_scaling import thin_model
+    edges = sample_edges(thin_model(65536, n_stars=3, n_clusters=128), generator=torch.Generator().manual_seed(0))
+    assert edges.degrees().max() == 65536 and 18 < edges.n_edges / 65536 < 20
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+def test_65536_tokens_fit_into_four_gibibytes():
+    command = [sys.executable, "-c", textwrap.dedent(MEASURE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 4 << 20

@@ -1,0 +1,62 @@
+"""Choosing by weight and Poisson counts against plain loops and scipy."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sbmt.counter_rng import WORD
+from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, row_address, within_row
+
+
+def plain_choice(weights, word):
+    """The first entry whose cumulative share exceeds word / 2³²."""
+    return next(i for i in range(len(weights)) if sum(weights[: i + 1]) * WORD > word * sum(weights))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=4), st.data())
+def test_a_word_chooses_the_entry_whose_interval_it_hits(tables, data):
+    # Words right at the edge of an interval are left out: there the table is rounded to whole steps.
+    table = cumulative_table(torch.tensor(tables, dtype=torch.float64))
+    which = data.draw(st.integers(0, len(tables) - 1))
+    word = data.draw(st.integers(0, WORD - 1).filter(lambda w: (w * sum(tables[which])) % WORD > sum(tables[which])))
+    found = choose_by_weight(table, 4, torch.tensor([which]), torch.tensor([word]))
+    assert found.item() == plain_choice(tables[which], word)
+
+
+def test_entries_of_weight_zero_are_never_chosen():
+    weights = torch.tensor([[0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]], dtype=torch.float64)
+    table = cumulative_table(weights)
+    words = torch.tensor([0, WORD // 2 - 1, WORD // 2, WORD - 1])
+    assert choose_by_weight(table, 5, torch.zeros(4, dtype=torch.long), words).tolist() == [1, 1, 3, 3]
+    assert choose_by_weight(table, 5, torch.full((4,), 2), words).tolist() == [2, 2, 2, 2]
+
+
+def test_a_table_does_not_depend_on_its_place():
+    weights = torch.rand(3, 7, dtype=torch.float64)
+    alone = cumulative_table(weights[2:])
+    assert torch.equal(cumulative_table(weights)[14:] - 2 * WORD, alone) and int(alone[-1]) == WORD
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-12, 0.01, 0.7, 3.0, 32.0, 1e3, 1e6])
+def test_poisson_quantiles_equal_those_of_scipy(rate):
+    u = torch.cat([torch.rand(2000, dtype=torch.float64), torch.tensor([2.0**-33, 1 - 2.0**-33], dtype=torch.float64)])
+    found = poisson_quantile(u, torch.full_like(u, rate)).numpy()
+    below, at = stats.poisson.cdf(found - 1, rate), stats.poisson.cdf(found, rate)
+    tolerance = 1e-9  # of the incomplete gamma functions, far below a step of 2⁻³³ in all but the tails
+    assert np.all(below <= u.numpy() * (1 + tolerance)) and np.all(at >= u.numpy() * (1 - tolerance))
+    assert (found == 0).all() == (rate <= 1e-12)
+
+
+def test_ragged_rows_are_counted_out():
+    row, place = within_row(torch.tensor([2, 0, 3, 0]))
+    assert row.tolist() == [0, 0, 2, 2, 2] and place.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_a_row_is_addressed_by_example_head_and_query():
+    rows = torch.arange(2 * 3 * 4)
+    example, head, query = row_address(rows, (2, 3, 4, 9), first_example=5)
+    assert torch.equal((example - 5) * 12 + head * 4 + query, rows)
+    assert example.unique().tolist() == [5, 6] and head.max() == 2 and query.max() == 3

@@ -1,0 +1,220 @@
+"""Mistakes get one kind of error that says what was expected; nothing falls through to a default."""
+
+import math
+
+import pytest
+import torch
+
+from sbmt.attention import EdgeAttention, edge_attention
+from sbmt.baselines import FullAttention, RandomMaskAttention
+from sbmt.density import density_penalty
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
+from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from sbmt.models import Encoder, SequenceClassifier, TokenTagger
+from tests.layers.inputs import tokens
+
+pytestmark = pytest.mark.bad_input
+NAN = math.nan
+SIZES = dict(d_model=8, d_hidden=16, n_heads=2, n_layers=1)
+ENCODER = dict(vocab_size=11, max_length=6) | SIZES
+
+
+def refused(words):
+    return pytest.raises(SbmtError, match=words)
+
+
+X = tokens(2, 2, 5, 4)
+EDGES = EdgeList.from_dense(torch.ones(2, 2, 5, 5, dtype=torch.bool))
+TENSORS = [  # replacements for query, key and value, and what the error says
+    (dict(query=X.long()), "query as a floating-point tensor"),
+    (dict(key=X.bool()), "key as a floating-point tensor"),
+    (dict(value=X.tolist()), "value as a floating-point tensor.*list"),
+    (dict(query=X[0]), r"query of shape \(batch, heads, n, d\)"),
+    (dict(query=X[:, :, :0]), r"query of shape .*none of them 0"),
+    (dict(key=X[:, :, :0], value=X[:, :, :0]), "key of shape .*none of them 0"),
+    (dict(query=X[:1]), "one batch size"),
+    (dict(key=X[:, :1], value=X[:, :1]), "head count"),
+    (dict(query=X[..., :3]), "keys as wide as queries"),
+    (dict(value=X[:, :, :4]), "as many values as keys"),
+]
+
+
+@pytest.mark.parametrize("replaced, words", TENSORS)
+@pytest.mark.parametrize("name", ["edge_attention", "sbm", "full", "random_mask"])
+def test_tensors(name, replaced, words):
+    inputs = dict(query=X, key=X, value=X) | replaced
+    with refused(words):
+        if name == "edge_attention":
+            edge_attention(**inputs, edges=EDGES)
+        else:
+            build_attention(name, d_head=4, n_heads=2)(**inputs)
+
+
+GATE = torch.ones(EDGES.n_edges)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(gate_rule="hard"), "gate_rule among .*'score'.*'weight'.*'hard'"),
+        (dict(backend="cuda"), "backend among .*'auto'.*'dense'.*'pyg'.*'cuda'"),
+        (dict(gate=GATE[1:]), rf"gate of shape \({EDGES.n_edges},\)"),
+        (dict(gate=GATE[None]), "gate of shape"),
+        (dict(gate=GATE.long()), "floating-point gate"),
+        (dict(gate=[1.0] * EDGES.n_edges), "gate of shape .*list"),
+        (dict(gate=GATE - 1), "positive gate"),
+        (dict(gate=-GATE), "positive gate"),
+        (dict(gate=GATE.index_fill(0, torch.tensor([3]), NAN)), "positive gate"),
+        (dict(dropout=1.0), "dropout"),
+        (dict(dropout=-0.1), "dropout"),
+        (dict(dropout=NAN), "dropout"),
+        (dict(dropout="0.1"), "dropout"),
+        (dict(edges=EDGES.to_dense()), "EdgeList.*Tensor.*from_dense"),
+        (dict(edges=EdgeList.from_dense(torch.ones(2, 2, 5, 4, dtype=torch.bool))), r"edges of shape \(2, 2, 5, 5\)"),
+        (dict(generator=0, dropout=0.5), "torch.Generator"),
+    ],
+)
+def test_edge_attention(arguments, words):
+    with refused(words):
+        edge_attention(**dict(query=X, key=X, value=X, edges=EDGES) | arguments)
+
+
+@pytest.mark.parametrize("attention, arguments, words", [
+    (SBMAttention, dict(d_head=0), "d_head"),
+    (SBMAttention, dict(n_heads=0), "n_heads"),
+    (SBMAttention, dict(n_heads=2.0), "n_heads"),
+    (SBMAttention, dict(n_clusters=0), "n_clusters"),
+    (SBMAttention, dict(n_clusters=-3), "n_clusters"),
+    (SBMAttention, dict(sampler="gumbel"), "sampler among .*'exact'.*'gumbel'"),
+    (SBMAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),
+    (SBMAttention, dict(link="logit"), "link among .*'bilinear'.*'poisson'.*'logit'"),
+    (SBMAttention, dict(exploration=-0.01), "exploration"),
+    (SBMAttention, dict(exploration=1.0), "exploration"),
+    (SBMAttention, dict(exploration=NAN), "exploration"),
+    (SBMAttention, dict(window=-1), "window"),
+    (SBMAttention, dict(window=2.5), "window"),
+    (SBMAttention, dict(dropout=1.0), "dropout"),
+    (SBMAttention, dict(exploration=None), "exploration"),
+    (FullAttention, dict(dropout=-0.5), "dropout"),
+    (FullAttention, dict(n_heads=0), "n_heads"),
+    (RandomMaskAttention, dict(mask_density=1.5), "mask_density"),
+    (RandomMaskAttention, dict(mask_density=NAN), "mask_density"),
+    (RandomMaskAttention, dict(dropout=1.0), "dropout"),
+    (EdgeAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),
+    (MultiHeadAttention, dict(embed_dim=10, num_heads=3), "embed_dim as a multiple of 3"),
+    (MultiHeadAttention, dict(embed_dim=8, num_heads=0), "num_heads"),
+    (MultiHeadAttention, dict(embed_dim=8, num_heads=2, attention="flash"), "attention among .*'sbm'.*'flash'"),
+    (Encoder, ENCODER | dict(vocab_size=0), "vocab_size"),
+    (Encoder, ENCODER | dict(max_length=0), "max_length"),
+    (Encoder, ENCODER | dict(n_layers=0), "n_layers"),
+    (Encoder, ENCODER | dict(d_hidden=0), "d_hidden"),
+    (Encoder, ENCODER | dict(n_heads=3), "multiple of 3"),
+    (Encoder, ENCODER | dict(dropout=1.0), "dropout"),
+    (Encoder, ENCODER | dict(attention_dropout=NAN), "dropout"),
+    (Encoder, ENCODER | dict(attention="full", n_clusters=4), "FullAttention"),
+    (Encoder, ENCODER | dict(widow=4), "SBMAttention.*widow"),
+])  # fmt: skip
+def test_constructors(attention, arguments, words):
+    shape = {} if attention in (MultiHeadAttention, Encoder, EdgeAttention) else dict(d_head=4, n_heads=2)
+    with refused(words):
+        attention(**shape | arguments)
+
+
+def test_heads_of_models():
+    encoder = Encoder(**ENCODER)
+    for make in (
+        lambda: TokenTagger(encoder, 0),
+        lambda: SequenceClassifier(encoder, 0, 4),
+        lambda: SequenceClassifier(encoder, 2, 0),
+    ):
+        with refused("n_labels|d_hidden"):
+            make()
+
+
+@pytest.mark.parametrize("shape, words", [((2, 3, 5, 4), "2 heads"), ((2, 2, 5, 6), "width 4")])
+def test_a_layer_for_another_shape(shape, words):
+    x = torch.randn(shape)
+    with refused(words):
+        SBMAttention(4, 2)(x, x, x)
+
+
+@pytest.mark.parametrize("settings", [dict(window=2), dict(self_loops=True)])
+def test_a_pattern_across_two_sequences(settings):
+    with refused("as many queries as keys"):
+        SBMAttention(4, 2, **settings)(X, X[:, :, :3], X[:, :, :3])
+
+
+def test_an_unknown_backend_of_a_layer():
+    with refused("backend among"):
+        SBMAttention(4, 2, backend="cuda")(X, X, X)
+
+
+@pytest.mark.parametrize("mask", [torch.ones(2, 5), torch.ones(2, 5).long(), torch.ones(2, 4).bool(), [[True] * 5] * 2])
+@pytest.mark.parametrize("which", ["query_mask", "key_mask"])
+@pytest.mark.parametrize("name", ["sbm", "full", "random_mask"])
+def test_masks(name, which, mask):
+    with refused(which):
+        build_attention(name, d_head=4, n_heads=2)(X, X, X, **{which: mask})
+
+
+VECTORS = torch.randn(2, 5, 8)
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
+        (dict(key_padding_mask=torch.zeros(2, 5)), "key_padding_mask as a bool tensor, True = ignore"),
+        (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask as a bool tensor"),
+        (dict(key_padding_mask=torch.zeros(2, 6).bool()), "mask of shape"),
+        (dict(query=VECTORS[0]), r"query of shape \(batch, n, 8\)"),
+        (dict(key=VECTORS[..., :6]), "key of shape"),
+        (dict(value=VECTORS.long()), "value as a floating-point tensor"),
+        (dict(value=VECTORS[:, :4]), "as many values as keys"),
+        (dict(query=VECTORS[:, :0]), "none of them 0"),
+        (dict(query=VECTORS[:1]), "one batch size"),
+    ],
+)
+def test_multi_head(attention, arguments, words):
+    layer = MultiHeadAttention(8, 2, attention=attention)
+    with refused(words):
+        layer(**dict(query=VECTORS, key=VECTORS, value=VECTORS) | arguments)
+
+
+IDS = torch.zeros(2, 5, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+@pytest.mark.parametrize(
+    "ids, mask, words",
+    [
+        (IDS.float(), None, "token ids as an int64 tensor"),
+        (IDS.bool(), None, "token ids as an int64 tensor"),
+        (IDS.tolist(), None, "token ids as an int64 tensor.*list"),
+        (IDS[0], None, "token ids as an int64 tensor"),
+        (IDS[:, :0], None, "n ≥ 1"),
+        (IDS - 1, None, r"token ids in \[0, 11\).*from -1"),
+        (IDS + 11, None, r"token ids in \[0, 11\).*to 11"),
+        (torch.zeros(2, 7, dtype=torch.int64), None, "at most 6 tokens"),
+        (IDS, torch.ones(2, 5), "mask as a bool tensor"),
+        (IDS, torch.ones(2, 5).long(), "mask as a bool tensor"),
+        (IDS, [[True] * 5] * 2, "mask as a bool tensor"),
+        (IDS, torch.ones(2, 4).bool(), r"mask of shape \(2, 5\)"),
+        (IDS, torch.ones(3, 5).bool(), r"mask of shape \(2, 5\)"),
+        (IDS, torch.ones(5).bool(), r"mask of shape \(2, 5\)"),
+    ],
+)
+def test_models(ids, mask, words, attention):
+    encoder = Encoder(**ENCODER, attention=attention)
+    for model in (encoder, TokenTagger(encoder, 2), SequenceClassifier(encoder, 2, 4)):
+        with refused(words):
+            model(ids, mask)
+
+
+def test_density_penalty():
+    with refused("at least one attention output"):
+        density_penalty([])
+    with refused("kind among .*'sampled'"):
+        density_penalty([FullAttention(4, 2)(X, X, X)], "both")

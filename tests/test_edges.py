@@ -1,0 +1,208 @@
+"""Every view of an edge list against the dense mask, and what its checks refuse."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt import EdgeList, SbmtError
+
+SHAPE = (2, 3, 4, 5)
+
+
+def random_mask(shape=SHAPE, p=0.4, seed=0):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < p
+
+
+@st.composite
+def masks(draw, is_square=False):
+    """Small dense masks, empty and full ones included."""
+    batch, heads, n, m = (draw(st.integers(1, 3)) for _ in range(4))
+    shape = (batch, heads, n, n if is_square else m)
+    cells = draw(st.lists(st.booleans(), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    return torch.tensor(cells).view(shape)
+
+
+@given(masks())
+def test_dense_masks_survive_the_round_trip(mask):
+    edges = EdgeList.from_dense(mask)
+    assert torch.equal(edges.to_dense(), mask)
+    assert edges.shape == tuple(mask.shape) and edges.n_edges == int(mask.sum())
+    assert EdgeList(edges.row_ptr, edges.keys, edges.shape, check=True).cell_count == mask.numel()
+
+
+@given(masks())
+def test_rows_keys_and_cells_point_at_the_dense_entries(mask):
+    edges = EdgeList.from_dense(mask)
+    example, head, query, key = mask.nonzero(as_tuple=True)
+    _, heads, n, m = mask.shape
+    assert torch.equal(edges.rows(), (example * heads + head) * n + query)
+    assert torch.equal(edges.keys, key)
+    assert torch.equal(edges.key_rows(), (example * heads + head) * m + key)
+    assert torch.equal(edges.cells(), mask.flatten().nonzero().squeeze(1))
+    assert torch.equal(edges.degrees(), mask.sum(-1).flatten())
+
+
+@given(masks())
+def test_edge_index_runs_from_keys_to_queries_graph_by_graph(mask):
+    _, heads, n, m = mask.shape
+    rebuilt = torch.zeros_like(mask)
+    index = EdgeList.from_dense(mask).to_edge_index()
+    for source, target in index.T.tolist():
+        graph, key = divmod(source, m)
+        assert graph == target // n
+        rebuilt[graph // heads, graph % heads, target % n, key] = True
+    assert index.dtype == torch.int64 and torch.equal(rebuilt, mask)
+
+
+@given(masks())
+def test_transposing_swaps_axes_and_twice_does_nothing(mask):
+    edges = EdgeList.from_dense(mask)
+    back = edges.transpose().transpose()
+    assert torch.equal(edges.transpose().to_dense(), mask.mT)
+    assert torch.equal(back.row_ptr, edges.row_ptr) and torch.equal(back.keys, edges.keys)
+
+
+@given(masks(is_square=True), st.randoms(use_true_random=False))
+def test_unions_are_logical_or(mask, random):
+    other = mask[..., random.sample(range(mask.shape[3]), mask.shape[3])]
+    edges = EdgeList.from_dense(mask).union(EdgeList.from_dense(other))
+    assert torch.equal(edges.to_dense(), mask | other)
+    loops = EdgeList.from_dense(mask).with_self_loops()
+    assert torch.equal(loops.to_dense(), mask | torch.eye(mask.shape[3], dtype=torch.bool))
+
+
+def test_scipy_sees_one_graph():
+    mask = random_mask()
+    for example in range(2):
+        for head in range(3):
+            matrix = EdgeList.from_dense(mask).to_scipy(example, head)
+            assert matrix.shape == (4, 5) and matrix.dtype == bool
+            assert np.array_equal(matrix.toarray(), mask[example, head].numpy())
+
+
+def test_density_is_the_share_of_real_pairs():
+    mask, query_mask, key_mask = padded_mask()
+    density = EdgeList.from_dense(mask, query_mask, key_mask).density()
+    assert density.shape == (2, 3) and density.dtype == torch.float32
+    assert torch.allclose(density[0], mask[0].sum((1, 2)) / (4 * 2))
+    assert torch.equal(density[1], torch.zeros(3))  # no real key: 0 / 0 is 0
+    assert torch.allclose(EdgeList.from_dense(mask).density(), mask.float().mean((2, 3)))
+
+
+def padded_mask():
+    query_mask = torch.tensor([[True] * 4, [True] * 3 + [False]])
+    key_mask = torch.tensor([[True] * 2 + [False] * 3, [False] * 5])
+    return random_mask() & query_mask[:, None, :, None] & key_mask[:, None, None, :], query_mask, key_mask
+
+
+def test_masks_count_pairs_and_follow_every_conversion():
+    mask, query_mask, key_mask = padded_mask()
+    edges = EdgeList.from_dense(mask, query_mask, key_mask)
+    assert edges.n_pairs.tolist() == [8, 0]
+    turned = edges.transpose()
+    assert torch.equal(turned.query_mask, key_mask) and torch.equal(turned.key_mask, query_mask)
+    assert torch.equal(edges.union(edges).key_mask, key_mask)
+    assert torch.equal(edges.to("cpu").query_mask, query_mask)
+
+
+def test_self_loops_stay_on_real_tokens():
+    real = torch.tensor([[True, False, True], [False, False, False]])
+    edges = EdgeList.from_dense(torch.zeros(2, 1, 3, 3, dtype=torch.bool), real, real).with_self_loops()
+    assert torch.equal(edges.to_dense()[:, 0], torch.diag_embed(real))
+
+
+def test_a_mask_of_one_row_serves_all_examples():
+    mask = random_mask()
+    real = torch.tensor([[True, True, False, True, True]])
+    edges = EdgeList.from_dense(mask & real, key_mask=real)
+    assert edges.key_mask.shape == (2, 5) and edges.n_pairs.tolist() == [16, 16]
+
+
+def test_a_graph_without_edges():
+    edges = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool))
+    assert edges.n_edges == 0 and edges.to_edge_index().shape == (2, 0)
+    assert edges.density().eq(0).all() and edges.to_scipy().nnz == 0
+    assert edges.transpose().shape == (2, 3, 5, 4) and not edges.union(edges).to_dense().any()
+
+
+def test_multiplicity_moves_with_its_edges_and_a_union_drops_it():
+    mask = random_mask()
+    many = torch.arange(int(mask.sum())) + 1
+    edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), SHAPE, multiplicity=many)
+    counts = torch.zeros(SHAPE, dtype=torch.int64).masked_scatter(mask, many)
+    assert torch.equal(edges.transpose().multiplicity, counts.mT[mask.mT])
+    assert edges.union(edges).multiplicity is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_all_tensors_move_to_a_device():
+    mask, query_mask, key_mask = padded_mask()
+    many = torch.ones(int(mask.sum()), dtype=torch.int64)
+    cells = mask.flatten().nonzero().squeeze(1)
+    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, many).to("cuda")
+    tensors = (moved.row_ptr, moved.keys, moved.query_mask, moved.key_mask, moved.multiplicity, moved.n_pairs)
+    assert all(t.is_cuda for t in (*tensors, moved.to_dense(), moved.density(), moved.transpose().keys))
+    assert torch.equal(moved.to_dense().cpu(), mask)
+
+
+def parts(**changed):
+    """Arguments of a small valid edge list, some of them replaced."""
+    valid = {"row_ptr": torch.tensor([0, 2, 3]), "keys": torch.tensor([0, 2, 1]), "shape": (1, 1, 2, 3), "check": True}
+    return valid | changed
+
+
+def test_valid_parts_pass_the_full_check():
+    assert EdgeList(**parts()).n_edges == 3
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"row_ptr": torch.tensor([0, 2, 3], dtype=torch.int32)}, "int64"),
+        ({"keys": torch.tensor([0.0, 2.0, 1.0])}, "int64"),
+        ({"row_ptr": torch.tensor([0, 3])}, "row_ptr of length 3"),
+        ({"row_ptr": torch.tensor([0, 2, 4])}, "end at the number of keys"),
+        ({"keys": torch.tensor([[0, 2, 1]])}, "end at the number of keys"),
+        ({"shape": (1, 1, 2, 0)}, "at least one example, head, query and key"),
+        ({"multiplicity": torch.tensor([1])}, "one multiplicity per edge"),
+        ({"query_mask": torch.ones(1, 2)}, "query_mask as a bool tensor"),
+        ({"key_mask": [True, True, True]}, "key_mask as a bool tensor"),
+        ({"key_mask": torch.ones(1, 2, dtype=torch.bool)}, r"key_mask of shape \(1, 3\)"),
+        ({"row_ptr": torch.tensor([1, 2, 3])}, "starts at 0"),
+        ({"row_ptr": torch.tensor([0, 4, 3])}, "never falls"),
+        ({"keys": torch.tensor([0, 3, 1])}, r"keys in \[0, 3\)"),
+        ({"keys": torch.tensor([-1, 2, 1])}, r"keys in \[0, 3\)"),
+        ({"keys": torch.tensor([2, 0, 1])}, "strictly ascending"),
+        ({"keys": torch.tensor([2, 2, 1])}, "strictly ascending"),
+        ({"query_mask": torch.tensor([[True, False]])}, "query_mask True, got an edge at padding"),
+        ({"key_mask": torch.tensor([[True, False, True]])}, "key_mask True, got an edge at padding"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(changed, message):
+    with pytest.raises(SbmtError, match=message):
+        EdgeList(**parts(**changed))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("mask", [torch.ones(SHAPE), torch.ones(4, 5, dtype=torch.bool), [[True]]])
+def test_only_boolean_masks_with_four_dimensions_become_edges(mask):
+    with pytest.raises(SbmtError, match="a bool mask"):
+        EdgeList.from_dense(mask)
+
+
+@pytest.mark.bad_input
+def test_graphs_over_different_tokens_do_not_combine():
+    edges, other = EdgeList.from_dense(random_mask()), EdgeList.from_dense(random_mask((2, 3, 4, 4)))
+    masked = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool), torch.ones(2, 4, dtype=torch.bool))
+    with pytest.raises(SbmtError, match="edges of shape"):
+        edges.union(other)
+    with pytest.raises(SbmtError, match="same query_mask"):
+        edges.union(masked)
+    with pytest.raises(SbmtError, match="as many queries as keys"):
+        edges.with_self_loops()
+    with pytest.raises(SbmtError, match="example < 2 and head < 3"):
+        edges.to_scipy(0, 3)

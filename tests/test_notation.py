@@ -1,0 +1,100 @@
+"""Names, docstrings and sizes that the house style promises."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import sbmt
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "sbmt").rglob("*.py"))
+WORDS_ONLY = ["layers", "models", "attention", "baselines"]  # letters of the paper belong beside its equations
+MAX_LINES = 280
+FORBIDDEN = {
+    *("B", "H", "N", "L", "D", "Q", "K", "V", "C", "M", "k", "m", "q", "v", "bs", "bsz", "b", "h"),
+    *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
+}
+# Names that PyTorch or the fixed public interface chose.
+BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges"}
+INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
+
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+words_only = pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.relative_to(ROOT).parts[1] in WORDS_ONLY],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+
+
+def functions(source: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+
+
+def parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    a = function.args
+    return [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
+
+
+def names_in_the_wrong_place(source: str) -> set[str]:
+    assigned = {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return FORBIDDEN & (assigned | {p.arg for f in functions(source) for p in parameters(f)})
+
+
+def misnamed(source: str, kind: str, prefixes: tuple[str, ...], exempt: set[str]) -> set[str]:
+    """Parameters annotated as ``kind`` that neither start with a prefix nor are exempt."""
+    annotated = (p for f in functions(source) for p in parameters(f) if p.annotation is not None)
+    named = {p.arg for p in annotated if kind in ast.unparse(p.annotation).split(" | ")}
+    return {name for name in named if not name.startswith(prefixes)} - exempt
+
+
+def undocumented(source: str) -> list[str]:
+    """Public functions, classes and methods of public classes without a docstring; '' stands for the module."""
+    tree = ast.parse(source)
+    missing = [] if not tree.body or ast.get_docstring(tree) else [""]
+    scopes = [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]
+    for scope in scopes:
+        for node in scope.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                missing += [] if ast.get_docstring(node) else [node.name]
+    return missing
+
+
+@words_only
+def test_words_not_letters(path):
+    assert names_in_the_wrong_place(path.read_text()) == set()
+
+
+@words_only
+def test_counts_widths_and_booleans_say_what_they_are(path):
+    source = path.read_text()
+    assert misnamed(source, "int", ("n_", "d_"), INTEGERS) == set()
+    assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == set()
+
+
+@every_file
+def test_everything_public_has_a_docstring(path):
+    assert undocumented(path.read_text()) == []
+
+
+@every_file
+def test_a_file_can_be_read_in_one_sitting(path):
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("name", sbmt.__all__)
+def test_public_docstrings_explain_the_arguments(name):
+    thing = getattr(sbmt, name)
+    doc = inspect.getdoc(thing)
+    assert doc
+    if inspect.signature(thing).parameters:
+        assert any(section in doc for section in ("Args:", "Attributes:", "Shapes:"))
+
+
+def test_a_violation_is_seen():
+    source = "def f(bsz, clusters: int, causal: bool | None, n_heads: int): K = 1\nclass A:\n    def g(self): pass"
+    assert names_in_the_wrong_place(source) == {"bsz", "K"}
+    assert misnamed(source, "int", ("n_", "d_"), INTEGERS) == {"clusters"}
+    assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == {"causal"}
+    assert undocumented(source) == ["", "f", "A", "g"]

@@ -1,0 +1,95 @@
+"""The names that others call, their arguments and defaults."""
+
+import inspect
+
+import pytest
+import torch
+
+import sbmt
+from sbmt import AttentionOutput, BlockModel, EdgeList, MultiHeadAttention, SBMAttention
+
+MASKS = "query_mask=None, key_mask=None"
+SBM_SETTINGS = (
+    "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
+    "self_loops=False, window=None, dropout=0.0, backend='auto'"
+)
+SIGNATURES = [
+    (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
+    (BlockModel.expected_mask, "self, exploration=0.0"),
+    (BlockModel.edge_probability, "self, edges, exploration=0.0, *, clamp=True"),
+    (BlockModel.expected_density, "self, exploration=0.0"),
+    (EdgeList.density, "self"),
+    (EdgeList.to_dense, "self"),
+    (EdgeList.to_edge_index, "self"),
+    (EdgeList.from_dense, f"mask, {MASKS}"),
+    (EdgeList.union, "self, other"),
+    (EdgeList.with_self_loops, "self"),
+    (
+        sbmt.sample_edges,
+        "block_model, sampler='exact', *, exploration=0.0, generator=None, first_example=0",
+    ),
+    (sbmt.straight_through_gate, "probability"),
+    (
+        sbmt.edge_attention,
+        "query, key, value, edges, gate=None, *, gate_rule='score', backend='auto', dropout=0.0, generator=None",
+    ),
+    (sbmt.available_backends, ""),
+    (SBMAttention, SBM_SETTINGS),
+    (
+        SBMAttention.forward,
+        f"self, query, key, value, *, {MASKS}, generator=None, return_edges=False",
+    ),
+    (SBMAttention.block_model, f"self, query, key, {MASKS}"),
+    (
+        sbmt.sbm_attention,
+        "query, key, value, block_model, *, sampler='exact', exploration=0.0, gate_rule='score', window=None, "
+        "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False",
+    ),
+    (sbmt.build_attention, "name, *, preset=None, **arguments"),
+    (
+        MultiHeadAttention,
+        "embed_dim, num_heads, dropout=0.0, bias=True, *, attention='sbm', **arguments",
+    ),
+    (sbmt.EdgeAttention, "gate_rule='score'"),
+    (sbmt.TokenTagger, "encoder, n_labels"),
+    (sbmt.SequenceClassifier, "encoder, n_labels, d_hidden"),
+    (AttentionOutput, "values, density, expected_density, edges=None"),
+]
+
+
+def rendered(function) -> str:
+    """Names, kinds and defaults, without annotations."""
+    plain = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
+    return str(inspect.Signature(plain))[1:-1]
+
+
+@pytest.mark.parametrize("function, expected", SIGNATURES, ids=lambda x: getattr(x, "__qualname__", ""))
+def test_signature(function, expected):
+    assert rendered(function) == expected
+
+
+def test_every_public_name_exists_and_is_sorted():
+    assert sorted(sbmt.__all__) == sbmt.__all__
+    assert all(hasattr(sbmt, name) for name in sbmt.__all__)
+    assert sbmt.__version__
+
+
+@pytest.mark.parametrize("name", ["sbm", "full", "random_mask"])
+def test_attentions_share_one_interface(name):
+    layer = sbmt.build_attention(name, d_head=2, n_heads=2)
+    assert rendered(type(layer).forward) == rendered(SBMAttention.forward)
+
+
+def test_edge_list_attributes():
+    edges = EdgeList.from_dense(torch.ones(1, 1, 1, 1, dtype=torch.bool))
+    assert edges.shape == (1, 1, 1, 1) and edges.n_edges == 1
+    assert edges.row_ptr.tolist() == [0, 1] and edges.keys.tolist() == [0] and edges.n_pairs.tolist() == [1]
+
+
+def test_the_error_is_a_value_error():
+    error = sbmt.SbmtError("a square", "a circle", "draw again")
+    assert isinstance(error, ValueError) and str(error) == "expected a square, got a circle: draw again"
+
+
+def test_backends_and_samplers_have_their_names():
+    assert {"dense", "pyg"} <= set(sbmt.available_backends()) and "auto" not in sbmt.available_backends()

@@ -66,7 +66,8 @@ results: $(STAMP)
 	$(BIN)/sbmt demo --seeds 5 --output runs/demo5
 	mkdir -p results
 	cp runs/demo5/result.json results/demo.json
-	cp runs/demo5/demo.png docs/assets/demo.png
+	cp runs/demo5/demo.png results/demo.png
+	$(BIN)/python results/write_tables.py
 
 lab: $(STAMP)
 	$(BIN)/python -m jupyterlab notebooks

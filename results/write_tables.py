@@ -1,7 +1,6 @@
 """Writes the tables of README.md and the site from the result files, between a pair of markers.
 
-    python results/write_tables.py            rewrites the tables
-    python results/write_tables.py --check    exits with 1 where a table is stale
+``python results/write_tables.py`` rewrites them; with ``--check`` it exits with 1 where one is stale.
 """
 
 import json

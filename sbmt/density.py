@@ -17,25 +17,27 @@ DensityKind = Literal["sampled", "expected"]
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
-    $\frac{1}{N} \sum_{(i,j) \in M} g_{ij}$ for $N$ real pairs. With the gate of
-    :func:`~sbmt.straight_through.straight_through_gate` its value is the density, and each sampled edge's $p$ receives
-    $1/N$. That gradient's expectation is $p_{ij}$ times the exact one, so it fades as masks get sparse.
+    $|M| / N$ for $N$ real pairs. With the gate of :func:`~sbmt.straight_through.straight_through_gate` each sampled
+    edge's $p$ receives the gradient $1/N$. Its expectation is $p_{ij}$ times the exact one, so it fades as masks get
+    sparse.
 
     Args:
         edges: What was attended.
-        gate: ``(n_edges,)``; None means ones.
+        gate: ``(n_edges,)``, whose gradient counts and whose value does not; None means no gradient.
 
     Returns:
         ``(batch, heads)`` in [0, 1]; 0 where there is no real pair.
 
     Paper: section 5.2, the term L_s.
     """
+    density = edges.density()
     if gate is None:
-        return edges.density()
+        return density
     batch, heads, n_queries, _ = edges.shape
     graph = edges.rows() // n_queries
-    total = torch.zeros(batch * heads, dtype=gate.dtype, device=gate.device).index_add(0, graph, gate)
-    return total.view(batch, heads) / edges.n_pairs.clamp(min=1)[:, None]
+    nothing = gate - gate.detach()  # added to a count that is exact, where a sum of float32 ones would stop at 2²⁴
+    total = torch.zeros(batch * heads, dtype=gate.dtype, device=gate.device).index_add(0, graph, nothing)
+    return density + total.view(batch, heads) / edges.n_pairs.clamp(min=1)[:, None]
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:

@@ -26,7 +26,7 @@ class ExtraKeys:
         0.004
     """
 
-    per_query: float
+    per_query: int | float
 
     def __post_init__(self) -> None:
         if not 0 < self.per_query < float("inf"):

@@ -1,4 +1,4 @@
-"""Masks as pictures: a table of pairs, and the bipartite graph it stands for."""
+"""Masks as pictures: a table with a row per query and a column per key."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -6,20 +6,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
-from sbmt.plots.style import BLUE, FAINT, INK, MASK_COLOURS, QUIET, SCORE_COLOURS
+from sbmt.plots.style import FAINT, INK, MASK_COLOURS, QUIET, SCORE_COLOURS
 
 PairTable: TypeAlias = Tensor | np.ndarray | EdgeList
 """Something with one entry per query-key pair; leading dimensions of size 1 are dropped."""
 
 _MOST_TICKS = 12  # more numbers than this run into each other along a heatmap
-_MOST_LABELS = 20  # and along a column of nodes
+MOST_LABELS = 20  # and along a column of nodes
 
 
 def plot_mask(
@@ -56,7 +55,7 @@ def plot_mask(
     Raises:
         SbmtError: If ``mask`` does not come down to two dimensions, or labels do not fit.
     """
-    table = _as_table(mask)
+    table = as_table(mask)
     return _heatmap(
         table,
         ax,
@@ -100,9 +99,9 @@ def plot_scores(
     Raises:
         SbmtError: If shapes or labels do not fit.
     """
-    table = _as_table(scores)
+    table = as_table(scores)
     if mask is not None:
-        is_edge = _as_table(mask).astype(bool)
+        is_edge = as_table(mask).astype(bool)
         if is_edge.shape != table.shape:
             raise SbmtError(f"a mask of shape {table.shape}", is_edge.shape, "give one entry per score")
         table = np.ma.masked_array(table, ~is_edge)
@@ -124,65 +123,6 @@ def plot_scores(
     return ax
 
 
-def plot_bipartite(
-    edges: PairTable,
-    ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    weights: Tensor | np.ndarray | None = None,
-    query: int | None = None,
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
-    color: str = BLUE,
-) -> Axes:
-    """The graph of a mask: queries on the left, keys on the right, a line for each edge.
-
-    Queries stand in the order of a heatmap's rows, so that the two pictures can be read side by side.
-
-    Args:
-        edges: Boolean ``(n_queries, n_keys)`` or an :class:`~sbmt.edges.EdgeList` of one graph.
-        ax: Where to draw; None makes a new figure.
-        title: Title above the graph.
-        weights: One number ≥ 0 per edge in EdgeList order (row by row), drawn as the width of its line.
-        query: Draws the edges of this query in colour and all others faintly.
-        query_labels: One label per query; None numbers them where they fit.
-        key_labels: One label per key; None numbers them where they fit.
-        color: Colour of the edges.
-
-    Returns:
-        The axes; ``ax.collections[0]`` holds one segment per edge, in EdgeList order.
-
-    Raises:
-        SbmtError: If ``edges`` does not come down to two dimensions, or weights or labels do not fit.
-    """
-    mask = _as_table(edges).astype(bool)
-    n_queries, n_keys = mask.shape
-    source, target = np.nonzero(mask)  # query, key: ascending by query, then key
-    heights = [np.linspace(1 - 0.5 / n, 0.5 / n, n) for n in (n_queries, n_keys)]
-    ends = [np.stack([np.full(source.size, x), heights[x][end]], 1) for x, end in ((0, source), (1, target))]
-    segments = np.stack(ends, axis=1)  # edges 2 2
-    widths = np.full(source.size, 1.3 if source.size <= 150 else 0.6)
-    if weights is not None:
-        given = _to_numpy(weights).astype(float).reshape(-1)
-        if given.size != source.size:
-            raise SbmtError(f"{source.size} weights, one per edge", given.size, "list them row by row")
-        widths = 0.3 + 4.5 * given / max(given.max(initial=0.0), 1e-12)
-    ax = _axes(ax, figsize=(3.4, 3.4))
-    background = color if query is None else FAINT
-    ax.add_collection(LineCollection(list(segments), colors=background, linewidths=widths, zorder=1))
-    if query is not None:
-        shown = source == query
-        ax.add_collection(LineCollection(list(segments[shown]), colors=color, linewidths=widths[shown], zorder=2))
-    _draw_side(ax, 0.0, heights[0], query_labels, "query", "right", "o")
-    _draw_side(ax, 1.0, heights[1], key_labels, "key", "left", "s")
-    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1))
-    ax.set_box_aspect(1)  # as a heatmap of as many queries as keys, so that rows and nodes are level
-    ax.axis("off")
-    if title is not None:
-        ax.set_title(title)
-    return ax
-
-
 def _heatmap(
     table: np.ndarray,
     ax: Axes | None,
@@ -197,12 +137,12 @@ def _heatmap(
     key_labels: Sequence[str] | None,
     decimals: int = 2,
 ) -> Axes:
-    ax = _axes(ax, figsize=(3.6, 3.4))
+    ax = axes_or_new(ax, figsize=(3.6, 3.4))
     image = ax.imshow(table, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
     ax.set(xlabel="key", ylabel="query")
     for axis, labels, n in ((ax.xaxis, key_labels, table.shape[1]), (ax.yaxis, query_labels, table.shape[0])):
         if labels is not None:
-            _check_labels(labels, n)
+            check_labels(labels, n)
             axis.set_ticks(range(n), labels)
             if axis is ax.xaxis and max(map(len, labels)) > 3:
                 for label in axis.get_ticklabels():
@@ -239,35 +179,15 @@ def _write_values(ax: Axes, table: np.ndarray, limits: tuple[float, float], cmap
         ax.text(j, i, text.replace("-0.0", "0.0"), ha="center", va="center", color="white" if is_dark else INK, size=8)
 
 
-def _draw_side(
-    ax: Axes,
-    x: float,
-    heights: np.ndarray,
-    labels: Sequence[str] | None,
-    name: str,
-    align: str,
-    marker: str,
-) -> None:
-    n = heights.size
-    size = 5.5 if n <= _MOST_LABELS else 2.5
-    ax.plot(np.full(n, x), heights, marker, color=INK, markersize=size, zorder=3, clip_on=False)
-    plural = "queries" if name == "query" else "keys"
-    ax.text(x, -0.04, plural, ha="center", va="top")
-    if labels is not None:
-        _check_labels(labels, n)
-    elif n > _MOST_LABELS:
-        return
-    for place, label in zip(heights, labels or [str(i) for i in range(n)], strict=True):
-        ax.text(x + (-0.07 if x == 0 else 0.07), place, label, ha=align, va="center")
-
-
-def _check_labels(labels: Sequence[str], n: int) -> None:
+def check_labels(labels: Sequence[str], n: int) -> None:
+    """Raises SbmtError unless there is one label per token."""
     if len(labels) != n:
         raise SbmtError(f"{n} labels, one per token", len(labels), "give as many as the mask has rows or columns")
 
 
-def _as_table(mask: PairTable) -> np.ndarray:
-    array = _to_numpy(mask.to_dense() if isinstance(mask, EdgeList) else mask)
+def as_table(mask: PairTable) -> np.ndarray:
+    """One mask as a float array ``(n_queries, n_keys)``; raises SbmtError where it has more dimensions."""
+    array = to_numpy(mask.to_dense() if isinstance(mask, EdgeList) else mask)
     shape = array.shape
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
@@ -276,11 +196,13 @@ def _as_table(mask: PairTable) -> np.ndarray:
     return array.astype(float)
 
 
-def _to_numpy(values: Any) -> np.ndarray:
+def to_numpy(values: Any) -> np.ndarray:
+    """Numbers as an array, from a tensor or anything array-like."""
     return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
 
 
-def _axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
+def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
+    """The given axes, or those of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt  # only here: importing this module picks no backend

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -20,6 +21,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
     buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else None  # the same figure gives the same bytes
-    figure.savefig(buffer, format=kind, metadata=metadata)
+    options: dict[str, Any] = (
+        {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}} if kind == "png" else {}
+    )
+    figure.savefig(buffer, format=kind, **options)  # without the version, the same figure gives the same bytes
     write_bytes(path, buffer.getvalue())

@@ -24,13 +24,11 @@ def sample_edges(
 ) -> EdgeList:
     r"""Draws one mask per example and head.
 
-    ==============  =====================================================  =======================
-    ``sampler``     law of an edge, cells independent                      cost
-    ==============  =====================================================  =======================
-    ``exact``       Bernoulli($\min(p + \delta, 1)$)                       O(n k² + edges · k)
-    ``bernoulli``   the same, one uniform per pair                         O(n² k)
-    ``fastrg``      Bernoulli($1 - e^{-(r + \delta)}$), r the pair's rate  O(n k² + edges)
-    ==============  =====================================================  =======================
+    | ``sampler`` | law of an edge, cells independent | cost |
+    |---|---|---|
+    | ``exact`` | Bernoulli($\min(p + \delta, 1)$) | O(n k² + edges · k) |
+    | ``bernoulli`` | the same, one uniform per pair | O(n² k) |
+    | ``fastrg`` | Bernoulli($1 - e^{-(r + \delta)}$), r the pair's rate | O(n k² + edges) |
 
     Under the Poisson link all three agree: $1 - e^{-(r + \delta)}$ is the law.
 

@@ -19,6 +19,7 @@ MAX_BOOST = 32.0  # at rate 32·p a certain edge is missed with probability e⁻
 DENSE_SHARE = 1 / 8  # a row that expects more candidates per key than this is cheaper drawn cell by cell
 _CELLS_AT_ONCE = 1 << 22
 _EDGES_AT_ONCE = 1 << 15
+_WEIGHTS_AT_ONCE = 1 << 19  # of the rows' cluster tables, so that they stay in cache
 
 
 def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
@@ -36,9 +37,8 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     Cost: O(n k² + n log k) for the tables, O(log(n k) + k) per edge; no n² unless the mask is that dense.
     """
     query, key = (t.flatten(0, 1) for t in rates_in_float64(block_model, exploration))  # graphs n K, graphs m K
-    per_cluster = query * key.sum(1, keepdim=True)  # expected draws of row i by key cluster
     boost = _boost(query, key) if block_model.link == "bilinear" else torch.ones_like(query[..., 0])
-    candidates = boost * per_cluster.sum(-1)  # graphs n
+    candidates = boost * (query @ key.sum(1)[..., None]).squeeze(-1)  # graphs n
     is_dense = (candidates > DENSE_SHARE * key.shape[1]).flatten()
 
     shape = block_model.shape
@@ -48,7 +48,7 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
             cells.append(_visit_every_pair(rows, block_model, query, key, seed, first_example))
     sparse_rows = (~is_dense & (candidates.flatten() > 0)).nonzero().squeeze(1)
     if sparse_rows.numel():
-        drawn = _draw_candidates(sparse_rows, per_cluster, candidates, key, shape, seed, first_example)
+        drawn = _draw_candidates(sparse_rows, candidates, query, key, shape, seed, first_example)
         thin = block_model.link == "bilinear"
         cells.append(_keep(drawn, boost, query, key, shape, seed, first_example) if thin else drawn)
     found = torch.cat(cells).sort().values
@@ -78,26 +78,30 @@ def _visit_every_pair(
 
 def _draw_candidates(
     rows: Tensor,
-    per_cluster: Tensor,
     candidates: Tensor,
+    query: Tensor,
     key: Tensor,
     shape: tuple[int, int, int, int],
     seed: int,
     first_example: int,
 ) -> Tensor:
     """Distinct cells that Poisson processes of the rows' rates hit, ascending."""
-    n_keys, n_clusters = shape[3], per_cluster.shape[-1]
-    example, head, query_row = row_address(rows, shape, first_example)
-    word = random_blocks(seed, Purpose.COUNT, example, head, query_row, torch.zeros_like(rows))[:, 0]
-    place, draw = within_row(poisson_quantile(to_uniform(word), candidates.flatten()[rows]))
-    blocks = random_blocks(seed, Purpose.CANDIDATE, example[place], head[place], query_row[place], draw // 2)
-    words = blocks.view(-1, 2, 2)[torch.arange(draw.numel(), device=draw.device), draw % 2]  # two draws to a block
-
-    cluster_table = cumulative_table(per_cluster.flatten(0, 1)[rows])
-    cluster = choose_by_weight(cluster_table, n_clusters, place, words[:, 0])
+    _, _, n_queries, n_keys = shape
+    n_clusters = key.shape[2]
+    totals, sizes, of_row = candidates.flatten(), key.sum(1), query.flatten(0, 1)
+    parts = []
+    for some in rows.split(max(1, _WEIGHTS_AT_ONCE // n_clusters)):
+        example, head, query_row = row_address(some, shape, first_example)
+        word = random_blocks(seed, Purpose.COUNT, example, head, query_row, torch.zeros_like(some))[:, 0]
+        place, draw = within_row(poisson_quantile(to_uniform(word), totals[some]))
+        blocks = random_blocks(seed, Purpose.CANDIDATE, example[place], head[place], query_row[place], draw // 2)
+        words = blocks.view(-1, 2, 2)[torch.arange(draw.numel(), device=draw.device), draw % 2]  # two draws to a block
+        cluster_table = cumulative_table(of_row[some] * sizes[some // n_queries])  # expected draws by key cluster
+        cluster = choose_by_weight(cluster_table, n_clusters, place, words[:, 0])
+        parts.append((some[place], cluster, words[:, 1]))
+    row, cluster, word = (torch.cat(part) for part in zip(*parts, strict=True))
     key_table = cumulative_table(key.mT.flatten(0, 1))
-    row = rows[place]
-    found = choose_by_weight(key_table, n_keys, row // shape[2] * n_clusters + cluster, words[:, 1])
+    found = choose_by_weight(key_table, n_keys, row // n_queries * n_clusters + cluster, word)
     return torch.unique(row * n_keys + found)
 
 

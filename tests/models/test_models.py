@@ -155,6 +155,16 @@ def test_seeds_fix_training_and_eval_switches_dropout_off(attention):
     assert all(block.attention.attention.dropout == 0.3 for block in model.encoder.blocks)
 
 
+def test_dropout_follows_the_embedding_the_attentions_and_the_mlps():
+    model = make("encoder", "full", dropout=0.3)
+    calls = []
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.register_forward_hook(lambda part, *_: calls.append(part.p))
+    model(ids())
+    assert calls == [0.3] * (1 + 3 * SIZES["n_layers"])  # a block's: inside its MLP, and on both residual branches
+
+
 def test_layers_and_calls_draw_different_masks():
     model = make("encoder", "sbm").eval()
     generator = seeded()

@@ -96,8 +96,8 @@ def test_the_number_of_threads_does_not_matter(draw, monkeypatch):
 @each_draw
 def test_pieces_of_bounded_size_do_not_matter(draw, model, monkeypatch):
     whole = draw.edges(model, 0.1)
-    monkeypatch.setattr("sbmt.samplers.exact._CELLS_AT_ONCE", 20)
-    monkeypatch.setattr("sbmt.samplers.exact._EDGES_AT_ONCE", 3)
+    for name, size in (("_CELLS_AT_ONCE", 20), ("_EDGES_AT_ONCE", 3), ("_WEIGHTS_AT_ONCE", 10)):
+        monkeypatch.setattr(f"sbmt.samplers.exact.{name}", size)
     assert_same(draw.edges(model, 0.1), whole)
 
 

@@ -36,7 +36,7 @@ def block_model(n: int, degree: float, n_clusters: int, n_stars: int = 0) -> Blo
     return BlockModel(query, block, key)
 
 
-def slope(edges: list[int], seconds: list[float]) -> float:
+def slope(edges: list[float], seconds: list[float]) -> float:
     """Least squares of log seconds over log edges."""
     return float(np.polyfit(np.log(edges), np.log(seconds), 1)[0])
 
@@ -73,11 +73,10 @@ def main() -> None:
     tables = []
     for n_stars in (0, options.stars):
         rows = list(measure(sizes, options, n_stars))
-        tables.append(
-            {"stars": n_stars, "rows": rows, "slope": slope(*([r[x] for r in rows] for x in ("edges", "seconds")))}
-        )
+        edges, seconds = ([row[name] for row in rows] for name in ("edges", "seconds"))
+        tables.append({"stars": n_stars, "slope": slope(edges, seconds), "rows": rows})
         print(
-            f"\n{options.sampler}, degree {options.degree:g}, k = {options.clusters}, {n_stars} rows of probability 1"
+            f"\n{options.sampler}: degree {options.degree:g}, k = {options.clusters}, {n_stars} rows of probability 1"
         )
         print(f"{'n':>8} {'edges':>10} {'seconds':>10} {'µs/edge':>8}")
         for row in rows:

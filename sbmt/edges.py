@@ -173,6 +173,8 @@ class EdgeList:
         Raises:
             SbmtError: If shapes or masks differ.
         """
+        if not isinstance(other, EdgeList):
+            raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         if self.shape != other.shape:
             raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
         for name in ("query_mask", "key_mask"):

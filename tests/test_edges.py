@@ -202,6 +202,8 @@ def test_graphs_over_different_tokens_do_not_combine():
         edges.union(other)
     with pytest.raises(SbmtError, match="same query_mask"):
         edges.union(masked)
+    with pytest.raises(SbmtError, match="an EdgeList, got Tensor"):
+        edges.union(edges.to_dense())
     with pytest.raises(SbmtError, match="as many queries as keys"):
         edges.with_self_loops()
     with pytest.raises(SbmtError, match="example < 2 and head < 3"):

@@ -44,7 +44,8 @@ def sample_edges(
         The edges; ``fastrg`` also keeps how often each was drawn.
 
     Raises:
-        SbmtError: On an unknown sampler, δ outside [0, 1), or a ``first_example`` that is negative or beyond 2³².
+        SbmtError: On something else than a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
+            that is negative or beyond 2³².
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1.
 
@@ -53,6 +54,8 @@ def sample_edges(
         >>> sample_edges(BlockModel(ones, torch.ones(1, 1, 1), ones)).n_edges
         9
     """
+    if not isinstance(block_model, BlockModel):
+        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     draw = choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
     if not isinstance(first_example, int) or not 0 <= first_example <= WORD - block_model.shape[0]:

@@ -153,3 +153,9 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_drawn(options, messa
     with pytest.raises(SbmtError, match=message):
         sample_edges(random_model(1, 1, 2, 2, 2), **options)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.bad_input
+def test_only_block_models_are_drawn_from():
+    with pytest.raises(SbmtError, match="a BlockModel, got Tensor"):
+        sample_edges(torch.ones(1, 1, 2, 2))

@@ -68,6 +68,7 @@ results: $(STAMP)
 	cp runs/demo5/result.json results/demo.json
 	cp runs/demo5/demo.png results/demo.png
 	$(BIN)/python results/write_tables.py
+	$(BIN)/python -m theory --json results/theory.json
 
 lab: $(STAMP)
 	$(BIN)/python -m jupyterlab notebooks

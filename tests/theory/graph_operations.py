@@ -1,0 +1,189 @@
+"""From a vector's operation to the theory's function, for patterns, conditions and Hamiltonian paths."""
+
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+
+from theory import conditions, factorised, hamiltonian, patterns, relays
+
+
+def relays_of(given):
+    """The vector's relays; the last k tokens where it names none."""
+    return "last" if given.get("relays") is None else given["relays"]
+
+
+def three(given):
+    return patterns.three_patterns(given["n"], given["k"], relays_of(given))
+
+
+def from_rows(rows):
+    """A pattern from strings of 0 and 1, or lists of them."""
+    return np.array([[bool(int(entry)) for entry in row] for row in rows])
+
+
+def patterns_of(given):
+    """The patterns that a vector writes out, or the three patterns that it names by n and k."""
+    if "rows_per_layer" in given:
+        return [from_rows(rows) for rows in given["rows_per_layer"]]
+    if "rows" in given:
+        return [from_rows(given["rows"])]
+    return three(given)
+
+
+def order_of(given):
+    """The vector's order of layers, written as a list or like "132"; None where it has none."""
+    return None if given.get("order") is None else [int(layer) for layer in given["order"]]
+
+
+def in_order(listed, order):
+    """Patterns as an order like "12", "212" or [2, 1] lines them up."""
+    return [listed[int(layer) - 1] for layer in order]
+
+
+def key_of(order):
+    return "".join(map(str, order))
+
+
+def orders(listed):
+    return permutations(range(1, len(listed) + 1))
+
+
+def pattern(given):
+    matrices = dict(zip(("A1", "A2", "A3"), three(given), strict=True))
+    matrices["union"] = np.logical_or.reduce(list(matrices.values()))
+    chosen = matrices[given["name"]]
+    return {"rows": ["".join("01"[int(entry)] for entry in row) for row in chosen], "nnz": int(chosen.sum())}
+
+
+def pattern_nnz(given):
+    by_formula = patterns.pattern_counts(given["n"], given["k"], relays_of(given))
+    assert by_formula == patterns.count_entries(three(given))
+    return by_formula
+
+
+def one_based(given):
+    sizes = np.bincount(patterns.one_based_blocks(given["n"], given["k"]))
+    return {"sizes": sizes.tolist(), "nnz_A1": int((sizes**2).sum())}
+
+
+def min_layers_all_orders(given):
+    listed = patterns_of(given)
+    return {key_of(order): conditions.min_layers(listed, order) for order in orders(listed)}
+
+
+def static_vs_layered(given):
+    listed = patterns_of(given)
+    return {
+        key_of(order): [conditions.static_layers(listed, order), conditions.min_layers(listed, order)]
+        for order in orders(listed)
+    }
+
+
+def receptive_sizes(given):
+    return conditions.receptive_sizes(patterns_of(given), given["layers"], order_of(given))
+
+
+def min_layers(given):
+    return conditions.min_layers(patterns_of(given), order_of(given))
+
+
+def check_path(given):
+    return hamiltonian.check_path(conditions.union(patterns_of(given)), given["order"])
+
+
+def paper_walk(given):
+    walk = relays.paper_walk(given["n"], given["k"], "same" if given.get("relay", "same") == "same" else "next")
+    visits = Counter(walk)
+    return {
+        "walk": walk,
+        "length": len(walk),
+        "repeats": {str(token): times for token, times in sorted(visits.items()) if times > 1},
+        "is_hamiltonian": hamiltonian.check_path(conditions.union(three(given)), walk),
+    }
+
+
+def relay_ham_path(given):
+    verdict = relays.relay_theorem(given["n"], given["k"], given["block_arcs"], relays_of(given))
+    return {
+        "path_cover": verdict.path_cover,
+        "limit": verdict.limit,
+        "ham_path": verdict.ham_path,
+        "ham_cycle": verdict.ham_cycle,
+    }
+
+
+def entries(matrix, tokens):
+    return [np.flatnonzero(matrix[token]).tolist() for token in tokens]
+
+
+def counts(listed):
+    return list(patterns.count_entries(listed).values())
+
+
+def strided_rows(given):
+    listed = patterns.strided(given["n"], given["l"])
+    return {"A1": entries(listed[0], given["i"]), "A2": entries(listed[1], given["i"]), "nnz": counts(listed)}
+
+
+def fixed_of(given, causal=True):
+    return patterns.fixed(given["n"], given["l"], given["c"], causal=causal, self_loops=given.get("self_loops") is True)
+
+
+def fixed_rows(given):
+    listed = fixed_of(given)
+    return {
+        "A1": entries(listed[0], given["i"]),
+        "A2": entries(listed[1], given["i"]),
+        "nnz": counts(listed),
+        "missing_self_loops_A2": sum(layer == 2 for layer, _ in conditions.missing_self_loops(listed)),
+    }
+
+
+def fixed_two_layer_full(given):
+    return factorised.links_all_earlier(in_order(fixed_of(given), given.get("order", "12")))
+
+
+def strided_two_layer_full(given):
+    listed = patterns.strided(given["n"], given["l"])
+    return {key_of(order): factorised.links_all_earlier(listed, order) for order in orders(listed)}
+
+
+def fixed_bidirectional_full(given):
+    layers = in_order(fixed_of(given, causal=False), given.get("order", "12"))
+    return not conditions.missing_pairs(layers, len(layers), most=1)
+
+
+def causal_conditions(given):
+    listed = patterns.strided(given["n"], given["l"]) if given["pattern"] == "strided" else fixed_of(given)
+    order = hamiltonian.find_hamiltonian_path(conditions.union(listed))
+    return {
+        "condition1": conditions.has_self_loops(listed),
+        "condition2": order is not None,
+        "order": order,
+        "condition3": conditions.min_layers(listed) is not None,
+        "causal_layers": {key_of(order): factorised.causal_layers(listed, order) for order in orders(listed)},
+    }
+
+
+GRAPH_OPERATIONS = {
+    "block_sizes": lambda given: patterns.block_sizes(given["n"], given["k"]),
+    "block_sizes_one_based_literal": one_based,
+    "causal_conditions": causal_conditions,
+    "check_path": check_path,
+    "construct_path_complete_blocks": lambda given: relays.canonical_path(given["n"], given["k"], relays_of(given)),
+    "fixed_bidirectional_full": fixed_bidirectional_full,
+    "fixed_rows": fixed_rows,
+    "fixed_two_layer_full": fixed_two_layer_full,
+    "min_layers": min_layers,
+    "min_layers_all_orders": min_layers_all_orders,
+    "paper_walk": paper_walk,
+    "pattern": pattern,
+    "pattern_nnz": pattern_nnz,
+    "pattern_union_nnz": lambda given: pattern_nnz(given)["union"],
+    "receptive_sizes": receptive_sizes,
+    "relay_ham_path": relay_ham_path,
+    "static_vs_layered": static_vs_layered,
+    "strided_rows": strided_rows,
+    "strided_two_layer_full": strided_two_layer_full,
+}

@@ -1,0 +1,92 @@
+"""Small digraphs and slow, plain decisions about them, to compare the library with."""
+
+import numpy as np
+
+
+def random_patterns(n_graphs, n_max, seed, n_min=1):
+    """Random patterns of all sizes and densities; some with a few universal tokens, some with planted paths."""
+    rng = np.random.default_rng(seed)
+    for number in range(n_graphs):
+        n = int(rng.integers(n_min, n_max + 1))
+        pattern = rng.random((n, n)) < rng.uniform(0, 0.9) / (1 + number % 3)
+        if number % 4 == 1:
+            relays = rng.permutation(n)[: int(rng.integers(1, 4))]
+            pattern[relays] = pattern[:, relays] = True
+        if number % 4 == 2:
+            order = rng.permutation(n)
+            pattern[order[1:], order[:-1]] = True
+        yield pattern
+
+
+def path_ends(pattern):
+    """For every set of tokens, as bits, the tokens at which some path through exactly that set ends, as bits."""
+    n = len(pattern)
+    into = [sum(1 << int(j) for j in np.flatnonzero(pattern[i]) if j != i) for i in range(n)]
+    ends = [0] * (1 << n)
+    for chosen in range(1, 1 << n):
+        if chosen & (chosen - 1) == 0:
+            ends[chosen] = chosen
+            continue
+        for i in range(n):
+            bit = 1 << i
+            if chosen & bit and ends[chosen ^ bit] & into[i]:
+                ends[chosen] |= bit
+    return ends
+
+
+def has_path(pattern):
+    """Whether there is a Hamiltonian path, by dynamic programming over all sets of tokens."""
+    return path_ends(pattern)[-1] != 0
+
+
+def has_cycle(pattern):
+    """Whether there is a Hamiltonian cycle of two tokens or more: paths from token 0, closed."""
+    n = len(pattern)
+    from_first = pattern.copy()
+    from_first[0] = False  # nothing leads into the first token, so paths through all tokens start there
+    closing = sum(1 << int(j) for j in np.flatnonzero(pattern[0]) if j != 0)
+    return n > 1 and path_ends(from_first)[-1] & closing != 0
+
+
+def least_paths(pattern):
+    """The path cover number, by the sets that single paths can walk."""
+    n = len(pattern)
+    is_walkable = [end != 0 for end in path_ends(pattern)]
+    least = [0] + [n] * ((1 << n) - 1)
+    for chosen in range(1, 1 << n):
+        part = chosen
+        while part:
+            if is_walkable[part]:
+                least[chosen] = min(least[chosen], 1 + least[chosen ^ part])
+            part = (part - 1) & chosen
+    return least[-1]
+
+
+def products(layers, n_layers):
+    """S(1), S(2), …, as products of integer matrices."""
+    reached = np.eye(len(layers[0]), dtype=np.int64)
+    for t in range(n_layers):
+        reached = (layers[t % len(layers)].astype(np.int64) @ reached > 0).astype(np.int64)
+        yield reached.astype(bool)
+
+
+def slow_min_layers(layers, n_layers):
+    """The first full S(t) among ``n_layers``; None if there is none."""
+    return next((t for t, reached in enumerate(products(layers, n_layers), start=1) if reached.all()), None)
+
+
+def single_arc(pattern):
+    """Arcs [from, to] of a pattern."""
+    return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
+
+
+def three_triangles():
+    """Strongly connected, coverable by cycles, and without a path: a hub whose removal leaves three parts.
+
+    Degrees and matchings see nothing wrong with it, so only exact search tells.
+    """
+    pattern = np.eye(10, dtype=bool)
+    for first in (1, 4, 7):
+        pattern[first : first + 3, first : first + 3] = True
+        pattern[0, first] = pattern[first, 0] = True
+    return pattern

@@ -1,0 +1,219 @@
+"""Certificates: three outcomes that are never mixed up, each with a witness that can be checked."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.sparse import csr_array
+
+import sbmt
+import theory
+from tests.theory.graphs import has_path, products, random_patterns, slow_min_layers, three_triangles
+from theory.certificate import EVIDENCE, NAMES, certify
+from theory.conditions import union
+from theory.draws import certify_draws, clopper_pearson
+from theory.hamiltonian import check_path
+from theory.patterns import fixed, strided, three_patterns
+from theory.relays import counterexample
+
+
+def outcomes(certificate):
+    return [finding.outcome for finding in certificate.findings]
+
+
+def random_layers(n_cases, seed):
+    rng = np.random.default_rng(seed)
+    for pattern in random_patterns(n_cases, 6, seed=seed):
+        n = len(pattern)
+        loops = np.eye(n, dtype=bool) & (rng.random() < 0.6)
+        yield [pattern | loops, (rng.random((n, n)) < 0.3) | loops]
+
+
+def test_the_three_patterns():
+    certificate = certify(three_patterns(16, 4))
+    assert outcomes(certificate) == ["proved"] * 3 and certificate.outcome == "proved"
+    assert certificate.n_entries == (64, 76, 76) and certificate.order == (1, 2, 3)
+    assert certificate.condition(3).witness == {"n_layers": 5}
+    assert check_path(union(three_patterns(16, 4)), certificate.condition(2).witness["order"])
+    assert certify(three_patterns(16, 4), (3, 2, 1)).condition(3).witness == {"n_layers": 2}
+    assert certify(three_patterns(16, 4), (3, 2, 1)).n_entries == (64, 76, 76)
+
+
+def test_one_pass_is_not_repetition():
+    """Three patterns in the listed order do not reach all in one pass; in reverse they do."""
+    once = certify(three_patterns(16, 4), repeat=False)
+    finding = once.condition(3)
+    assert finding.outcome == "refuted" and "more cycles" in finding.reason and once.outcome == "refuted"
+    *_, reached = products(three_patterns(16, 4), 3)
+    assert all(not reached[i, j] for i, j in finding.witness["missing"])
+    assert certify(three_patterns(16, 4), (3, 2, 1), repeat=False).condition(3).witness == {"n_layers": 2}
+
+
+def test_what_is_full_on_the_way_and_not_at_the_end_is_not_full():
+    """The second layer forgets: without self-loops a token may read nothing."""
+    first, second = np.ones((2, 2), dtype=bool), np.array([[True, True], [False, False]])
+    assert certify([first, second], repeat=False).condition(3).outcome == "refuted"
+    assert certify([first, second]).condition(3).witness == {"n_layers": 1}
+
+
+@pytest.mark.parametrize("repeat", [True, False])
+def test_witnesses_hold_on_random_patterns(repeat):
+    seen = set()
+    for patterns in random_layers(250, seed=21):
+        n = len(patterns[0])
+        certificate = certify(patterns, repeat=repeat)
+        one, two, three = certificate.findings
+        joined = patterns[0] | patterns[1]
+        missing = {(layer + 1, int(i)) for layer in (0, 1) for i in np.flatnonzero(~np.diagonal(patterns[layer]))}
+        assert (one.outcome == "proved") == (not missing)
+        assert {tuple(pair) for pair in one.witness.get("missing", [])} <= missing
+        assert bool(one.witness) == bool(missing)
+        assert (two.outcome == "proved") == has_path(joined)
+        assert two.outcome == "refuted" or check_path(joined, two.witness["order"])
+        n_layers = 2 * ((n - 1) ** 2 + 2) if repeat else 2
+        states = list(products(patterns, n_layers))
+        is_full = slow_min_layers(patterns, n_layers) is not None if repeat else bool(states[-1].all())
+        assert (three.outcome == "proved") == is_full
+        if is_full:
+            assert states[three.witness["n_layers"] - 1].all()
+        elif repeat:
+            assert all(not state[i, j] for state in states for i, j in three.witness.get("missing", []))
+        else:
+            assert three.witness["missing"] and all(not states[-1][i, j] for i, j in three.witness["missing"])
+        seen |= {(f.condition, f.outcome, f.evidence) for f in certificate.findings}
+    assert {(number, outcome) for number, outcome, _ in seen} == {
+        (number, outcome) for number in (1, 2, 3) for outcome in ("proved", "refuted")
+    }
+
+
+def test_refutations_by_example():
+    causal = certify(strided(16, 4))
+    assert outcomes(causal) == ["proved", "proved", "refuted"]
+    assert causal.condition(2).witness["order"] == list(range(16))
+    i, j = causal.condition(3).witness["missing"][0]
+    assert i < j and causal.condition(3).evidence == "theorem"
+    no_loops = certify(fixed(16, 4, 1))
+    assert no_loops.condition(1).outcome == "refuted" and no_loops.condition(1).witness["missing"][0] == [2, 0]
+    swap = certify([~np.eye(2, dtype=bool)])
+    assert outcomes(swap) == ["refuted", "proved", "refuted"] and "self-loops" in swap.condition(3).reason
+
+
+def test_the_counterexample_fails_condition_2_alone():
+    n, k, arcs = counterexample()
+    _, reads, sends = three_patterns(n, k)
+    cycles = np.eye(n, dtype=bool)
+    for source, target in arcs:
+        cycles[target, source] = True
+    certificate = certify([cycles, reads, sends])
+    assert outcomes(certificate) == ["proved", "refuted", "proved"]
+    assert certificate.condition(2).evidence == "theorem"
+    assert "at least 5 disjoint paths" in certificate.condition(2).reason
+
+
+def test_unknown_stays_unknown():
+    loops = np.eye(10, dtype=bool)
+    patterns = [three_triangles(), loops]
+    certificate = certify(patterns, time_limit=0)
+    assert outcomes(certificate) == ["proved", "unknown", "proved"] and certificate.outcome == "unknown"
+    assert certificate.condition(2).evidence == "heuristic" and certificate.condition(2).witness == {}
+    assert outcomes(certify(patterns)) == ["proved", "refuted", "proved"]
+    assert certify(patterns).condition(2).evidence == "exhaustive"
+    worse = certify([three_triangles(), ~loops & three_triangles()], time_limit=0)
+    assert worse.outcome == "refuted", "one refuted condition settles it, whatever is unknown"
+
+
+def test_edge_lists_sparse_and_dense_get_the_same_certificate():
+    dense = three_patterns(10, 4)
+    heads = torch.from_numpy(np.stack([dense[0], dense[1]]))[None]
+    edges = sbmt.EdgeList.from_dense(heads)
+    assert certify(dense) == certify([csr_array(pattern) for pattern in dense])
+    assert certify([edges]) == certify([dense[0] | dense[1]])
+
+
+def test_many_tokens_are_certified_by_construction(monkeypatch):
+    """n = 4096, k = 64, complete blocks: nothing is left to the solver."""
+    monkeypatch.setattr(theory.solver, "MAX_ARCS", 0)
+    certificate = certify(three_patterns(4096, 64))
+    assert outcomes(certificate) == ["proved"] * 3
+    assert certificate.condition(3).witness == {"n_layers": 5}
+    assert sorted(certificate.condition(2).witness["order"]) == list(range(4096))
+
+
+# --- words, JSON, picture --------------------------------------------------------------------------------------------
+
+
+def test_text_says_it_all():
+    text = certify(three_patterns(16, 4), repeat=False).text()
+    assert text.splitlines()[0] == "3 patterns on 16 tokens, 216 entries; order 1, 2, 3, acting once"
+    assert "condition 1 (self-loops): proved [instance]" in text
+    assert "condition 2 (Hamiltonian path): proved [instance]: disjoint paths" in text
+    assert "condition 3 (every token reaches every token): refuted [instance]" in text and "(0, 8)" in text
+    assert text.endswith("all three: refuted")
+
+
+@pytest.mark.parametrize("patterns", [three_patterns(10, 4), fixed(9, 3, 1), [three_triangles()]])
+def test_json_holds_everything(patterns):
+    certificate = certify(patterns, time_limit=0)
+    loaded = json.loads(certificate.to_json())
+    assert loaded == certificate.to_dict()
+    assert [finding["outcome"] for finding in loaded["findings"]] == outcomes(certificate)
+    assert [finding["witness"] for finding in loaded["findings"]] == [f.witness for f in certificate.findings]
+    assert {finding["evidence"] for finding in loaded["findings"]} <= set(EVIDENCE)
+    assert [finding["name"] for finding in loaded["findings"]] == list(NAMES.values())
+
+
+@pytest.mark.parametrize(
+    "patterns, repeat, n_layers, n_steps",
+    [
+        (three_patterns(12, 3), True, None, 11),
+        (fixed(9, 3, 0, self_loops=True), True, 3, 0),
+        ([np.ones((1, 1), dtype=bool)], False, None, 0),
+    ],
+)
+def test_the_picture_shows_entries_path_and_growth(patterns, repeat, n_layers, n_steps):
+    certificate = certify(patterns, repeat=repeat)
+    figure = theory.draw_certificate(certificate, patterns, n_layers)
+    left, right = figure.axes
+    entries, path = left.collections
+    assert len(entries.get_offsets()) == union(patterns).nnz and len(path.get_offsets()) == n_steps
+    assert all(union(patterns)[int(i), int(j)] for j, i in path.get_offsets())
+    expected = theory.receptive_sizes(patterns, len(right.lines[0].get_ydata()))
+    assert right.lines[0].get_ydata().tolist() == [max(sizes) for sizes in expected]
+    assert right.lines[2].get_ydata().tolist() == [min(sizes) for sizes in expected]
+    assert n_layers is None or len(expected) == n_layers
+    figure.canvas.draw()
+
+
+# --- sampled masks ---------------------------------------------------------------------------------------------------
+
+
+def test_shares_of_draws_count_each_outcome_apart():
+    full, empty, hard = np.ones((10, 10), dtype=bool), np.zeros((10, 10), dtype=bool), three_triangles()
+    report = certify_draws(([pattern] for pattern in [full] * 5 + [empty] * 3 + [hard] * 2), time_limit=0)
+    one, two, three = report.conditions
+    assert (one.proved, one.refuted, one.unknown, one.share) == (7, 3, 0, 0.7)
+    assert (two.proved, two.refuted, two.unknown, two.share) == (5, 3, 2, None)
+    assert (three.proved, three.refuted, three.unknown) == (7, 3, 0)
+    together = report.together
+    assert (together.proved, together.refuted, together.unknown, together.n_draws) == (5, 3, 2, 10)
+    assert two.interval == (clopper_pearson(5, 10)[0], clopper_pearson(7, 10)[1])
+    assert one.interval == clopper_pearson(7, 10)
+    assert {share.evidence for share in (*report.conditions, together)} == {"simulated"}
+    assert "condition 2 (Hamiltonian path): 5 proved, 3 refuted, 2 unknown" in report.text()
+    assert json.loads(report.to_json())["together"]["unknown"] == 2
+
+
+def test_draws_follow_order_and_repetition():
+    draws = [three_patterns(16, 4)] * 2
+    proved = [certify_draws(draws, order, repeat=False).conditions[2].proved for order in ((1, 2, 3), (3, 2, 1), None)]
+    assert proved == [0, 2, 0]
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_are_those_of_the_binomial_test(n, level):
+    for successes in range(n + 1):
+        expected = stats.binomtest(successes, n).proportion_ci(level, method="exact")
+        assert np.allclose(clopper_pearson(successes, n, level), (expected.low, expected.high), atol=1e-12)

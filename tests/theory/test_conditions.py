@@ -1,0 +1,257 @@
+"""Conditions 1 and 3, their static look-alike, and the causal variant, against integer products."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from sbmt import EdgeList
+from tests.theory.graphs import products, random_patterns, slow_min_layers
+from theory import reach
+from theory.conditions import (
+    as_csr,
+    has_self_loops,
+    is_strongly_connected,
+    min_layers,
+    missing_pairs,
+    missing_self_loops,
+    receptive_sizes,
+    static_layers,
+    union,
+    unreachable_pair,
+)
+from theory.factorised import causal_layers, is_causal, links_all_earlier
+from theory.patterns import fixed, strided, three_patterns
+
+ORDERS = list(permutations((1, 2, 3)))
+BOUNDS = dict(zip(ORDERS, (5, 3, 4, 4, 3, 2), strict=True))  # lexicographic, as permutations come
+
+
+def random_layers(n_cases, has_loops, seed, n_max=7):
+    rng = np.random.default_rng(seed)
+    for _ in range(n_cases):
+        n, p = int(rng.integers(1, n_max + 1)), int(rng.integers(1, 4))
+        density = rng.uniform(0.05, 0.6)
+        yield [(rng.random((n, n)) < density) | (np.eye(n, dtype=bool) & has_loops) for _ in range(p)]
+
+
+# --- what counts as a pattern ----------------------------------------------------------------------------------------
+
+
+def test_all_kinds_of_patterns_are_the_same_pattern():
+    dense = next(random_patterns(1, 6, seed=1, n_min=6))
+    coo = coo_array(dense)
+    twice = coo_array(
+        (np.tile(coo.data, 2), (np.tile(coo.row, 2), np.tile(coo.col, 2))), shape=dense.shape
+    )  # duplicates are one entry
+    edges = EdgeList.from_dense(torch.from_numpy(dense)[None, None])
+    for pattern in (dense, dense.tolist(), csr_array(dense), coo, twice, edges, torch.from_numpy(dense)):
+        assert (as_csr(pattern).toarray() == dense).all() and as_csr(pattern).nnz == dense.sum()
+
+
+def test_explicit_zeros_are_no_entries_and_the_source_stays_as_it_is():
+    source = csr_array(np.ones((2, 2), dtype=bool))
+    source.data[1] = False
+    assert as_csr(source).nnz == 3
+    assert source.nnz == 4 and source.data.tolist() == [True, False, True, True]
+
+
+def test_heads_are_united_and_padding_is_left_out():
+    mask = torch.zeros(1, 2, 4, 4, dtype=torch.bool)
+    mask[0, 0, 0, 2] = mask[0, 1, 2, 0] = mask[0, 1, 0, 2] = mask[0, 0, 3, 3] = True
+    real = torch.tensor([[True, False, True, True]])
+    edges = EdgeList.from_dense(mask, real, real)
+    assert as_csr(edges).toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+def test_missing_self_loops_are_named():
+    patterns = [np.eye(3, dtype=bool), np.eye(3, dtype=bool)]
+    assert has_self_loops(patterns) and missing_self_loops(patterns) == []
+    patterns[1][2, 2] = False
+    assert not has_self_loops(patterns) and missing_self_loops(patterns) == [(2, 2)]
+    assert has_self_loops(three_patterns(10, 4)) and has_self_loops(strided(10, 3))
+    i = np.arange(16)
+    assert missing_self_loops(fixed(16, 4, 1)) == [(2, token) for token in i[i % 4 < 3].tolist()]
+
+
+@pytest.mark.parametrize("has_loops", [True, False])
+def test_layers_agree_with_integer_products(has_loops):
+    """Also at 70 tokens, where sets take two words."""
+    cases = [*random_layers(60, has_loops, seed=2), *random_layers(3, has_loops, seed=3, n_max=70)]
+    for patterns in cases:
+        n = len(patterns[0])
+        expected = list(products(patterns, 6))
+        assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
+        for t, reached in enumerate(expected, start=1):
+            missing = [(int(i), int(j)) for i, j in np.argwhere(~reached)]
+            assert missing_pairs(patterns, t, most=n * n) == missing
+            assert missing_pairs(patterns, t, most=2) == missing[:2]
+
+
+@pytest.mark.parametrize("has_loops", [True, False])
+def test_least_layers_agree_with_waiting_long_enough(has_loops):
+    """With and without self-loops; any full set shows within p ((n − 1)² + 2) layers."""
+    never = 0
+    for patterns in random_layers(250, has_loops, seed=4, n_max=6):
+        n, p = len(patterns[0]), len(patterns)
+        expected = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
+        assert min_layers(patterns) == expected
+        never += expected is None
+    assert 20 < never < 230
+
+
+def test_wielandts_matrix_takes_longest():
+    """(n − 1)² + 1 layers, far beyond the patience before powers are consulted."""
+    n = 12
+    pattern = np.roll(np.eye(n, dtype=bool), 1, axis=1)
+    pattern[n - 1, 1] = True
+    assert min_layers([pattern]) == (n - 1) ** 2 + 1 > 64
+
+
+@pytest.mark.parametrize("lengths", [(2, 3), (1, 4)])
+def test_sets_that_cycle_are_recognised(lengths):
+    """One pattern permutes within two cycles, another one across: each is walked for ever without being full."""
+    n = sum(lengths)
+    inside = np.zeros((n, n), dtype=bool)
+    for start, length in ((0, lengths[0]), (lengths[0], lengths[1])):
+        for i in range(length):
+            inside[start + i, start + (i + 1) % length] = True
+    across = np.roll(np.eye(n, dtype=bool), 1, axis=1)
+    assert is_strongly_connected([inside, across])
+    assert min_layers([inside, across]) is None
+    assert slow_min_layers([inside, across], 2 * ((n - 1) ** 2 + 2)) is None
+
+
+def test_empty_rows_may_fill_again():
+    """A full set need not follow from full ones when a pattern has an empty row."""
+    first = np.array([[1, 1], [0, 0]], dtype=bool)
+    second = np.array([[1, 0], [1, 0]], dtype=bool)
+    assert min_layers([first, second]) == 2 and receptive_sizes([first, second], 3) == [[2, 0], [2, 2], [2, 0]]
+    assert reach.is_ever_full([as_csr(first), as_csr(second)])
+
+
+def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
+    connected = 0
+    for patterns in random_layers(150, True, seed=5):
+        joined = union(patterns)
+        s, pair = min_layers(patterns), unreachable_pair(patterns)
+        distances = shortest_path(joined.astype(float), unweighted=True)
+        assert (s is not None) == is_strongly_connected(patterns) == bool(np.isfinite(distances).all())
+        if s is None:
+            assert np.isinf(distances[pair])
+        else:
+            connected += 1
+            assert pair is None
+            assert s <= len(patterns) * max(1, int(distances.max()))
+            assert static_layers(patterns) <= s
+    assert connected > 30
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 12, 16, 21])
+def test_three_patterns_in_every_order_stay_within_their_bounds(n):
+    for k in range(1, n + 1):
+        patterns = three_patterns(n, k)
+        for order, bound in BOUNDS.items():
+            assert min_layers(patterns, order) <= bound
+
+
+def test_the_listed_order_takes_five_layers_and_three_or_four_in_later_phases():
+    patterns = three_patterns(16, 4)
+    listed = [min_layers(patterns, order) for order in ((1, 2, 3), (2, 3, 1), (3, 1, 2))]
+    assert listed == [5, 4, 3]
+    assert {order: min_layers(patterns, order) for order in ORDERS} == BOUNDS
+
+
+@pytest.mark.parametrize("n, k", [(16, 4), (18, 3), (64, 8), (10, 4)])
+def test_one_relay_per_block_meets_the_claim_of_three_layers(n, k):
+    patterns = three_patterns(n, k, "per_block")
+    assert [min_layers(patterns, order) for order in ORDERS] == [2, 3, 4, 3, 2, 2]
+
+
+def test_bare_cycles_with_one_relay_per_block_take_five():
+    patterns = three_patterns(16, 4, "per_block")
+    bare = np.eye(16, dtype=bool)
+    for block in range(4):
+        for place in range(4):
+            bare[4 * block + (place + 1) % 4, 4 * block + place] = True
+    assert min_layers([bare, *patterns[1:]]) == 5
+
+
+def test_many_tokens_and_patterns_as_sparse_arrays():
+    patterns = [csr_array(pattern) for pattern in three_patterns(4096, 64)]
+    assert min_layers(patterns) == 5 and min_layers(patterns, (3, 2, 1)) == 2
+
+
+def test_reading_in_portions_changes_nothing(monkeypatch):
+    patterns = three_patterns(70, 4)
+    expected = receptive_sizes(patterns, 5)
+    monkeypatch.setattr(reach, "_GATHER_BYTES", 100)
+    assert receptive_sizes(patterns, 5) == expected
+
+
+# --- causal patterns -------------------------------------------------------------------------------------------------
+
+
+def slow_link(layers, n_hops):
+    """Whether integer products reach all of {0 … i}."""
+    *_, reached = products(layers, n_hops)
+    return bool((reached | ~np.tri(len(reached), dtype=bool)).all())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9, 14])
+def test_two_readings_of_the_criterion_for_factorised_patterns(n):
+    """Each row of this list of cases is decided by one condition on n, l and c."""
+    for stride in range(1, n + 3):
+        assert links_all_earlier(strided(n, stride)) and links_all_earlier(strided(n, stride), (2, 1))
+        for c in range(stride + 1):
+            looped, bare = fixed(n, stride, c, self_loops=True), fixed(n, stride, c)
+            is_short = n <= stride
+            assert links_all_earlier(looped) == (c >= 1 or is_short)
+            assert links_all_earlier(bare) == (c == stride)
+            assert links_all_earlier(bare, is_layered=False) == (c >= 1 or is_short)
+            assert links_all_earlier(looped, (2, 1)) == (c == stride or is_short)
+            assert links_all_earlier([looped[1], *looped]) == (c >= 1 or is_short)
+            for patterns in (looped, bare):
+                assert links_all_earlier(patterns) == slow_link(patterns, 2)
+                joined = patterns[0] | patterns[1] | np.eye(n, dtype=bool)
+                assert links_all_earlier(patterns, is_layered=False) == slow_link([joined], 2)
+            both_ways = fixed(n, stride, c, causal=False, self_loops=True)
+            holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
+            assert (not missing_pairs(both_ways, 2)) == holds
+
+
+@pytest.mark.parametrize("n, stride", [(4, 4), (9, 3), (14, 5)])
+def test_a_strided_window_may_be_one_place_shorter_but_not_two(n, stride):
+    far = strided(n, stride)[1]
+    i, j = np.ogrid[:n, :n]
+    for back, suffices in ((stride - 1, True), (stride - 2, False)):
+        near = (j <= i) & (j >= i - back)
+        assert links_all_earlier([near, far]) is suffices
+
+
+def test_condition_3_fails_for_causal_patterns_and_its_variant_holds():
+    assert min_layers(strided(16, 4)) is None and min_layers(strided(1, 4)) == 1
+    assert causal_layers(strided(16, 4)) == causal_layers(strided(16, 4), (2, 1)) == 2
+    looped = fixed(16, 4, 1, self_loops=True)
+    assert causal_layers(looped) == 2 and causal_layers(looped, (2, 1)) == 3
+    assert causal_layers(fixed(16, 4, 1)) is None and causal_layers(fixed(16, 4, 0, self_loops=True)) is None
+    assert is_causal(looped) and not is_causal(three_patterns(4, 2))
+
+
+def test_causal_layers_agree_with_waiting_long_enough():
+    reached_at = set()
+    for patterns in random_layers(150, False, seed=6, n_max=5):
+        n = len(patterns[0])
+        below = np.tri(n, dtype=bool)
+        causal = [np.tril(pattern) | (np.eye(n, dtype=bool) if n % 2 else False) for pattern in patterns]
+        full = (t for t, s in enumerate(products(causal, 40), start=1) if (s == below).all())
+        expected = next(full, None)
+        assert causal_layers(causal) == expected
+        reached_at.add(expected)
+    assert {None, 1, 2, 3} <= reached_at

@@ -1,0 +1,235 @@
+"""Sharpening at its worst case, means over masks against enumeration, and how their error falls."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt.attention import edge_attention
+from sbmt.block_model import BlockModel
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
+from tests.statistics import binomial_p_values
+from theory import expectation
+from theory.patterns import three_patterns
+from theory.realisability import attained, realise, saturated_heads
+from theory.sampler_facts import mask_means
+
+
+def model_of(probability):
+    """A block model whose edge probabilities are exactly these: every token its own cluster."""
+    p = torch.as_tensor(probability, dtype=torch.float64)
+    eye = torch.eye(len(p), dtype=torch.float64)[None, None]
+    return BlockModel(eye, p[None], eye)
+
+
+def attention(n, seed=0):
+    """One head of softmax attention over a mask, self-loops added, as a function of the mask."""
+    generator = torch.Generator().manual_seed(seed)
+    query, key, value = torch.randn(3, 1, 1, n, 2, generator=generator, dtype=torch.float64)
+
+    def of_mask(edges):
+        return edge_attention(query, key, value, edges.with_self_loops(), backend="dense")
+
+    return of_mask, (query @ key.mT / math.sqrt(2))[0, 0], value[0, 0]
+
+
+@pytest.mark.parametrize("n_keys", [2, 7, 64])
+@pytest.mark.parametrize("tolerance", [0.5, 0.1, 1e-4])
+def test_the_scale_suffices_for_all_scores_and_no_smaller_one_does(n_keys, tolerance):
+    gap = 0.3
+    scale = expectation.sharpening_scale(n_keys, gap, tolerance)
+    worst = torch.full((n_keys,), -1.0, dtype=torch.float64)
+    worst[n_keys // 2] = -1.0 + gap
+    if scale > 0:
+        assert expectation.sharpening_error(worst, scale) == pytest.approx(tolerance, rel=1e-9)
+        assert expectation.sharpening_error(worst, 0.99 * scale) > tolerance
+    for seed in range(20):
+        scores = torch.randn(n_keys, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        best, second = scores.topk(2)[0]
+        scores[scores.argmax()] += max(0.0, gap - float(best - second))
+        assert expectation.sharpening_error(scores, scale) <= tolerance + 1e-12
+        fewer = torch.cat([scores.max()[None], scores[scores < scores.max()][: n_keys // 2]])
+        assert expectation.sharpening_error(fewer, scale) <= tolerance + 1e-12
+
+
+def test_sharpening_has_limits():
+    assert expectation.sharpening_scale(1, 0.1, 1e-9) == 0
+    assert expectation.sharpening_scale(2, 1.0, 0.5) == 0  # two keys: the better one has half at any scale
+    tie = torch.tensor([1.0, 1.0, 0.0])
+    assert expectation.sharpening_error(tie, 1e6) == pytest.approx(0.5)
+
+
+def test_the_exact_expectation_is_the_mean_over_each_row_s_masks():
+    probability = [[0.3, 0.8, 0.1], [0.5, 0.0, 1.0], [0.25, 0.6, 0.9]]
+    of_mask, scores, value = attention(3)
+    exact = expectation.exact_expectation(of_mask, model_of(probability))[0, 0]
+    for i in range(3):
+        order = [i, *(j for j in range(3) if j != i)]
+        row = mask_means([probability[i][j] for j in order], value[order].tolist(), scores[i, order].tolist())
+        np.testing.assert_allclose(exact[i].numpy(), row.expectation, rtol=1e-12)
+
+
+def test_the_exact_expectation_follows_the_sampler_s_law():
+    model = model_of([[0.5, 1.0], [0.0, 0.25]])
+
+    def of_mask(edges):
+        return edges.to_dense()[0, 0].double()
+
+    torch.testing.assert_close(expectation.exact_expectation(of_mask, model), model.expected_mask()[0, 0])
+    fastrg = expectation.exact_expectation(of_mask, model, "fastrg")
+    torch.testing.assert_close(fastrg, 1 - torch.exp(-model.expected_mask()[0, 0]))
+
+
+def test_a_composition_in_expectation_is_not_the_composition_of_expectations():
+    """Two layers with masks of their own: E[g₂(g₁)] follows from E[g₁] only where g₂ is affine, and it is not."""
+    model = model_of([[0.0, 0.5], [0.5, 0.0]])
+
+    def square(edges):
+        return edges.with_self_loops().to_dense()[0, 0].double().sum(1).square()
+
+    inner = expectation.exact_expectation(lambda edges: square(edges).sqrt(), model)
+    assert bool((expectation.exact_expectation(square, model) > inner.square() + 0.2).all())
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("sampler", ["exact", "fastrg"])
+def test_the_estimate_of_an_indicator_is_a_binomial_share(judge, sampler):
+    n_draws, probability = 600, torch.tensor([[0.2, 0.9], [0.5, 0.05]], dtype=torch.float64)
+    found = expectation.estimate_expectation(
+        lambda edges: edges.to_dense()[0, 0].double(), model_of(probability), n_draws, sampler=sampler
+    )
+    counts = (found.value * n_draws).round().long()
+    torch.testing.assert_close(counts.double() / n_draws, found.value)
+    law = probability if sampler == "exact" else 1 - torch.exp(-probability)
+    share = found.value
+    torch.testing.assert_close(found.standard_error, (share * (1 - share) / (n_draws - 1)).sqrt())
+    judge(binomial_p_values(counts.numpy(), n_draws, law.numpy()))
+
+
+def test_an_estimate_is_reproducible_and_near_the_truth():
+    of_mask, _, _ = attention(3, seed=4)
+    model = model_of([[0.3, 0.8, 0.1], [0.5, 0.0, 1.0], [0.25, 0.6, 0.9]])
+    truth = expectation.exact_expectation(of_mask, model)
+    first, again = (
+        expectation.estimate_expectation(of_mask, model, 400, generator=torch.Generator().manual_seed(2))
+        for _ in range(2)
+    )
+    assert torch.equal(first.value, again.value) and torch.equal(first.standard_error, again.standard_error)
+    assert bool(((first.value - truth).abs() <= 6 * first.standard_error + 1e-12).all())
+    assert 0 < float(first.standard_error.max()) < 0.1
+
+
+def tail_of_squares(total, n_draws, n_repetitions):
+    """Exact two-sided p-value of Σ (2 hits − n)² over repetitions of hits ~ Binomial(n, ½), by convolution."""
+    one = np.zeros(n_draws**2 + 1)
+    for hits in range(n_draws + 1):
+        one[(2 * hits - n_draws) ** 2] += math.comb(n_draws, hits) / 2**n_draws
+    law = np.ones(1)
+    for _ in range(n_repetitions):
+        law = np.convolve(law, one)
+    return min(1.0, 2 * min(law[: total + 1].sum(), law[total:].sum()))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_the_error_falls_as_one_over_the_root_of_the_draws(judge):
+    """For one fair edge the squared errors are squares of centred binomials, whose law is computed exactly."""
+    model, n_repetitions, n_draws = model_of([[0.5]]), 60, [1, 2, 4, 8, 16]
+    truth = torch.tensor([0.5], dtype=torch.float64)
+    errors = expectation.error_against_draws(
+        lambda edges: torch.tensor([float(edges.n_edges)]), model, n_draws, n_repetitions, truth=truth
+    )
+    totals = [round(error**2 * n_repetitions * 4 * many**2) for error, many in zip(errors, n_draws, strict=True)]
+    judge([tail_of_squares(total, many, n_repetitions) for total, many in zip(totals, n_draws, strict=True)])
+    assert errors[0] == 0.5  # a single draw of one fair edge is always half wrong
+
+
+def test_the_exponent_of_a_power_is_found():
+    draws = [1, 4, 16, 64]
+    assert expectation.decay_exponent(draws, [3 / math.sqrt(many) for many in draws]) == pytest.approx(-0.5)
+    assert expectation.decay_exponent(draws, [2.0 / many for many in draws]) == pytest.approx(-1)
+
+
+def test_attention_over_masks_settles_at_the_same_rate():
+    of_mask, _, _ = attention(3, seed=1)
+    model = model_of([[0.3, 0.8, 0.1], [0.5, 0.4, 0.7], [0.25, 0.6, 0.9]])
+    truth = expectation.exact_expectation(of_mask, model)
+    draws = [1, 4, 16]
+    errors = expectation.error_against_draws(
+        of_mask, model, draws, 40, truth=truth, generator=torch.Generator().manual_seed(0)
+    )
+    assert expectation.decay_exponent(draws, errors) == pytest.approx(-0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fastrg"])
+def test_the_deviation_is_the_weight_of_all_other_masks(sampler):
+    model = model_of([[0.1, 0.9, 0.2], [0.7, 0.3, 0.05], [0.4, 1.0, 0.6]])
+    pattern = np.array([[0, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=bool)
+    wanted = torch.from_numpy(pattern | np.eye(3, dtype=bool))
+
+    def is_other(edges):
+        return torch.tensor(float(not torch.equal(edges.with_self_loops().to_dense()[0, 0], wanted)))
+
+    exact = float(expectation.exact_expectation(is_other, model, sampler))
+    assert expectation.mask_deviation(model, pattern, sampler) == pytest.approx(exact, abs=1e-12)
+
+
+def test_results_carry_over_from_a_pattern_within_the_bound():
+    """The bound holds for every mask law; it is useful for saturated heads and says nothing at the block budget."""
+    of_mask, _, value = attention(3, seed=3)
+    largest = float(value.abs().max())
+    pattern, _, _ = three_patterns(3, 2)
+    bounds = []
+    for model in (realise("A1", 3, 2, "poisson"), realise("A1", 3, 2, "poisson", rate=4.0), realise("A1", 3, 2)):
+        on_pattern = of_mask(EdgeList.from_dense(torch.from_numpy(pattern)[None, None]))
+        gap = float((expectation.exact_expectation(of_mask, model) - on_pattern).abs().max())
+        bounds.append(expectation.transfer_bound(largest, expectation.mask_deviation(model, pattern)))
+        assert gap <= bounds[-1] + 1e-12
+    assert bounds[0] < 1e-12 < bounds[1] < largest < bounds[2]
+    assert attained(realise("A1", 3, 2), pattern).inside == pytest.approx(0.5)
+
+
+def test_the_masks_of_saturated_heads_hardly_ever_deviate():
+    n, k = 9, 3
+    _, a2, a3 = three_patterns(n, k)
+    heads = saturated_heads(n, k)
+    deviations = [expectation.mask_deviation(head, pattern) for head, pattern in zip(heads[k:], (a3, a2), strict=True)]
+    assert max(deviations) < 1e-12
+    flat = [expectation.mask_deviation(head, a3) for head in saturated_heads(n, k, 0.5)[k : k + 1]]
+    assert flat[0] > 0.9
+
+
+def test_deviations_over_all_small_patterns_are_probabilities():
+    model = model_of([[0.2, 0.7], [0.4, 0.9]])
+    kept = [
+        1 - expectation.mask_deviation(model, np.array([[True, a], [b, True]]))
+        for a, b in product((False, True), repeat=2)
+    ]
+    assert sum(kept) == pytest.approx(1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: expectation.sharpening_scale(3, 0, 0.1),
+        lambda: expectation.sharpening_scale(3, 0.1, 1.0),
+        lambda: expectation.sharpening_scale(0, 0.1, 0.1),
+        lambda: expectation.exact_expectation(lambda edges: edges.density(), model_of(np.full((5, 5), 0.5))),
+        lambda: expectation.estimate_expectation(lambda edges: edges.density(), model_of([[0.5]]), 1),
+        lambda: expectation.estimate_expectation(lambda edges: edges.density(), model_of([[0.5]]), 5, sampler="x"),
+        lambda: expectation.error_against_draws(
+            lambda edges: edges.density(), model_of([[0.5]]), [0], 2, truth=torch.zeros(1)
+        ),
+        lambda: expectation.decay_exponent([1, 2], [0.0, 1.0]),
+        lambda: expectation.decay_exponent([4, 4], [1.0, 1.0]),
+        lambda: expectation.mask_deviation(model_of([[0.5]]), np.ones((2, 2), dtype=bool)),
+        lambda: expectation.transfer_bound(-1, 0.5),
+        lambda: expectation.transfer_bound(1, 1.5),
+    ],
+)
+def test_bad_input_is_named(call):
+    with pytest.raises(SbmtError, match="expected"):
+        call()

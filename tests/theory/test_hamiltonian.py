@@ -1,0 +1,206 @@
+"""Paths and cycles against dynamic programming over all sets of tokens; every outcome has its proof."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
+from theory import hamiltonian, solver
+from theory.conditions import union
+from theory.hamiltonian import (
+    arcs_of,
+    check_path,
+    find_hamiltonian_cycle,
+    find_hamiltonian_path,
+    join_with_relays,
+    search,
+)
+from theory.patterns import fixed, strided, three_patterns
+from theory.relays import counterexample
+from theory.solver import Deadline, Undecided, solve_circuit
+
+
+def check_order(pattern, order):
+    """As :func:`check_path`, straight from the definition."""
+    steps = pairwise(order)
+    return sorted(order) == list(range(len(pattern))) and all(pattern[query, key] for key, query in steps)
+
+
+def test_the_check_is_the_definition():
+    rng = np.random.default_rng(0)
+    answers = Counter()
+    for pattern in random_patterns(300, 5, seed=1):
+        n = len(pattern)
+        order = rng.permutation(n).tolist() if rng.random() < 0.8 else rng.integers(0, n, n).tolist()
+        assert check_path(pattern, order) == check_order(pattern, order)
+        answers[check_path(pattern, order)] += 1
+    assert min(answers.values()) > 50 and len(answers) == 2
+
+
+def test_arcs_run_from_key_to_query():
+    pattern = np.zeros((2, 2), dtype=bool)
+    pattern[1, 0] = True  # query 1 attends key 0
+    assert check_path(pattern, [0, 1]) and not check_path(pattern, [1, 0])
+    assert find_hamiltonian_path(pattern) == [0, 1]
+    assert arcs_of(pattern).toarray().tolist() == [[False, True], [False, False]]
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 1, 2, 2], [0, 1, 3], [0, 1, 1], [-1, 0, 1], []])
+def test_what_is_no_permutation_is_no_path(order):
+    assert not check_path(np.ones((3, 3), dtype=bool), order)
+
+
+def test_paths_agree_with_dynamic_programming():
+    """800 digraphs of up to 9 tokens: found where there is one, with a valid order, excluded where there is none."""
+    outcomes = Counter()
+    for pattern in random_patterns(800, 9, seed=2):
+        found = search(pattern)
+        assert (found.order is not None) == has_path(pattern)
+        if found.order is not None:
+            assert check_order(pattern, found.order)
+        outcomes[found.order is not None] += 1
+    assert outcomes[True] > 200 and outcomes[False] > 200
+
+
+def test_cycles_agree_with_dynamic_programming():
+    outcomes = Counter()
+    for pattern in random_patterns(500, 8, seed=3):
+        order = find_hamiltonian_cycle(pattern)
+        assert (order is not None) == has_cycle(pattern)
+        if order is not None:
+            assert check_order(pattern, order) and pattern[order[0], order[-1]]
+        outcomes[order is not None] += 1
+    assert outcomes[True] > 100 and outcomes[False] > 100
+
+
+def test_the_solver_alone_agrees_too():
+    """Without the cheap proofs before it, which leave it little to do on small graphs."""
+    for pattern in random_patterns(120, 7, seed=4, n_min=2):
+        order = solve_circuit(arcs_of(pattern), Deadline(60), is_closed=False)
+        assert (order is not None) == has_path(pattern)
+        assert order is None or check_order(pattern, order)
+
+
+def disjoint(*patterns):
+    n = sum(map(len, patterns))
+    joined, start = np.zeros((n, n), dtype=bool), 0
+    for pattern in patterns:
+        joined[start : start + len(pattern), start : start + len(pattern)] = pattern
+        start += len(pattern)
+    return joined
+
+
+STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None]
+
+
+@pytest.mark.parametrize(
+    "pattern, evidence, reason",
+    [
+        (np.ones((1, 1), dtype=bool), "instance", "one token"),
+        (np.tri(6, dtype=bool), "instance", "numbering"),
+        (np.tri(6, dtype=bool).T, "instance", "numbering"),
+        (np.tri(6, dtype=bool)[np.ix_([2, 0, 1, 5, 4, 3], [2, 0, 1, 5, 4, 3])], "instance", "without cycles"),
+        (union(three_patterns(16, 4)), "instance", "joined by relays"),
+        (disjoint(np.tri(3, dtype=bool), np.tri(2, dtype=bool)), "theorem", "no walk"),
+        (STAR, "theorem", "with 1 relay at most 2"),
+        (three_triangles(), "exhaustive", "every order of 10 tokens"),
+    ],
+)
+def test_outcomes_say_what_they_rest_on(pattern, evidence, reason):
+    found = search(pattern)
+    assert found.evidence == evidence and reason in found.reason
+    assert (found.order is not None) == (evidence == "instance")
+
+
+def test_a_matching_excludes_paths_too():
+    """Three tokens that only one token leads to: strongly connected, no relays, and too few heads."""
+    pattern = np.zeros((6, 6), dtype=bool)
+    pattern[[1, 2, 3], 0] = True
+    pattern[4, [1, 2, 3]] = pattern[5, 4] = pattern[0, 5] = True
+    found = search(pattern)
+    assert found.order is None and found.evidence == "theorem" and "matching" in found.reason
+    assert not has_path(pattern)
+
+
+def test_no_time_is_no_answer():
+    """The same graph is decided with time and left undecided without; never guessed."""
+    pattern = three_triangles()
+    for find in (find_hamiltonian_path, find_hamiltonian_cycle):
+        with pytest.raises(Undecided):
+            find(pattern, 0.0)
+        assert find(pattern) is None
+    assert not has_path(pattern)
+
+
+def test_no_time_leaves_relays_undecided_as_well():
+    """Four parts need two paths each, which no bound shows; six relays join seven paths and seven join eight."""
+    parts = disjoint(*[three_triangles()] * 4)
+    too_few, enough = (np.pad(parts, ((0, many), (0, many)), constant_values=True) for many in (6, 7))
+    with pytest.raises(Undecided, match="between 4 and 8"):
+        search(too_few, 0.0)
+    found = search(too_few)
+    assert found.order is None and found.evidence == "exhaustive" and "exact search" in found.reason
+    assert check_order(enough, search(enough, 0.0).order)
+
+
+def test_graphs_too_large_for_the_solver_are_undecided(monkeypatch):
+    monkeypatch.setattr(solver, "MAX_ARCS", 5)
+    with pytest.raises(Undecided, match="too many"):
+        find_hamiltonian_path(three_triangles())
+
+
+def test_a_wrong_path_never_leaves(monkeypatch):
+    """What a search returns is checked against the arcs, whoever found it."""
+    monkeypatch.setattr(hamiltonian, "solve_circuit", lambda *_, **__: list(range(10)))
+    with pytest.raises(AssertionError, match="follow the arcs"):
+        find_hamiltonian_path(three_triangles())
+
+
+def test_dense_graphs_are_tried_with_fewer_arcs_first():
+    """Two large cliques joined through single arcs; the path must use one of them."""
+    clique = np.ones((40, 40), dtype=bool)
+    pattern = disjoint(clique, clique)
+    pattern[40, 0] = pattern[1, 41] = True
+    order = np.random.default_rng(0).permutation(80)
+    mixed = pattern[np.ix_(order, order)]
+    thin = list(hamiltonian._thinned(arcs_of(mixed)))
+    assert len(thin) == 1 and thin[0].nnz < arcs_of(mixed).nnz / 2
+    assert (thin[0].toarray() <= arcs_of(mixed).toarray()).all() and np.diff(thin[0].indptr).min() >= 8
+    assert check_order(mixed, find_hamiltonian_path(mixed))
+    assert list(hamiltonian._thinned(arcs_of(three_triangles()))) == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 17])
+def test_causal_patterns_have_the_numbering_as_their_only_path(n):
+    for stride in range(1, n + 3):
+        assert find_hamiltonian_path(union(strided(n, stride))) == list(range(n))
+        for c in range(stride + 1):
+            holds = c >= 1 or n <= stride
+            assert find_hamiltonian_path(union(fixed(n, stride, c))) == (list(range(n)) if holds else None)
+
+
+def test_the_counterexample_is_excluded_by_search_and_by_sets():
+    """The union of n = 18, k = 3: no path, by the solver without the relay theorem, and by dynamic programming."""
+    n, k, block_arcs = counterexample()
+    pattern = union(three_patterns(n, k)[1:]).toarray()
+    for source, target in block_arcs:
+        pattern[target, source] = True
+    assert solve_circuit(arcs_of(pattern), Deadline(60), is_closed=False) is None
+    assert not has_path(pattern)
+    found = search(pattern)
+    assert found.order is None and found.evidence == "theorem"
+
+
+def test_many_tokens():
+    order = find_hamiltonian_path(union([csr_array(pattern) for pattern in three_patterns(2048, 32)]))
+    assert sorted(order) == list(range(2048))
+
+
+def test_joining_with_relays():
+    assert join_with_relays([[0, 1], [2]], [7, 8, 9]) == [0, 1, 7, 2, 8, 9]
+    assert join_with_relays([[0], [1]], [7]) == [0, 7, 1]
+    assert join_with_relays([[0], [1]], []) is None
+    assert join_with_relays([], [7, 8]) == [7, 8]

@@ -1,0 +1,219 @@
+"""The block budget against random block models, and explicit models against what they claim to draw."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt.block_model import BlockModel
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
+from sbmt.layers import SBMAttention
+from sbmt.samplers import sample_edges
+from tests.statistics import binomial_p_values
+from tests.theory.probability_operations import PROBABILITY_OPERATIONS
+from theory import realisability
+from theory.patterns import blocks, three_patterns
+from theory.random_graphs import lemma1_probability
+from theory.realisability import attained, block_matrix, min_block_size, realise, saturated_heads
+
+PATTERNS = ["A1", "A2", "A3", "full"]
+SIZES = [(16, 4), (10, 4), (7, 1), (5, 5), (9, 2)]
+
+
+def pattern_of(name, n, k, relays="last"):
+    return np.ones((n, n), dtype=bool) if name == "full" else three_patterns(n, k, relays)[PATTERNS.index(name)]
+
+
+def block_means(probability, groups):
+    """Mean probability within and across equal groups of consecutive tokens, the diagonal included."""
+    n = len(probability)
+    same = np.equal.outer(np.arange(n) * groups // n, np.arange(n) * groups // n)
+    return probability[same].mean(), probability[~same].mean()
+
+
+@pytest.mark.parametrize("groups", [2, 3, 5])
+def test_no_block_model_exceeds_the_budget(groups):
+    generator = torch.Generator().manual_seed(groups)
+    for case in range(150):
+        k = 1 + case % 7
+        power = 4 * torch.rand(1, generator=generator)  # memberships from flat to nearly 0 or 1
+        query, key = torch.rand(2, 1, 1, groups * 3, k, generator=generator, dtype=torch.float64) ** power
+        if case % 2:
+            query, key = query.round(), key.round()
+        block = block_matrix(3 * torch.randn(k, k, generator=generator, dtype=torch.float64))
+        p_in, p_out = block_means(BlockModel(query, block[None], key).expected_mask()[0, 0].numpy(), groups)
+        assert p_in <= realisability.in_block_bound(groups, float(p_out)) + 1e-12
+        assert block.trace() >= 1 / k - 1e-12
+
+
+@pytest.mark.parametrize("groups", [3, 4, 6])
+def test_pairs_of_groups_as_clusters_attain_the_budget(groups):
+    pairs = list(combinations(range(groups), 2))
+    member = torch.tensor([[[[float(g in pair) for pair in pairs] for g in range(groups)]]], dtype=torch.float64)
+    model = BlockModel(member, torch.eye(len(pairs)).double()[None] / len(pairs), member)
+    p_in, p_out = block_means(model.expected_mask()[0, 0].numpy(), groups)
+    assert p_in == pytest.approx(realisability.in_block_bound(groups, float(p_out)), abs=1e-12)
+    assert p_out > 0
+
+
+@pytest.mark.parametrize(
+    "law, cap", [("bernoulli", lambda k: 1 / k), ("fastrg", lambda k: 1 - math.exp(-1 / k)), ("poisson", lambda k: 1)]
+)
+def test_least_block_size_is_the_first_that_fits(law, cap):
+    for k in range(1, 60):
+        first = next(m for m in range(1, 1000) if lemma1_probability(m) <= cap(k))
+        assert min_block_size(k, law) == first
+
+
+def test_published_least_block_sizes():
+    assert [min_block_size(k, "fastrg") for k in (2, 3, 4, 5, 8)] == [9, 12, 15, 18, 27]
+    for cap, m in (("1/k", 8), ("1-exp(-1/k)", 9), ("1 - exp(-1/k)", 9)):
+        assert PROBABILITY_OPERATIONS["min_block_size"]({"k": 2, "cap": cap}) == {"m": m, "n": 2 * m}
+    for k in (64, 1024):
+        assert min_block_size(k) == pytest.approx(math.e * k + math.log(math.e * k), abs=2)
+
+
+def test_the_budget_is_met_exactly_from_the_least_size_on():
+    for k in (2, 4, 8):
+        least = k * min_block_size(k)
+        assert [realisability.fits_in_block_budget(n, k).is_enough for n in (least - 1, least, least + 1)] == [0, 1, 1]
+    figure = realisability.fits_in_block_budget(16, 4)
+    assert (round(figure.needed, 3), figure.cap, figure.is_enough) == (0.961, 0.25, False)
+    assert realisability.fits_in_block_budget(16, 4, "poisson").is_enough
+
+
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_block_matrices_are_those_of_the_layer(link):
+    layer = SBMAttention(d_head=5, n_heads=2, n_clusters=3, link=link).double()
+    x = torch.randn(1, 2, 4, 5, dtype=torch.float64)
+    for clusters, block in zip(layer.clusters, layer.block_model(x, x).block_matrix, strict=True):
+        torch.testing.assert_close(block_matrix(clusters, link), block)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_spread_clusters_are_independent_and_of_one_norm(k):
+    clusters = realisability.spread_clusters(k, 1.5)
+    expected = 2.25 * ((1 + 1 / k) * torch.eye(k, dtype=torch.float64) - 1 / k)
+    torch.testing.assert_close(clusters @ clusters.T, expected)
+    assert torch.linalg.matrix_rank(clusters) == k
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("n, k", SIZES)
+def test_the_poisson_link_draws_every_pattern(n, k, name, relays):
+    pattern = pattern_of(name, n, k, relays)
+    for sampler in ("exact", "fastrg"):
+        inside, outside = attained(realise(name, n, k, "poisson", relays=relays), pattern, sampler)
+        assert inside > 1 - 1e-15 and outside < 1e-12
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("n, k", SIZES)
+def test_the_bilinear_link_draws_blocks_at_the_budget_and_the_rest_nearly_surely(n, k, name):
+    model, pattern = realise(name, n, k), pattern_of(name, n, k)
+    is_within_one_block = name == "A1" and 1 < k < n
+    inside, outside = attained(model, pattern)
+    assert inside == pytest.approx(1 / k if is_within_one_block else 1, abs=1e-12) and outside < 1e-12
+    inside, _ = attained(model, pattern, "fastrg")
+    if not (name == "A1" and k == n):  # then nothing but self-loops is wanted
+        assert inside == pytest.approx(1 - math.exp(-1 / k if is_within_one_block else -1), abs=1e-12)
+
+
+def test_probabilities_are_approached_as_the_clusters_sharpen():
+    diagonal = [realisability.one_hot_block(4, c)[0] for c in (0.5, 1, 2, 3)]
+    assert diagonal == sorted(diagonal) and diagonal[-1] < 0.25
+    for c in (0.5, 2):
+        in_block, across = realisability.one_hot_block(4, c)
+        assert in_block == pytest.approx(1 / (4 + 12 * math.exp(-c * c)), rel=1e-12)
+        assert across == pytest.approx(in_block * math.exp(-c * c), rel=1e-12)
+        found = attained(realise("A1", 8, 4, c=c), pattern_of("A1", 8, 4))
+        assert found == pytest.approx((in_block, across), rel=1e-12)
+    assert realisability.one_hot_block(4, 9, 0.5)[0] == pytest.approx(1 / 16)
+    stars = [attained(realise("A2", 8, 2, c=c, node=4), pattern_of("A2", 8, 2)).inside for c in (1, 2, 3)]
+    assert stars == sorted(stars) and stars[-1] > 0.99
+
+
+def test_a_star_by_the_sigmoids_of_its_nodes():
+    """k = 3, c = 1.2, node 2: cluster 1 has logits ±2.4, the others 0."""
+    weight = np.full((3, 3), 1.0)
+    weight[0, 0] = math.exp(1.44)
+    query = key = np.array([1 / (1 + math.exp(-2.4)), 0.5, 0.5])
+    other = np.array([1 - key[0], 0.5, 0.5])
+    answer = PROBABILITY_OPERATIONS["a2_relay_prob"]({"k": [3], "c": 1.2, "a": 2.0})
+    assert answer["S11"] == pytest.approx([weight[0, 0] / weight.sum()])
+    assert answer["p_relay"] == pytest.approx([query @ weight @ key / weight.sum()])
+    assert answer["p_other"] == pytest.approx([query @ weight @ other / weight.sum()])
+
+
+@pytest.mark.statistical(share=0.001)
+def test_samplers_attain_what_is_claimed(judge):
+    """Off-diagonal edges of A1 within the budget, and of A2 under Algorithm 1, over 100 draws."""
+    generator = torch.Generator().manual_seed(1)
+    p_values = []
+    for name, sampler, probability in (
+        ("A1", "exact", 1 / 4),
+        ("A1", "fastrg", 1 - math.exp(-1 / 4)),
+        ("A2", "fastrg", 1 - math.exp(-1)),
+    ):
+        wanted = pattern_of(name, 24, 4) & ~np.eye(24, dtype=bool)
+        model = realise(name, 24, 4)
+        draws = [sample_edges(model, sampler, generator=generator).to_dense()[0, 0].numpy() for _ in range(100)]
+        p_values.append(
+            binomial_p_values(sum(int(mask[wanted].sum()) for mask in draws), 100 * wanted.sum(), probability)
+        )
+        elsewhere = ~(wanted | np.eye(24, dtype=bool))
+        assert not any(mask[elsewhere].any() for mask in draws)
+    judge(*p_values)
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+@pytest.mark.parametrize("n, k", SIZES)
+def test_saturated_heads_unite_to_the_three_patterns(n, k, relays):
+    heads = saturated_heads(n, k, relays=relays)
+    drawn = [EdgeList.from_dense(head.expected_mask() > 0.5).to_dense()[0, 0].numpy() for head in heads]
+    a1, a2, a3 = three_patterns(n, k, relays)
+    assert len(heads) == k + 2
+    assert np.array_equal(np.logical_or.reduce(drawn[:k]), a1)
+    assert np.array_equal(drawn[k] | np.eye(n, dtype=bool), a3)
+    assert np.array_equal(drawn[k + 1] | np.eye(n, dtype=bool), a2)
+    assert all(np.array_equal(drawn[b], np.outer(blocks(n, k) == b, blocks(n, k) == b)) for b in range(k))
+
+
+def test_saturated_heads_fail_as_seldom_as_stated():
+    n, k, node = 12, 3, 3.0
+    missing = 0.0
+    for head in saturated_heads(n, k, node):
+        p = head.expected_mask()[0, 0]
+        missing += float((1 - p)[p > 0.5].sum())
+    sizes = np.bincount(blocks(n, k))
+    bound = ((sizes**2).sum() + 2 * k * n) * (1 - (1 / (1 + math.exp(-node))) ** 2)
+    assert missing == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: realisability.in_block_bound(0, 0.1),
+        lambda: realisability.in_block_bound(2, 1.5),
+        lambda: min_block_size(0),
+        lambda: min_block_size(2, "binomial"),
+        lambda: realisability.fits_in_block_budget(3, 4),
+        lambda: realise("A4", 8, 2),
+        lambda: realise("A1", 8, 2, "softmax"),
+        lambda: realise("A1", 8, 2, "poisson", c=1.0, rate=40.0),
+        lambda: realise("A1", 8, 2, "poisson", rate=0.0),
+        lambda: realise("A1", 2, 8),
+        lambda: realise("A2", 8, 2, relays=[9]),
+        lambda: realisability.edge_law(realise("A1", 8, 2), "gibbs"),
+        lambda: block_matrix(torch.eye(2), "softmax"),
+        lambda: PROBABILITY_OPERATIONS["min_block_size"]({"k": 2, "cap": "2/k"}),
+    ],
+)
+def test_bad_input_is_named(call):
+    with pytest.raises(SbmtError, match="expected"):
+        call()

@@ -1,0 +1,198 @@
+"""Facts about the sampler against naive enumeration and the library's own draws."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt.block_model import BlockModel
+from sbmt.errors import SbmtError
+from sbmt.samplers import sample_edges
+from tests.statistics import binomial_p_values
+from tests.theory.probability_operations import PROBABILITY_OPERATIONS
+from theory import sampler_facts as facts
+from theory.patterns import blocks, relay_tokens, three_patterns
+from theory.random_graphs import arc_probability
+
+RNG = np.random.default_rng(3)
+QUERY, BLOCK, KEY = (
+    RNG.random((4, 3)),
+    np.array([[0.0, 0.5, 0.1], [0.3, 0.0, 0.0], [0.0, 0.9, 0.2]]),
+    RNG.random((5, 3)),
+)
+
+
+def test_rates_are_those_of_algorithm_1_step_by_step():
+    """B̄ = D_Y B D_Z spreads over Ȳ and Z̄; with the inverses, as printed, it does not add up."""
+    rates = facts.fastrg_rates(QUERY, BLOCK, KEY)
+    columns_y, columns_z = QUERY.sum(0), KEY.sum(0)
+    spread = np.diag(columns_y) @ BLOCK @ np.diag(columns_z)
+    edge = (QUERY / columns_y) @ spread @ (KEY / columns_z).T
+    np.testing.assert_allclose(rates.edge, edge, rtol=1e-12)
+    assert rates.total == pytest.approx(spread.sum(), rel=1e-12)
+    printed = np.diag(1 / columns_y) @ BLOCK @ np.diag(1 / columns_z)
+    assert rates.printed_total == pytest.approx(printed.sum(), rel=1e-12)
+    assert rates.distinct == pytest.approx((1 - np.exp(-edge)).sum(), rel=1e-12) and rates.distinct < rates.total
+
+
+def test_the_printed_rate_of_the_example_is_a_sixteenth():
+    member = np.repeat(np.eye(2), 2, axis=0)
+    rates = facts.fastrg_rates(member, np.eye(2) / 2, member)
+    assert (rates.total, rates.printed_total) == (4.0, 0.25)
+    doubled = facts.fastrg_rates(2 * member, np.eye(2) / 2, 2 * member)
+    assert (doubled.total, doubled.printed_total) == (16.0, 0.0625)
+    empty = np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert facts.fastrg_rates(empty, np.eye(2), empty).printed_total == math.inf
+    assert facts.fastrg_rates(empty, np.diag([1.0, 0.0]), empty).printed_total == 0.25
+
+
+@pytest.mark.statistical(share=0.001)
+def test_drawn_edges_collapse_as_the_rates_say(judge):
+    n_draws = 4000
+    rates = facts.fastrg_rates(QUERY, BLOCK, KEY)
+    assert rates.edge.max() < 1  # no pair is clamped, so the rate is the bilinear link's
+    parts = [torch.from_numpy(x) for x in (QUERY, BLOCK, KEY)]
+    model = BlockModel(parts[0].expand(n_draws, 1, 4, 3), parts[1][None], parts[2].expand(n_draws, 1, 5, 3))
+    counts = sample_edges(model, "fastrg").to_dense()[:, 0].sum(0).numpy()
+    judge(binomial_p_values(counts, n_draws, rates.probability))
+
+
+def test_greatest_density_is_what_a_full_model_has():
+    ones = torch.ones(1, 1, 3, 1, dtype=torch.float64)
+    rate = BlockModel(ones, torch.ones(1, 1, 1, dtype=torch.float64), ones, link="poisson")
+    for delta in (0.0, 0.01, 0.3):
+        assert facts.fastrg_max_density(delta) == pytest.approx(float(rate.expected_mask(delta).mean()), rel=1e-12)
+    assert facts.fastrg_max_density() == pytest.approx(0.632, abs=1e-3)
+
+
+@pytest.mark.parametrize("k, q", [(1, 0.3), (2, 0.7), (3, 0.5)])
+def test_two_hops_miss_as_enumeration_of_relay_arcs_says(k, q):
+    missed = 0.0
+    for gathered in product((0, 1), repeat=k):
+        for broadcast in product((0, 1), repeat=k):
+            ones = sum(gathered) + sum(broadcast)
+            is_missed = not any(a and b for a, b in zip(gathered, broadcast, strict=True))
+            missed += is_missed * q**ones * (1 - q) ** (2 * k - ones)
+    assert facts.two_hop_miss(k, q) == pytest.approx(missed, rel=1e-12)
+    assert facts.two_hop_miss(k) == pytest.approx((1 - (1 - math.exp(-1)) ** 2) ** k, rel=1e-12)
+    assert facts.two_hop_miss(k, 1) == 0 and facts.two_hop_miss(k, 0) == 1
+
+
+@pytest.mark.parametrize("n, k", [(16, 4), (10, 4), (7, 1), (5, 5), (23, 6)])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1, "lemma1"])
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
+    sizes = np.bincount(blocks(n, k))
+    block, _, _ = three_patterns(n, k, relays)
+    own = np.array([arc_probability(int(size), p) for size in sizes])[blocks(n, k)]
+    a1 = block * own[:, None]
+    star = np.zeros((n, n))
+    star[:, relay_tokens(n, k, relays)] = 1.0
+    probabilities = {"A1": a1, "A2": star, "A3": star.T, "union": np.maximum(a1, np.maximum(star, star.T))}
+    expected = {}
+    for name, probability in probabilities.items():
+        np.fill_diagonal(probability, float(self_loops))
+        expected[name] = probability.sum()
+    expected["sum"] = expected["A1"] + expected["A2"] + expected["A3"]
+    found = facts.expected_entries(n, k, p, self_loops=self_loops, relays=relays)
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    if p == 1 and self_loops and relays == "last":
+        assert found["sum"] == facts.support_entries(n, k)
+
+
+def test_published_counts_and_their_order():
+    found = facts.expected_entries(1024, 16)
+    assert (round(found["sum"]), round(found["union"])) == (38_732, 36_363)
+    ratios = [facts.expected_entries(64 * k, k)["sum"] / (k * 64 * k) for k in (2, 8, 32, 128)]
+    assert ratios == sorted(ratios, reverse=True) and ratios[-1] == pytest.approx(2 + (math.e + 3) / 128, abs=0.01)
+
+
+@pytest.mark.parametrize("n", [128, 1024, 5000])
+def test_complete_blocks_are_fewest_near_the_square_root(n):
+    counts = {k: facts.support_entries(n, k) for k in range(1, n // 4)}
+    best = min(counts, key=counts.get)
+    assert best == pytest.approx(math.sqrt(n / 2), rel=0.05, abs=1)
+    assert counts[best] == pytest.approx(2 * math.sqrt(2) * n**1.5, rel=0.1)
+    for k in (k for k in counts if n % k == 0):
+        assert counts[k] == n * n // k + 2 * k * n + 2 * n - 2 * k
+
+
+def test_exploration_is_quadratic():
+    assert facts.exploration_edges(1024, 0.01) == pytest.approx(10_486, abs=0.5)
+    assert facts.exploration_edges(2048, 0.01) == 4 * facts.exploration_edges(1024, 0.01)
+
+
+def softmax(scores, weights):
+    weight = np.exp(scores) * weights
+    return weight / weight.sum() if weight.sum() else weight
+
+
+@pytest.mark.parametrize("self_loop", [True, False])
+def test_means_over_masks_are_what_enumeration_gives(self_loop):
+    p, scores = [0.2, 0.9, 0.5, 1.0, 0.0], np.array([0.3, -1.0, 2.0, 0.0, 5.0])
+    values = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 4.0], [3.0, 3.0], [9.0, 9.0]])
+    law = np.array([1.0 if self_loop else 0.2, *p[1:]])
+    expectation = np.zeros(2)
+    for mask in product((0, 1), repeat=5):
+        chance = np.prod([q if bit else 1 - q for bit, q in zip(mask, law, strict=True)])
+        expectation += chance * softmax(scores, np.array(mask)) @ values
+    means = facts.mask_means(p, values.tolist(), scores.tolist(), self_loop)
+    np.testing.assert_allclose(means.expectation, expectation, rtol=1e-12)
+    np.testing.assert_allclose(means.on_support, softmax(scores, law > 0) @ values, rtol=1e-12)
+    np.testing.assert_allclose(means.weighted, softmax(scores, law) @ values, rtol=1e-12)
+
+
+def test_a_row_without_keys_attends_nothing():
+    means = facts.mask_means(0.5, [1.0], [0.0], self_loop=False)
+    assert (means.expectation, means.on_support, means.weighted) == (0.5, 1.0, 1.0)
+    assert facts.mask_means(0, [1.0, 2.0], [0.0, 0.0], self_loop=False).expectation == 0
+
+
+def test_the_three_means_agree_only_where_the_mask_is_certain():
+    certain = facts.mask_means([1, 0, 1], [1.0, 5.0, 3.0], [0.0, 1.0, 2.0])
+    assert certain.expectation == pytest.approx(certain.on_support, rel=1e-12)
+    assert certain.expectation == pytest.approx(certain.weighted, rel=1e-12)
+    small = [facts.mask_means(p, [0.0, 1.0], [0.0, 0.0]) for p in (0.5, 1e-6)]
+    assert small[0].expectation == 0.25 and small[0].weighted == pytest.approx(1 / 3)
+    assert small[1].on_support == 0.5 > 1e5 * small[1].expectation  # the support says nothing about the mean
+
+
+def test_operations_take_numbers_lists_and_vectors():
+    run = PROBABILITY_OPERATIONS
+    assert run["fastrg_max_density"]({"delta": 0}) == run["fastrg_max_density"]({"delta": [0, 0.5]})[0]
+    assert run["support_edges_sum"]({"n": 16, "k": 4}) == 64 + 76 + 76
+    assert run["support_edges_sum"]({"n": [16, 16], "k": 4}) == [216, 216]
+    counts = run["expected_edges"]({"n": 16, "k": [2, 4], "p": 0.5, "self_loops": False})
+    assert [counts["A2"], counts["A1"]] == [[30, 60], [56, 24]]
+    given = {"Y": [[1.0, 2.0]], "B": [[1, 0], [0, 1]], "Z": [[3, 4]]}
+    assert run["fastrg_rates"](given)["edge_rate"] == [[11.0]]
+    vectors = run["mask_expectation_gap"]({"p": [1, 0.5], "V": [[0, 1], [1, 0]], "scores": [0, 0], "self_loop": False})
+    assert vectors["expectation"] == [0.25, 0.75]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: facts.fastrg_rates(QUERY, BLOCK[:2, :2], KEY),
+        lambda: facts.fastrg_rates(QUERY, -BLOCK, KEY),
+        lambda: facts.fastrg_rates(QUERY, BLOCK * math.nan, KEY),
+        lambda: facts.fastrg_max_density(1),
+        lambda: facts.two_hop_miss(0),
+        lambda: facts.two_hop_miss(2, 1.1),
+        lambda: facts.expected_entries(3, 4),
+        lambda: facts.expected_entries(8, 2, "lemma"),
+        lambda: facts.exploration_edges(8, -0.1),
+        lambda: facts.mask_means(0.5, [1.0, 2.0], [0.0]),
+        lambda: facts.mask_means([0.5], [1.0, 2.0], [0.0, 0.0]),
+        lambda: facts.mask_means(1.5, [1.0], [0.0]),
+        lambda: facts.mask_means(0.5, [1.0] * 30, [0.0] * 30),
+        lambda: facts.mask_means(0.5, [], []),
+    ],
+)
+def test_bad_input_is_named(call):
+    with pytest.raises(SbmtError, match="expected"):
+        call()

@@ -1,0 +1,209 @@
+"""Estimates against exact probabilities and theorems, and what the machinery promises."""
+
+import math
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sbmt.errors import SbmtError
+from tests.statistics import binomial_p_values
+from theory import simulation
+from theory.conditions import min_layers
+from theory.draws import certify_draws
+from theory.patterns import blocks, three_patterns
+from theory.random_graphs import directed_limit, prob_all_degrees, prob_cycle_exact, prob_path_exact
+from theory.realisability import realise, saturated_heads
+from theory.simulation import Estimate
+from theory.solver import Undecided
+
+
+def has_path(pattern):
+    """By trying all orders; arcs go from key to query."""
+    return any(all(pattern[b, a] for a, b in pairwise(order)) for order in permutations(range(len(pattern))))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_estimates_have_the_exact_probabilities(judge):
+    n_draws = 300
+    cases = [
+        (simulation.simulate_cycle(4, 0.6, n_draws), prob_cycle_exact(4, 0.6)),
+        (simulation.simulate_path(4, 0.3, n_draws, seed=1), prob_path_exact(4, 0.3)),
+        (simulation.simulate_block_cycles(12, 3, 0.8, n_draws, seed=2), prob_cycle_exact(4, 0.8) ** 3),
+        (simulation.simulate_block_cycles(7, 3, 0.7, n_draws, seed=3), prob_cycle_exact(3, 0.7) * 0.49**2),
+    ]
+    assert all(found.n_undecided == 0 for found, _ in cases)
+    judge(*(binomial_p_values(found.hits, n_draws, exact) for found, exact in cases))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_at_lemma_1_cycles_are_as_rare_as_degrees_demand(judge):
+    """P(all degrees ≥ 1) bounds P(cycle) from above, although the expected number of cycles is above 10."""
+    rows = simulation.lemma1_table([32, 50, 100], 100)
+    assert [row["expected cycles"] > 10 for row in rows] == [True] * 3
+    assert all(row["P(cycle)"].hits <= row["P(path)"].hits for row in rows)  # on the same graphs
+    bounds = [prob_all_degrees(row["n"], "lemma1") for row in rows]
+    judge([stats.binom.sf(row["P(cycle)"].hits - 1, 100, bound) for row, bound in zip(rows, bounds, strict=True)])
+
+
+def test_at_the_threshold_estimates_surround_the_limits():
+    rows = simulation.threshold_table(100, [-1, 4], 40)
+    for row in rows:
+        limit = directed_limit(row["c"])
+        for name, value in (("P(cycle)", limit.cycle), ("P(path)", limit.path)):
+            lower, upper = row[name].interval(1 - 1e-6)
+            assert lower < value < upper
+    assert rows[0]["P(cycle)"].share < 0.1 < 0.9 < rows[1]["P(cycle)"].share
+
+
+@pytest.mark.parametrize("n, k, p", [(6, 2, 0.4), (7, 2, 0.3), (7, 1, 0.3), (6, 3, 0.0)])
+def test_relay_draws_are_decided_as_all_orders_decide_them(n, k, p):
+    relays = three_patterns(n, k)
+    naive = []
+    for draw in range(30):
+        arcs = simulation.draw_block_arcs(n, k, p, np.random.default_rng([5, draw]))
+        naive.append(has_path(arcs.toarray().T | relays[1] | relays[2]))
+    assert simulation.simulate_relay_path(n, k, p, 30, seed=5) == Estimate(sum(naive), 30)
+    assert 0 < sum(naive) < 30 or p == 0
+
+
+def test_block_arcs_stay_in_their_blocks_without_loops():
+    arcs = simulation.draw_block_arcs(11, 3, 1.0, np.random.default_rng(0)).toarray()
+    block = blocks(11, 3)
+    assert np.array_equal(arcs, (block[:, None] == block) & ~np.eye(11, dtype=bool))
+
+
+def test_sampled_relay_arcs_reach_from_none_to_certain():
+    paths = [simulation.simulate_relay_path(8, 2, 0.5, 20, relay_probability=q) for q in (0, 0.3, 1 - 1e-12, 1)]
+    assert paths[0].hits == 0 < paths[1].hits < paths[2].hits
+    assert paths[2] == paths[3]  # two ways to decide the same unions
+    assert simulation.simulate_relay_path(3, 3, 0.0, 5).share == 1  # relays only
+
+
+def test_a_relay_per_critical_block_joins_what_is_there():
+    """Around blocks of ten to eleven the supply of relays gives out, whatever n."""
+    assert simulation.simulate_relay_path(128, 16, n_draws=40).share > 0.9
+    assert simulation.simulate_relay_path(512, 64, n_draws=10).share > 0.9
+    assert simulation.simulate_relay_path(512, 32, n_draws=10).share < 0.1
+
+
+def test_prediction_for_all_blocks_at_the_budget():
+    cases = [((120, 4), 0.94), ((384, 8), 0.24), ((576, 8), 0.92)]
+    for (n, k), value in cases:
+        assert simulation.predict_block_cycles(n, k) == pytest.approx(value, abs=0.006)
+    lower, upper = simulation.simulate_block_cycles(384, 8, 1 / 8, 25).interval(0.9999)
+    assert lower < 0.24 < upper < 0.8
+
+
+def test_draws_are_reproducible_and_more_of_them_begin_with_the_first():
+    seen = []
+
+    def event(rng):
+        seen.append(rng.random())
+        return seen[-1] < 0.5
+
+    few, many = simulation.estimate(event, 10, seed=3), simulation.estimate(event, 25, seed=3)
+    assert seen[:10] == seen[10:20] and len(set(seen[10:])) == 25
+    assert few.hits == sum(x < 0.5 for x in seen[:10]) and many.hits == sum(x < 0.5 for x in seen[10:])
+    simulation.estimate(event, 10, seed=4)
+    assert seen[-10:] != seen[:10]
+
+
+def test_undecided_draws_are_neither_hits_nor_misses():
+    def event(rng):
+        value = rng.random()
+        if value < 0.3:
+            raise Undecided("in doubt")
+        return value < 0.6
+
+    found = simulation.estimate(event, 200)
+    assert found.n_undecided > 30 and found.hits > 30
+    lower, upper = found.interval()
+    assert lower == Estimate(found.hits, 200).interval()[0]
+    assert upper == Estimate(found.hits + found.n_undecided, 200).interval()[1]
+    assert math.isnan(found.share) and Estimate(1, 4).share == 0.25
+    assert Estimate(0, 3, 3).interval() == (0, 1)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.2, 0.5, 0.93, 1.0])
+def test_intervals_hold_the_probability_as_often_as_they_say(p):
+    n_draws = 25
+    hits = np.arange(n_draws + 1)
+    ends = [Estimate(int(count), n_draws).interval(0.9) for count in hits]
+    holds = [lower <= p <= upper for lower, upper in ends]
+    assert stats.binom.pmf(hits, n_draws, p)[holds].sum() >= 0.9
+    assert all(after[0] > before[0] and after[1] > before[1] for before, after in pairwise(ends[1:-1]))
+
+
+def test_the_progress_bar_goes_to_standard_error(capsys):
+    simulation.simulate_cycle(3, 0.5, 4, show_progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "drawing" in shown.err
+    simulation.simulate_cycle(3, 0.5, 4)
+    assert capsys.readouterr().err == ""
+
+
+def counts(heads, n_draws, **options):
+    """In how many draws each condition was proved."""
+    report = certify_draws(simulation.draw_patterns(heads, n_draws, **options))
+    assert all(condition.unknown == 0 for condition in report.conditions)
+    return [condition.proved for condition in report.conditions]
+
+
+def layers(heads, n_draws, order=None, **options):
+    return [min_layers(patterns, order) for patterns in simulation.draw_patterns(heads, n_draws, **options)]
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+def test_k_plus_two_saturated_heads_meet_all_conditions(relays):
+    heads = saturated_heads(12, 3, relays=relays)
+    assert counts(heads, 5) == [5, 5, 5]
+    assert layers(heads, 5) == [5] * 5  # blocks, gather, broadcast
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fastrg"])
+def test_under_the_poisson_link_three_heads_meet_all_conditions(sampler):
+    """The paper's own figure, which its own link cannot draw; and gathering has to precede broadcasting here too."""
+    heads = [realise(name, 16, 4, "poisson") for name in ("A1", "A2", "A3")]
+    assert counts(heads, 3, sampler=sampler) == [3, 3, 3]
+    assert layers(heads, 3, sampler=sampler) == [5] * 3
+    assert layers(heads, 3, (3, 2, 1), sampler=sampler) == [2] * 3
+
+
+def test_blocks_within_the_budget_need_more_relays_than_there_are():
+    """At 1/k = 1/8 the 56 non-relays fall into far more than 9 paths; without the budget they are 7."""
+    for link, n_paths in (("bilinear", 0), ("poisson", 4)):
+        assert counts([realise(name, 64, 8, link) for name in ("A1", "A2", "A3")], 4) == [4, n_paths, 4]
+
+
+def test_a_condition_that_fails_is_counted_as_failing():
+    assert counts([realise("A1", 8, 2, "poisson")], 3) == [3, 0, 0]
+
+
+def test_patterns_are_drawn_anew_each_time_and_again_from_the_same_seed():
+    def cells(seed):
+        drawn = simulation.draw_patterns([realise("A1", 12, 2)] * 2, 3, seed=seed)
+        return [tuple(pattern.cells().tolist()) for patterns in drawn for pattern in patterns]
+
+    assert cells(0) == cells(0) != cells(1)
+    assert len(set(cells(0))) == 6
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: simulation.simulate_cycle(4, 1.5, 3),
+        lambda: simulation.simulate_path(4, 0.5, 0),
+        lambda: simulation.simulate_relay_path(4, 5, 0.5, 3),
+        lambda: simulation.simulate_relay_path(4, 2, 0.5, 3, relay_probability=2),
+        lambda: simulation.simulate_block_cycles(4, 2, "lemma", 3),
+        lambda: simulation.predict_block_cycles(2, 3),
+        lambda: next(simulation.draw_patterns([], 0)),
+        lambda: Estimate(1, 3).interval(1.0),
+    ],
+)
+def test_bad_input_is_named(call):
+    with pytest.raises(SbmtError, match="expected"):
+        call()

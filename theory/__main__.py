@@ -1,0 +1,92 @@
+"""``python -m theory``: the whole report, or the certificate of one case."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from sbmt.errors import SbmtError
+from theory.certificate import certify
+from theory.patterns import three_patterns
+from theory.report import draw_pictures, is_as_stated, run, table
+from theory.statements import STATEMENTS, Statement
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    n: Annotated[int | None, typer.Option(help="tokens: certify this case instead of reporting")] = None,
+    k: Annotated[int | None, typer.Option(help="blocks of that case")] = None,
+    relays: Annotated[str, typer.Option(help="last, per_block, or a comma-separated list of tokens")] = "last",
+    order: Annotated[str | None, typer.Option(help="order of the three patterns, such as 321")] = None,
+    output: Annotated[Path, typer.Option(help="folder of the pictures")] = Path("runs/theory"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="also write the numbers here")] = None,
+) -> None:
+    """Check numerically what the paper's theory says, and what holds instead.
+
+    Exit code 0 only if every statement came out as stated; heuristics are reported, not passed.
+    """
+    console = Console()
+    if (n is None) != (k is None):
+        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, none for the report")
+    if n is not None and k is not None:
+        chosen = relays if relays in ("last", "per_block") else _tokens(relays)
+        layers = None if order is None else [int(digit) for digit in order if digit.isdigit()]
+        certificate = certify(three_patterns(n, k, chosen), layers)
+        console.print(certificate.text(), markup=False, highlight=False)
+        _write(json_file, certificate.to_json())
+        raise typer.Exit(0 if certificate.outcome == "proved" else 1)
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("checking", total=len(STATEMENTS) + 1)
+
+        def start(statement: Statement) -> None:
+            progress.update(task, advance=1, description=f"{statement.name:<40}")
+
+        results = run(on_start=start)
+        progress.update(task, advance=1, description="pictures")
+        paths = _draw(output)
+    console.print(table(results))
+    console.print(f"Pictures: {', '.join(map(str, paths))}", highlight=False)
+    _write(json_file, json.dumps([result.to_dict() for result in results], indent=1, ensure_ascii=False))
+    raise typer.Exit(0 if is_as_stated(results) else 1)
+
+
+def _tokens(relays: str) -> list[int]:
+    try:
+        return [int(token) for token in relays.split(",")]
+    except ValueError:
+        raise SbmtError(
+            "relays 'last', 'per_block' or tokens such as 3,7,11", repr(relays), "use one of those"
+        ) from None
+
+
+def _draw(folder: Path) -> list[Path]:
+    try:
+        return draw_pictures(folder)
+    except OSError as error:
+        raise SbmtError(f"to write into {folder}", error.strerror or error, "choose another --output") from error
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text + "\n", "utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise SbmtError(f"to write {path}", error.strerror or error, "choose a folder with room and rights") from error
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except SbmtError as error:
+        print(f"theory: {error}", file=sys.stderr)
+        sys.exit(2)

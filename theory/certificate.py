@@ -1,0 +1,234 @@
+"""Conditions 1 to 3 of universality for given patterns: proved, refuted or unknown, each with a witness."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from scipy.sparse import csr_array
+
+from sbmt.errors import SbmtError
+from theory.conditions import (
+    as_csrs,
+    is_strongly_connected,
+    min_layers,
+    missing_pairs,
+    missing_self_loops,
+    union,
+    unreachable_pair,
+)
+from theory.hamiltonian import search
+from theory.reach import is_full, layer_by_layer
+from theory.solver import TIME_LIMIT, Undecided
+
+Outcome = Literal["proved", "refuted", "unknown"]
+Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
+EVIDENCE: dict[str, str] = {
+    "theorem": "a proved statement, applied to these patterns",
+    "exhaustive": "all cases were gone through, by exact search",
+    "instance": "checked entry by entry on these patterns",
+    "simulated": "a share of random draws",
+    "heuristic": "tried without success, which proves nothing",
+}
+NAMES = {1: "self-loops", 2: "Hamiltonian path", 3: "every token reaches every token"}
+_SHOWN = 10  # witnesses listed
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one condition.
+
+    Attributes:
+        condition: 1, 2 or 3.
+        outcome: ``"proved"``, ``"refuted"`` or ``"unknown"``; nothing else, and never one for another.
+        evidence: What it rests on, a key of :data:`EVIDENCE`.
+        reason: One sentence.
+        witness: JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a list
+            of [layer from 1, token] (condition 1) or of [query, key] (condition 3), as far as there are any to show.
+    """
+
+    condition: int
+    outcome: Outcome
+    evidence: Evidence
+    reason: str
+    witness: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The condition in words."""
+        return NAMES[self.condition]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The three conditions for one sequence of patterns.
+
+    Attributes:
+        n_tokens: Real tokens.
+        n_patterns: Layers given.
+        n_entries: Entries of each, in the order given.
+        order: 1-based order in which they act.
+        repeat: Whether they repeat for ever or act once.
+        findings: One per condition.
+    """
+
+    n_tokens: int
+    n_patterns: int
+    n_entries: tuple[int, ...]
+    order: tuple[int, ...]
+    repeat: bool
+    findings: tuple[Finding, Finding, Finding]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of all three together: refuted if one is, proved if all are, else unknown."""
+        outcomes = {finding.outcome for finding in self.findings}
+        return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
+
+    def condition(self, number: int) -> Finding:
+        """The finding on condition 1, 2 or 3."""
+        if number not in NAMES:
+            raise SbmtError("condition 1, 2 or 3", number, "pick one of the three")
+        return self.findings[number - 1]
+
+    def text(self) -> str:
+        """A few lines for people."""
+        act = "repeated for ever" if self.repeat else "acting once"
+        layers = ", ".join(map(str, self.order))
+        size = f"{self.n_patterns} patterns on {self.n_tokens} tokens, {sum(self.n_entries)} entries"
+        lines = [f"{size}; order {layers}, {act}"]
+        for finding in self.findings:
+            head = f"condition {finding.condition} ({finding.name}): {finding.outcome} [{finding.evidence}]"
+            lines.append(f"{head}: {finding.reason}{_shown(finding.witness)}")
+        return "\n".join([*lines, f"all three: {self.outcome}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in types that JSON has."""
+        findings = [
+            {
+                "condition": finding.condition,
+                "name": finding.name,
+                "outcome": finding.outcome,
+                "evidence": finding.evidence,
+                "reason": finding.reason,
+                "witness": finding.witness,
+            }
+            for finding in self.findings
+        ]
+        return {
+            "n_tokens": self.n_tokens,
+            "n_patterns": self.n_patterns,
+            "n_entries": list(self.n_entries),
+            "order": list(self.order),
+            "repeat": self.repeat,
+            "outcome": self.outcome,
+            "findings": findings,
+        }
+
+    def to_json(self) -> str:
+        """The same as a JSON document."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def certify(
+    patterns: Sequence[Any],
+    order: Sequence[int] | None = None,
+    *,
+    repeat: bool = True,
+    time_limit: float | int = TIME_LIMIT,
+) -> Certificate:
+    """Decides the three conditions for a sequence of patterns, one per layer.
+
+    1. Every pattern has a full diagonal.
+    2. The union of the patterns has a Hamiltonian path.
+    3. After some number of layers every token has read every token.
+
+    Args:
+        patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
+            are not added: a model without them fails condition 1.
+        order: 1-based order of the layers; None as listed. It matters for condition 3 only.
+        repeat: True repeats the patterns cyclically, as the theorem has it; False asks condition 3 of one pass, as a
+            trained network of finitely many layers makes it.
+        time_limit: Seconds for exact search; where they do not suffice, condition 2 is unknown.
+
+    Raises:
+        SbmtError: If the patterns or the order are no patterns or no order.
+
+    Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; of
+    a model that samples its masks a certificate speaks for the draw it was given.
+
+    Example:
+        >>> from theory.patterns import three_patterns
+        >>> certify(three_patterns(16, 4)).condition(3).witness
+        {'n_layers': 5}
+    """
+    listed = as_csrs(patterns)
+    layers = as_csrs(listed, order)
+    return Certificate(
+        n_tokens=layers[0].shape[0],
+        n_patterns=len(layers),
+        n_entries=tuple(int(matrix.nnz) for matrix in listed),
+        order=tuple(range(1, len(layers) + 1)) if order is None else tuple(int(layer) for layer in order),
+        repeat=repeat,
+        findings=(_self_loops(listed), _path(listed, time_limit), _reach(layers) if repeat else _reach_once(layers)),
+    )
+
+
+def _self_loops(layers: list[csr_array]) -> Finding:
+    missing = missing_self_loops(layers)
+    if not missing:
+        return Finding(1, "proved", "instance", "every pattern has a full diagonal")
+    reason = f"diagonal entries are missing, {len(missing)} in all, as (layer, token)"
+    return Finding(1, "refuted", "instance", reason, {"missing": [list(pair) for pair in missing[:_SHOWN]]})
+
+
+def _path(layers: list[csr_array], time_limit: float | int) -> Finding:
+    try:
+        found = search(union(layers), time_limit)
+    except Undecided as undecided:
+        return Finding(2, "unknown", "heuristic", f"no path found and none excluded: {undecided}")
+    if found.order is None:
+        return Finding(2, "refuted", _label(found.evidence), found.reason)
+    return Finding(2, "proved", _label(found.evidence), found.reason, {"order": found.order})
+
+
+def _reach(layers: list[csr_array]) -> Finding:
+    pair = unreachable_pair(layers)
+    if pair is not None:
+        reason = f"no walk in the union leads from token {pair[1]} to token {pair[0]}"
+        return Finding(3, "refuted", "theorem", reason, {"missing": [list(pair)]})
+    n_layers = min_layers(layers)
+    if n_layers is None:
+        reason = "without self-loops walks of one length never join all tokens at once"
+        return Finding(3, "refuted", "theorem", reason)
+    return Finding(3, "proved", "instance", _after(n_layers), {"n_layers": n_layers})
+
+
+def _reach_once(layers: list[csr_array]) -> Finding:
+    n_full = [t for t, reached in enumerate(islice(layer_by_layer(layers), len(layers)), start=1) if is_full(reached)]
+    if n_full and n_full[-1] == len(layers):
+        return Finding(3, "proved", "instance", _after(n_full[0]), {"n_layers": n_full[0]})
+    missing = [list(pair) for pair in missing_pairs(layers, len(layers), most=_SHOWN)]
+    hint = "; more cycles would help" if is_strongly_connected(layers) else ""
+    reason = f"after the last layer, number {len(layers)}, some tokens have not read others{hint}, as (query, key)"
+    return Finding(3, "refuted", "instance", reason, {"missing": missing})
+
+
+def _after(n_layers: int) -> str:
+    return f"after {n_layers} layer{'s' if n_layers > 1 else ''}"
+
+
+def _label(evidence: str) -> Evidence:
+    if evidence not in EVIDENCE:
+        raise AssertionError(evidence)
+    return evidence  # type: ignore[return-value]
+
+
+def _shown(witness: dict[str, Any]) -> str:
+    if "missing" in witness:
+        return ": " + ", ".join(str(tuple(pair)) for pair in witness["missing"])
+    if "order" in witness:
+        order = witness["order"]
+        return ": " + " ".join(map(str, order[:_SHOWN])) + (" …" if len(order) > _SHOWN else "")
+    return ""

@@ -1,0 +1,206 @@
+"""Conditions 1 and 3 of universality, and what a static graph says instead of the third.
+
+Condition 2, a Hamiltonian path, has files of its own: :mod:`theory.hamiltonian` and :mod:`theory.relays`.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, check_sizes
+from theory.reach import is_ever_full, is_full, layer_by_layer, sizes, unpack
+
+PATIENCE = 64  # cycles to wait before asking whether sets without self-loops will ever be full
+
+
+def as_csr(pattern: Any) -> csr_array:
+    """A pattern in compressed sparse rows: sorted, without duplicates, and never sharing memory with its source.
+
+    Args:
+        pattern: Square boolean array, scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
+            united, since a layer adds them up. Its padding is left out; the real tokens keep their order and are
+            numbered from 0.
+
+    Raises:
+        SbmtError: If it is not boolean or not square.
+    """
+    if isinstance(pattern, EdgeList):
+        return _from_edges(pattern)
+    try:
+        matrix = pattern if hasattr(pattern, "tocsr") else np.asarray(pattern)
+    except ValueError as ragged:
+        raise SbmtError(
+            "a square boolean pattern", "rows of different lengths", "row = query, column = key"
+        ) from ragged
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 1 or matrix.dtype != bool:
+        raise SbmtError("a square boolean pattern", f"{matrix.dtype} {matrix.shape}", "row = query, column = key")
+    sparse = csr_array(matrix, copy=True)
+    sparse.sum_duplicates()
+    sparse.eliminate_zeros()
+    return sparse
+
+
+def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
+    """Patterns of one size in the order of the layers.
+
+    Args:
+        patterns: At least one.
+        order: 1-based, a permutation such as (1, 3, 2); None keeps the order as listed.
+
+    Raises:
+        SbmtError: If sizes differ or ``order`` is not a permutation.
+    """
+    if isinstance(patterns, (np.ndarray, EdgeList, str)) or hasattr(patterns, "tocsr"):
+        raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern into a list")
+    sparse = [as_csr(pattern) for pattern in patterns]
+    if not sparse or len({matrix.shape for matrix in sparse}) != 1:
+        shapes = [matrix.shape for matrix in sparse]
+        raise SbmtError("at least one pattern, all of one size", shapes, "build them for the same tokens")
+    if order is None:
+        return sparse
+    layers = list(order)
+    if not all(isinstance(layer, Integral) for layer in layers) or sorted(layers) != list(range(1, len(sparse) + 1)):
+        raise SbmtError(f"a permutation of 1 … {len(sparse)}", layers, "count layers from 1")
+    return [sparse[layer - 1] for layer in layers]
+
+
+def union(patterns: Sequence[Any]) -> csr_array:
+    """Entries of any of the patterns."""
+    first, *rest = as_csrs(patterns)
+    for matrix in rest:
+        first = first + matrix
+    return csr_array(first, dtype=bool)
+
+
+def missing_self_loops(patterns: Sequence[Any]) -> list[tuple[int, int]]:
+    """Pairs (layer counted from 1, token) whose diagonal entry is missing."""
+    layers = enumerate(as_csrs(patterns), start=1)
+    return [(layer, int(token)) for layer, matrix in layers for token in np.flatnonzero(~matrix.diagonal())]
+
+
+def has_self_loops(patterns: Sequence[Any]) -> bool:
+    """Condition 1: every pattern has a full diagonal."""
+    return not missing_self_loops(patterns)
+
+
+def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None) -> list[list[int]]:
+    """|S_i^t| for layers t = 1 … n_layers: how many tokens have reached token i.
+
+    Args:
+        patterns: Repeated cyclically.
+        n_layers: How many layers.
+        order: 1-based order of the patterns.
+    """
+    check_sizes(n_layers=n_layers)
+    return [sizes(reached) for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
+
+
+def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
+    """Condition 3: the least number s of layers after which every token has read every token; None if never.
+
+    S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, with l running through the patterns cyclically.
+
+    A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops that
+    suffices: no set ever shrinks, and each cycle of the p patterns makes at least one more step of every shortest path,
+    whence s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the product of all
+    patterns decide that (:func:`~theory.reach.is_ever_full`).
+
+    Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
+
+    Args:
+        patterns: Repeated cyclically.
+        order: 1-based, e.g. (1, 3, 2); None keeps the order as listed.
+
+    Cost: O(s · entries · n / 8) bytes moved.
+
+    Example:
+        >>> from theory.patterns import three_patterns
+        >>> min_layers(three_patterns(16, 4)), min_layers(three_patterns(16, 4), order=(3, 2, 1))
+        (5, 2)
+    """
+    layers = as_csrs(patterns, order)
+    if not is_strongly_connected(layers):
+        return None
+    for t, reached in enumerate(layer_by_layer(layers), start=1):
+        if is_full(reached):
+            return t
+        if t == PATIENCE * len(layers) and not has_self_loops(layers) and not is_ever_full(layers):
+            return None
+    raise AssertionError("layers never end")
+
+
+def missing_pairs(
+    patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
+) -> list[tuple[int, int]]:
+    """Pairs (i, j) such that token j has not reached token i after ``n_layers``; the first ``most`` by i, then j."""
+    check_sizes(n_layers=n_layers, most=most)
+    layers = as_csrs(patterns, order)
+    reached = next(islice(layer_by_layer(layers), n_layers - 1, None))
+    found: list[tuple[int, int]] = []
+    for i in range(layers[0].shape[0]):
+        absent = np.flatnonzero(~unpack(reached[i : i + 1], layers[0].shape[0])[0])
+        found += [(i, int(j)) for j in absent[: most - len(found)]]
+        if len(found) >= most:
+            break
+    return found
+
+
+def is_strongly_connected(patterns: Sequence[Any]) -> bool:
+    """Whether the union of the patterns leads from every token to every token."""
+    return connected_components(union(patterns), directed=True, connection="strong", return_labels=False) == 1
+
+
+def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
+    """Tokens (i, j) such that no walk in the union leads from j to i; None if there are none.
+
+    j lies in a strong component that no arc leaves, i outside of it.
+    """
+    joined = union(patterns)
+    n_components, label = connected_components(joined, directed=True, connection="strong")
+    if n_components == 1:
+        return None
+    queries, keys = joined.nonzero()  # arcs run from key to query
+    is_left = np.zeros(n_components, dtype=bool)
+    is_left[label[keys[label[keys] != label[queries]]]] = True
+    last = int(np.argmin(is_left))
+    return int(np.argmax(label != last)), int(np.argmax(label == last))
+
+
+def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
+    """The first t such that the union of the first t patterns is strongly connected; None if never.
+
+    This is what the connectivity of a static graph says. It is at most :func:`min_layers` and no substitute for it:
+    the layers come one after the other, and a walk must take its arcs in their order.
+
+    Example:
+        >>> from theory.patterns import three_patterns
+        >>> static_layers(three_patterns(16, 4)), min_layers(three_patterns(16, 4))
+        (3, 5)
+    """
+    layers = as_csrs(patterns, order)
+    return next((t for t in range(1, len(layers) + 1) if is_strongly_connected(layers[:t])), None)
+
+
+def _from_edges(edges: EdgeList) -> csr_array:
+    batch, heads, n_queries, n_keys = edges.shape
+    if batch != 1 or n_queries != n_keys:
+        raise SbmtError("edges of one example, as many queries as keys", edges.shape, "pick an example")
+    is_query, is_key = (
+        np.ones(n_keys, dtype=bool) if mask is None else mask[0].cpu().numpy()
+        for mask in (edges.query_mask, edges.key_mask)
+    )
+    if (is_query != is_key).any() or not is_key.any():
+        raise SbmtError("the same real tokens as queries and keys", "two masks that differ", "use self-attention")
+    merged = edges.to_scipy(0, 0)
+    for head in range(1, heads):
+        merged = merged + edges.to_scipy(0, head)
+    real = np.flatnonzero(is_key)
+    joined = csr_array(merged[real][:, real], dtype=bool)
+    joined.sort_indices()
+    return joined

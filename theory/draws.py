@@ -1,0 +1,132 @@
+"""The conditions on sampled masks: in what share of draws each one holds, with an interval."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scipy.stats import beta
+
+from sbmt.errors import SbmtError
+from theory.certificate import NAMES, certify
+from theory.solver import TIME_LIMIT
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often one condition held.
+
+    Attributes:
+        name: The condition.
+        proved, refuted, unknown: Counts of draws; they add up to all draws.
+        interval: An interval for the probability that the condition holds. Its lower end counts every unknown draw as
+            refuted, its upper end as proved, so that unknown draws widen it and move it to neither side.
+        evidence: Always ``"simulated"``.
+    """
+
+    name: str
+    proved: int
+    refuted: int
+    unknown: int
+    interval: tuple[float, float]
+    evidence: str = "simulated"
+
+    @property
+    def n_draws(self) -> int:
+        """All draws."""
+        return self.proved + self.refuted + self.unknown
+
+    @property
+    def share(self) -> float | None:
+        """Share of proved draws; None where some are unknown, since it would favour one side."""
+        return None if self.unknown else self.proved / self.n_draws
+
+
+@dataclass(frozen=True)
+class DrawsReport:
+    """Shares of draws for conditions 1, 2, 3 and for all of them at once.
+
+    Attributes:
+        conditions: One per condition.
+        together: All three in the same draw.
+        level: Confidence of the intervals.
+    """
+
+    conditions: tuple[Share, Share, Share]
+    together: Share
+    level: float
+
+    def text(self) -> str:
+        """A few lines for people."""
+        lines = [f"{self.together.n_draws} draws, {self.level:.0%} Clopper-Pearson intervals"]
+        for share in (*self.conditions, self.together):
+            low, high = share.interval
+            counts = f"{share.proved} proved, {share.refuted} refuted, {share.unknown} unknown"
+            lines.append(f"{share.name}: {counts}; probability in [{low:.3f}, {high:.3f}] [{share.evidence}]")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The same as a JSON document."""
+        return json.dumps(asdict(self), indent=2)
+
+
+def certify_draws(
+    draws: Iterable[Sequence[Any]],
+    order: Sequence[int] | None = None,
+    *,
+    repeat: bool = True,
+    level: float = 0.95,
+    time_limit: float | int = TIME_LIMIT,
+) -> DrawsReport:
+    """Runs :func:`~theory.certificate.certify` on draw after draw and counts the outcomes.
+
+    Args:
+        draws: Each draw a list of patterns, one per layer, drawn independently of the other draws. A generator will do:
+            one draw is held at a time.
+        order: See :func:`~theory.certificate.certify`.
+        repeat: See there.
+        level: Confidence of the intervals, in (0, 1).
+        time_limit: Seconds of exact search per draw.
+
+    Raises:
+        SbmtError: If there is no draw, or ``level`` is no probability.
+    """
+    if not 0 < level < 1:
+        raise SbmtError("level in (0, 1)", level, "use 0.95, say")
+    counts: list[Counter[str]] = [Counter() for _ in range(4)]
+    for patterns in draws:
+        certificate = certify(patterns, order, repeat=repeat, time_limit=time_limit)
+        outcomes = [finding.outcome for finding in certificate.findings]
+        for count, outcome in zip(counts, [*outcomes, certificate.outcome], strict=True):
+            count[outcome] += 1
+    if not counts[0]:
+        raise SbmtError("at least one draw", 0, "sample some masks")
+    names = [f"condition {number} ({name})" for number, name in NAMES.items()]
+    one, two, three, together = (
+        Share(name, count["proved"], count["refuted"], count["unknown"], _interval(count, level))
+        for name, count in zip([*names, "all three"], counts, strict=True)
+    )
+    return DrawsReport((one, two, three), together, level)
+
+
+def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """An interval that holds the true probability at least as often as ``level`` says, whatever it is.
+
+    Its ends are those probabilities under which so few, or so many, successes have chance (1 − level) / 2.
+
+    Example:
+        >>> [round(end, 4) for end in clopper_pearson(0, 20)]
+        [0.0, 0.1684]
+    """
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, n - successes + 1))
+    high = 1.0 if successes == n else float(beta.ppf(1 - tail, successes + 1, n - successes))
+    return low, high
+
+
+def _interval(count: Counter[str], level: float) -> tuple[float, float]:
+    n = sum(count.values())
+    low, _ = clopper_pearson(count["proved"], n, level)
+    _, high = clopper_pearson(count["proved"] + count["unknown"], n, level)
+    return low, high

@@ -1,0 +1,216 @@
+"""Universality "in expectation": what the theorem says, what is checked here, and how fast means over masks settle.
+
+Scope. The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the function approximated is a mean over all masks, not what one
+forward pass returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is
+checked by :mod:`theory.conditions` and :mod:`theory.hamiltonian`, never on E[M], whose support says nothing about
+E[g(X)] (see :func:`theory.sampler_facts.mask_means`). *Assumption 2*, that softmax sharpens to a hard maximum, is a
+fact about softmax over the keys that are attended; :func:`sharpening_scale` gives the scale, and it holds mask by
+mask, with the maximum taken over the sampled keys. What joins the two is :func:`transfer_bound`: where the mask equals
+a fixed pattern with probability near 1, E[g(X)] is near g on that pattern. In between, at probabilities well inside
+(0, 1), nothing here or in the paper shows that E[g(X)] is universal. Nothing is trained or built here: functions of a
+mask come in as callables.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmt.block_model import BlockModel
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.samplers import sample_edges
+from theory.realisability import edge_law
+
+OfMask = Callable[[EdgeList], Tensor]
+MAX_OPEN_CELLS = 16
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over masks.
+
+    Attributes:
+        value: The mean of the draws, float64.
+        standard_error: Its standard error, entry by entry; falls as 1/√n_draws.
+        n_draws: Masks drawn.
+    """
+
+    value: Tensor
+    standard_error: Tensor
+    n_draws: int
+
+
+def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
+    """Least t such that softmax(t · scores) gives the best key at least 1 − η, whatever the scores.
+
+    With the best score ζ above all others, the worst case is that all others tie: weight 1/(1 + (m − 1) e^(−tζ)), so
+    t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no more.
+
+    Args:
+        n_keys: m ≥ 1, keys attended.
+        gap: ζ > 0.
+        tolerance: η in (0, 1).
+
+    Paper: Assumption 2, there for η ≤ ½ (from Yun et al., 2020).
+
+    Raises:
+        SbmtError: If a number is out of range; without a gap no scale suffices.
+    """
+    check_sizes(n_keys=n_keys)
+    if not 0 < gap < math.inf or not 0 < tolerance < 1:
+        raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "ties are never resolved")
+    return max(0.0, math.log((n_keys - 1) * (1 - tolerance) / tolerance) / gap) if n_keys > 1 else 0.0
+
+
+def sharpening_error(scores: Tensor, scale: float | int) -> float:
+    """Weight that softmax(scale · scores) leaves to all keys but the best one.
+
+    Args:
+        scores: ``(n_keys,)``.
+        scale: t ≥ 0.
+    """
+    return float(1 - (scale * scores.double()).softmax(-1).max())
+
+
+def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
+    """E[g(M)] by enumeration of all masks with positive probability.
+
+    Args:
+        of_mask: g, of an EdgeList of the block model's shape.
+        block_model: Its edges are independent; at most 16 of them may be uncertain.
+        sampler: Whose law, see :func:`~sbmt.samplers.sample_edges`.
+
+    Raises:
+        SbmtError: If more are.
+
+    Cost: 2^(uncertain edges) calls.
+    """
+    law = edge_law(block_model, sampler).double().flatten()
+    uncertain = ((law > 0) & (law < 1)).nonzero()[:, 0]
+    if uncertain.numel() > MAX_OPEN_CELLS:
+        do = "estimate the expectation instead"
+        raise SbmtError(f"at most {MAX_OPEN_CELLS} uncertain edges", uncertain.numel(), do)
+    total: Tensor | None = None
+    for bits in product((False, True), repeat=uncertain.numel()):
+        mask = law == 1
+        mask[uncertain] = torch.tensor(bits, dtype=torch.bool)
+        chance = torch.where(mask, law, 1 - law).prod()
+        part = chance * of_mask(_edges(mask, block_model)).double()
+        total = part if total is None else total + part
+    assert total is not None  # the empty product has one element
+    return total
+
+
+def estimate_expectation(
+    of_mask: OfMask,
+    block_model: BlockModel,
+    n_draws: int,
+    *,
+    sampler: str = "exact",
+    generator: torch.Generator | None = None,
+) -> Mean:
+    """The mean of g over drawn masks, which is what the theorem's E[g(X)] costs to evaluate.
+
+    Args:
+        of_mask: g, of an EdgeList of the block model's shape.
+        block_model: What to draw from.
+        n_draws: Masks, at least 2 (one says nothing about its own error).
+        sampler: See :func:`~sbmt.samplers.sample_edges`.
+        generator: Source of randomness, as there.
+
+    Cost: ``n_draws`` calls, memory for three results (Welford's recurrence).
+    """
+    if not isinstance(n_draws, int) or n_draws < 2:
+        raise SbmtError("n_draws ≥ 2", n_draws, "the standard error needs two")
+    mean = squares = torch.zeros((), dtype=torch.float64)
+    for draw in range(1, n_draws + 1):
+        value = of_mask(sample_edges(block_model, sampler, generator=generator)).detach().double()
+        change = value - mean
+        mean = mean + change / draw
+        squares = squares + change * (value - mean)
+    return Mean(mean, (squares / (n_draws - 1) / n_draws).sqrt(), n_draws)
+
+
+def error_against_draws(
+    of_mask: OfMask,
+    block_model: BlockModel,
+    n_draws: Sequence[int],
+    n_repetitions: int,
+    *,
+    truth: Tensor,
+    sampler: str = "exact",
+    generator: torch.Generator | None = None,
+) -> list[float]:
+    """Root mean square error of means over 1, 2, … masks, over entries and repetitions.
+
+    Args:
+        of_mask: g.
+        block_model: What to draw from.
+        n_draws: Numbers of masks per mean, each ≥ 1.
+        n_repetitions: Means per number.
+        truth: E[g(M)], for example from :func:`exact_expectation`.
+        sampler: See :func:`~sbmt.samplers.sample_edges`.
+        generator: Source of randomness.
+
+    Returns:
+        One error per number; σ/√n_draws in expectation of its square.
+
+    Cost: ``n_repetitions · sum(n_draws)`` calls.
+    """
+    check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
+    errors = []
+    for many in n_draws:
+        squares = 0.0
+        for _ in range(n_repetitions):
+            draws = (sample_edges(block_model, sampler, generator=generator) for _ in range(many))
+            mean = torch.stack([of_mask(edges).detach().double() for edges in draws]).mean(0)
+            squares += float((mean - truth).square().mean())
+        errors.append(math.sqrt(squares / n_repetitions))
+    return errors
+
+
+def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
+    """Slope of log error over log draws, by least squares; −½ for means of independent draws."""
+    if len(n_draws) != len(errors) or len(set(n_draws)) < 2 or min(*n_draws, *errors) <= 0:
+        raise SbmtError("two or more numbers of draws, and positive errors", (n_draws, errors), "measure more")
+    return float(np.polyfit(np.log(n_draws), np.log(errors), 1)[0])
+
+
+def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> float:
+    """P(the first head's mask, self-loops added, is not exactly a pattern).
+
+    Args:
+        block_model: As many queries as keys.
+        pattern: Boolean ``(n, n)``; its diagonal is taken as present.
+        sampler: Whose law.
+    """
+    law = edge_law(block_model, sampler)[0, 0].double().numpy()
+    if law.shape != pattern.shape or law.shape[0] != law.shape[1]:
+        raise SbmtError(f"a square pattern of shape {law.shape}", pattern.shape, "build both for the same tokens")
+    off_diagonal = ~np.eye(len(law), dtype=bool)
+    wrong = np.where(pattern, 1 - law, law)[off_diagonal]
+    with np.errstate(divide="ignore"):
+        return float(-np.expm1(np.log1p(-wrong).sum()))
+
+
+def transfer_bound(largest: float | int, deviation: float | int) -> float:
+    """|E[g(M)] − g(A)| ≤ 2 G P(M ≠ A) for |g| ≤ G: how far a result on the pattern A carries over.
+
+    Deviations of several independent masks add. The paper argues from the support of E[M] instead, without a bound.
+
+    Args:
+        largest: G ≥ 0.
+        deviation: P(M ≠ A) in [0, 1], see :func:`mask_deviation`.
+    """
+    if not largest >= 0 or not 0 <= deviation <= 1:
+        raise SbmtError("G ≥ 0 and a probability", (largest, deviation), "bound |g| from above")
+    return 2 * largest * deviation
+
+
+def _edges(mask: Tensor, block_model: BlockModel) -> EdgeList:
+    return EdgeList.from_dense(mask.view(block_model.shape), block_model.query_mask, block_model.key_mask)

@@ -1,0 +1,79 @@
+"""Causal patterns: what replaces condition 3, which no causal pattern of two tokens or more can meet."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sbmt.errors import SbmtError
+from theory.conditions import as_csrs, union
+from theory.reach import layer_by_layer, pack
+
+
+def is_causal(patterns: Sequence[Any]) -> bool:
+    """Whether no token attends a later one in any pattern."""
+    layers = as_csrs(patterns)
+    return all(bool((queries >= keys).all()) for queries, keys in (matrix.nonzero() for matrix in layers))
+
+
+def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
+    """Condition 3 for causal patterns: the least s such that S_i = {0 … i} for every token i; None if never.
+
+    In causal patterns the sets stay within {0 … i}. Every cycle of the union is a loop at one token, so the sets
+    settle; once a whole cycle of patterns leaves them as they were, they stay for ever.
+
+    Args:
+        patterns: Causal; repeated cyclically.
+        order: 1-based, e.g. (2, 1); None keeps the order as listed.
+
+    Raises:
+        SbmtError: If a token attends a later one.
+
+    Example:
+        >>> from theory.patterns import strided
+        >>> causal_layers(strided(16, 4))
+        2
+    """
+    layers = as_csrs(patterns, order)
+    if not is_causal(layers):
+        raise SbmtError("causal patterns, j ≤ i", "one that attends a later token", "use min_layers")
+    n = layers[0].shape[0]
+    wanted = pack(np.tri(n, dtype=bool))
+    before = None
+    for t, reached in enumerate(layer_by_layer(layers), start=1):
+        if (reached == wanted).all():
+            return t
+        if t % len(layers) == 0:
+            if before is not None and (reached == before).all():
+                return None
+            before = reached
+    raise AssertionError("layers never end")
+
+
+def links_all_earlier(patterns: Sequence[Any], order: Sequence[int] | None = None, *, is_layered: bool = True) -> bool:
+    """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is of at most p hops.
+
+    Source: Child et al. (2019), section 4.2, the criterion for p factorised patterns. It can be read in two ways:
+    one hop in each layer, in the order of the layers (what p layers compute), or any p hops in the union of the
+    patterns (with staying put allowed, so that fewer hops count as well). The second asks for less.
+
+    Args:
+        patterns: p of them.
+        order: 1-based; only the layered reading depends on it.
+        is_layered: Which of the two readings.
+
+    Example:
+        >>> from theory.patterns import fixed
+        >>> patterns = fixed(16, 4, 1)
+        >>> links_all_earlier(patterns), links_all_earlier(patterns, is_layered=False)
+        (False, True)
+    """
+    layers = as_csrs(patterns, order)
+    n, p = layers[0].shape[0], len(layers)
+    if not is_layered:
+        layers = [csr_array(union(layers) + csr_array(np.eye(n, dtype=bool)), dtype=bool)]
+    reached = next(islice(layer_by_layer(layers), p - 1, None))
+    wanted = pack(np.tri(n, dtype=bool))
+    return bool(((reached & wanted) == wanted).all())

@@ -1,0 +1,245 @@
+"""Condition 2: Hamiltonian paths of patterns, found with a witness, excluded with a proof, or left undecided.
+
+Proofs are tried from cheap to dear: the order of strong components, degrees and matchings together with relays, and
+last an exact search.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from sbmt.errors import SbmtError
+from theory.conditions import as_csr
+from theory.path_cover import PathCover, cover_with_few_paths, matching_deficit, without_loops
+from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_circuit
+
+__all__ = [
+    "PathSearch",
+    "Undecided",
+    "arcs_of",
+    "check_path",
+    "find_hamiltonian_cycle",
+    "find_hamiltonian_path",
+    "join_with_relays",
+    "matching_deficit",
+    "search",
+    "universal_tokens",
+]
+_THIN_DEGREE = 8  # random arcs kept per token in a first attempt at graphs that are denser than this
+
+
+@dataclass(frozen=True)
+class PathSearch:
+    """What a search for a Hamiltonian path or cycle established.
+
+    Attributes:
+        order: The tokens in the order of the path; None if there is none.
+        evidence: ``"instance"`` for a checked path; for absence ``"theorem"`` or ``"exhaustive"``.
+        reason: One sentence.
+    """
+
+    order: list[int] | None
+    evidence: str
+    reason: str
+
+
+def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
+    """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
+
+    Independent of any solver: it looks at the entries and at nothing else.
+
+    Raises:
+        SbmtError: If ``order`` holds anything but integers.
+
+    Example:
+        >>> check_path(np.tri(3, dtype=bool), [0, 1, 2]), check_path(np.tri(3, dtype=bool), [2, 1, 0])
+        (True, False)
+    """
+    if not all(isinstance(token, Integral) for token in order):
+        raise SbmtError("tokens as integers", list(order)[:5], "count them from 0")
+    matrix = as_csr(pattern)
+    if sorted(order) != list(range(matrix.shape[0])):
+        return False
+    rows = matrix.indptr
+    return all(source in matrix.indices[rows[target] : rows[target + 1]] for source, target in pairwise(order))
+
+
+def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
+    """A Hamiltonian path of a pattern's graph.
+
+    Args:
+        pattern: Square boolean; row = query, so the arc of an entry goes from key to query.
+        time_limit: Seconds for exact search.
+
+    Returns:
+        The order of tokens, or None where absence is proved.
+
+    Raises:
+        Undecided: If the time limit is reached; never a guess.
+
+    Paper: condition 2 of the theorem on universal approximation.
+
+    Example:
+        >>> find_hamiltonian_path(np.tri(4, dtype=bool))
+        [0, 1, 2, 3]
+        >>> find_hamiltonian_path(np.eye(2, dtype=bool)) is None
+        True
+    """
+    return search(pattern, time_limit).order
+
+
+def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
+    """A Hamiltonian cycle, as the order of its tokens; None where absence is proved.
+
+    Two tokens that attend each other are a cycle, a loop at a single token is none.
+
+    Raises:
+        Undecided: If the time limit is reached.
+    """
+    return search(pattern, time_limit, is_closed=True).order
+
+
+def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: bool = False) -> PathSearch:
+    """A Hamiltonian path (or cycle) together with how it was found or excluded.
+
+    Tokens that read all and are read by all are relays. The others need some number pc of disjoint paths; R relays join
+    at most R + 1 of them to a path, or R to a cycle (:mod:`theory.relays` has the proof).
+
+    Raises:
+        Undecided: If the time limit is reached; never a guess.
+    """
+    arcs, deadline = arcs_of(pattern), Deadline(time_limit)
+    found = _search(arcs, deadline, is_closed)
+    if found.order is not None:
+        closing = found.order + found.order[:1] if is_closed else found.order
+        is_right = sorted(found.order) == list(range(arcs.shape[0]))
+        if not is_right or not all(arcs[source, target] for source, target in pairwise(closing)):
+            raise AssertionError(f"the order found does not follow the arcs: {found.reason}")
+    return found
+
+
+def arcs_of(pattern: Any) -> csr_array:
+    """Arcs key → query without loops: row = where the arc starts."""
+    return without_loops(csr_array(as_csr(pattern).T))
+
+
+def universal_tokens(arcs: csr_array) -> np.ndarray:
+    """Tokens with arcs to and from all others."""
+    n = arcs.shape[0]
+    degrees = np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n))
+    return np.flatnonzero(degrees == n - 1)
+
+
+def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
+    """Paths one after the other, a relay between any two, the unused relays at the end; None if relays are too few."""
+    if len(paths) > len(relays) + 1:
+        return None
+    order: list[int] = []
+    for place, path in enumerate(paths):
+        order += [int(token) for token in path]
+        order += [int(relay) for relay in relays[place : place + 1]]
+    return order + [int(relay) for relay in relays[len(paths) :]]
+
+
+def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
+    n = arcs.shape[0]
+    if n == 1:
+        return PathSearch(None if is_closed else [0], "instance", "there is one token")
+    for along in [] if is_closed else [list(range(n)), list(range(n))[::-1]]:
+        if all(arcs[source, target] for source, target in pairwise(along)):
+            return PathSearch(along, "instance", "a path along the numbering")
+    chain = _chain_of_components(arcs)
+    if isinstance(chain, str) or (is_closed and len(chain) > 1):
+        return PathSearch(None, "theorem", chain if isinstance(chain, str) else "the graph is not strongly connected")
+    if len(chain) == n:
+        return PathSearch([int(tokens[0]) for tokens in chain], "instance", "the only order of a graph without cycles")
+    relays = universal_tokens(arcs)
+    rest = np.setdiff1d(np.arange(n), relays)
+    among_rest = csr_array(arcs[rest][:, rest])
+    limit = relays.size + (0 if is_closed else 1)
+    is_plain = relays.size == 0  # then a circuit decides, and the cover only serves for its bounds
+    cover = cover_with_few_paths(among_rest, max(limit, 1), 0.0 if is_plain else deadline)
+    if cover.lower > max(limit, 1):
+        return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", _too_many(cover, relays.size, limit))
+    if not is_plain and len(cover.paths) <= limit:
+        order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
+        return PathSearch(order, "instance", "disjoint paths of the other tokens, joined by relays")
+    if not is_plain:
+        raise Undecided(
+            f"the other tokens need between {cover.lower} and {len(cover.paths)} paths, allowed are {limit}"
+        )
+    if not is_closed and len(cover.paths) == 1:
+        return PathSearch(cover.paths[0], "instance", "a maximum matching, its pieces joined")
+    if is_closed and matching_deficit(arcs) > 0:
+        return PathSearch(None, "theorem", "no cover by cycles (matching)")
+    for graph in _thinned(arcs):  # a path in fewer arcs is a path
+        try:
+            order = solve_circuit(graph, Deadline(deadline.left() / 2), is_closed=is_closed)
+        except Undecided:
+            continue
+        if order is not None:
+            return PathSearch(order, "instance", "found by the solver")
+    order = solve_circuit(arcs, deadline, is_closed=is_closed)
+    reason = f"every order of {n} tokens excluded by the solver" if order is None else "found by the solver"
+    return PathSearch(order, "exhaustive" if order is None else "instance", reason)
+
+
+def _too_many(cover: PathCover, n_relays: int, limit: int) -> str:
+    how = "exact search" if cover.is_searched else "degrees and matching"
+    if n_relays == 0:
+        return f"any cover by disjoint paths has at least {cover.lower} of them ({how})"
+    need = f"the other tokens need at least {cover.lower} disjoint paths ({how})"
+    return f"{need}; with {_counted(n_relays, 'relay')} at most {limit} can be joined"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
+    """Strong components in the only order that walks allow, or why there is no walk through all of them.
+
+    A Hamiltonian path passes the strong components one after the other. Two of them of which neither leads to the
+    other exclude it; such two exist exactly if the topological order is not unique.
+    """
+    n_components, label = connected_components(arcs, directed=True, connection="strong")
+    starts, ends = (label[tokens] for tokens in arcs.nonzero())
+    between = csr_array((np.ones(starts.size, dtype=np.int64), (starts, ends)), shape=(n_components, n_components))
+    between = without_loops(between)
+    waits_for = np.bincount(between.indices, minlength=n_components)
+    ready = np.flatnonzero(waits_for == 0).tolist()
+    chain: list[np.ndarray] = []
+    members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+    while ready:
+        if len(ready) > 1:
+            one, other = (int(members[component][0]) for component in ready[:2])
+            return f"no walk leads from token {one} to token {other} or back"
+        component = ready.pop()
+        chain.append(members[component])
+        nexts = between.indices[between.indptr[component] : between.indptr[component + 1]]
+        waits_for[nexts] -= 1
+        ready = nexts[waits_for[nexts] == 0].tolist()
+    return chain
+
+
+def _thinned(arcs: csr_array) -> Iterator[csr_array]:
+    """Random arcs, a few into and out of every token, for graphs that have many more."""
+    n = arcs.shape[0]
+    if arcs.nnz <= 3 * _THIN_DEGREE * n:
+        return
+    rng = np.random.default_rng(0)
+    starts, ends = arcs.nonzero()
+    is_kept = np.zeros(starts.size, dtype=bool)
+    for side in (starts, ends):
+        shuffled = rng.permutation(starts.size)
+        by_token = shuffled[np.argsort(side[shuffled], kind="stable")]
+        first = np.searchsorted(side[by_token], np.arange(n))
+        rank = np.arange(starts.size) - first[side[by_token]]
+        is_kept[by_token[rank < _THIN_DEGREE]] = True
+    yield csr_array((np.ones(int(is_kept.sum()), dtype=bool), (starts[is_kept], ends[is_kept])), shape=arcs.shape)

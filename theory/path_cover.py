@@ -1,0 +1,199 @@
+"""Covering a digraph with vertex-disjoint paths: bounds, a quick cover, and the fewest paths.
+
+Arcs here are sparse boolean matrices with row = where the arc starts and column = where it ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
+
+from sbmt.errors import SbmtError
+from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_cover
+
+
+@dataclass(frozen=True)
+class PathCover:
+    """Vertex-disjoint paths that cover all vertices, with a bound that says how far from the fewest they are.
+
+    Attributes:
+        lower: No cover has fewer paths.
+        paths: A cover; none shorter exists where there are ``lower`` of them.
+        is_searched: Whether ``lower`` rests on exhaustive search, not on degrees and matchings alone.
+    """
+
+    lower: int
+    paths: list[list[int]]
+    is_searched: bool = False
+
+    @property
+    def is_minimal(self) -> bool:
+        """Whether fewer paths are excluded."""
+        return self.lower == len(self.paths)
+
+
+def check_arcs(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
+    """Arcs [from, to] as a sparse boolean matrix without loops.
+
+    Raises:
+        SbmtError: If an end is out of range.
+    """
+    is_pairs = all(len(arc) == 2 for arc in arcs)
+    ends = np.array(arcs if is_pairs and len(arcs) else np.zeros((0, 2), dtype=np.int64))
+    if not is_pairs or ends.dtype.kind not in "iu" or ends.min(initial=0) < 0:
+        raise SbmtError("arcs [from, to] between tokens counted from 0", list(arcs)[:5], "give pairs of integers")
+    if ends.max(initial=0) >= n:
+        raise SbmtError(f"arcs between tokens in [0, {n})", int(ends.max()), "count tokens from 0")
+    return without_loops(csr_array((np.ones(len(ends), dtype=bool), tuple(ends.T)), shape=(n, n)))
+
+
+def without_loops(arcs: csr_array) -> csr_array:
+    """The arcs between different vertices, each once and in order."""
+    coo = arcs.tocoo()
+    keep = (coo.row != coo.col) & coo.data.astype(bool)
+    clean = csr_array((np.ones(int(keep.sum()), dtype=bool), (coo.row[keep], coo.col[keep])), shape=arcs.shape)
+    clean.sum_duplicates()
+    return clean
+
+
+def matching_deficit(arcs: csr_array) -> int:
+    """Vertices minus ν, where ν is a maximum matching of tails to heads: so many must start a path in any cover."""
+    return int((_match(without_loops(arcs)) < 0).sum())
+
+
+def path_cover_bounds(arcs: csr_array) -> tuple[int, int]:
+    """Bounds on the path cover number from degrees and a maximum matching.
+
+    Lower: the most of sources, sinks and N − ν, where a cover with P paths uses N − P arcs, which form a matching.
+    Upper: N − ν plus the cycles of that matching, each of which is cut open once.
+    """
+    n = arcs.shape[0]
+    if n == 0:
+        return 0, 0
+    arcs = without_loops(arcs)
+    pieces, is_cycle = _pieces(_match(arcs))
+    sources = int((np.bincount(arcs.indices, minlength=n) == 0).sum())
+    sinks = int((np.diff(arcs.indptr) == 0).sum())
+    return max(sources, sinks, len(pieces) - sum(is_cycle), 1), len(pieces)
+
+
+def quick_cover(arcs: csr_array) -> PathCover:
+    """A cover from a maximum matching, its pieces joined greedily.
+
+    The matching falls into paths and cycles. A piece takes in another where an arc leads from its end to the start of a
+    path or to any vertex of a cycle. Complete graphs are thus covered by one path.
+
+    Cost: O(arcs · √n) for the matching.
+    """
+    arcs = without_loops(arcs)
+    starts, ends = arcs.nonzero()
+    if arcs.shape[0] and int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
+        return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, the witness that reads best
+    lower, _ = path_cover_bounds(arcs)
+    pieces, is_cycle = _pieces(_match(arcs))
+    owner = np.empty(arcs.shape[0], dtype=np.int64)
+    is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a piece can be entered so that all of it is walked
+    for piece, tokens in enumerate(pieces):
+        owner[tokens] = piece
+        is_entry[tokens if is_cycle[piece] else tokens[:1]] = True
+
+    def way_out(piece: int, end: int) -> int | None:
+        targets = arcs.indices[arcs.indptr[end] : arcs.indptr[end + 1]]
+        open_targets = targets[is_entry[targets] & (owner[targets] != piece)]
+        return int(open_targets[0]) if open_targets.size else None
+
+    for piece in range(len(pieces)):
+        tokens = pieces[piece]
+        if not tokens:
+            continue
+        if is_cycle[piece]:  # cut it open where that leads on
+            cut = next((place for place, end in enumerate(tokens) if way_out(piece, end) is not None), -1)
+            tokens = tokens[cut + 1 :] + tokens[: cut + 1]
+        is_entry[tokens[1:]] = False
+        is_entry[tokens[0]] = True
+        while (target := way_out(piece, tokens[-1])) is not None:
+            other = int(owner[target])
+            place = pieces[other].index(target)
+            more = pieces[other][place:] + pieces[other][:place]
+            owner[more], is_entry[more], pieces[other] = piece, False, []
+            tokens = tokens + more
+        pieces[piece] = tokens
+    return PathCover(lower, [tokens for tokens in pieces if tokens])
+
+
+def cover_with_few_paths(
+    arcs: csr_array, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
+) -> PathCover:
+    """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
+
+    The number of paths adds over weak components. In each the bounds come first; where they differ, and as long as the
+    question is open, exact search follows, component by component.
+
+    Args:
+        arcs: Row = where the arc starts.
+        at_most: Stop once some cover has at most as many paths, or none can; None asks for the fewest.
+        time_limit: Seconds for all components together.
+
+    Returns:
+        A cover. If time ran out before the question was settled, ``lower`` and the number of paths still differ.
+    """
+    deadline = time_limit if isinstance(time_limit, Deadline) else Deadline(time_limit)
+    if arcs.shape[0] == 0:
+        return PathCover(0, [])
+    _, label = connected_components(arcs, directed=True, connection="weak")
+    members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+    parts = [without_loops(csr_array(arcs[tokens][:, tokens])) for tokens in members]
+    covers = [quick_cover(part) for part in parts]
+    open_ones = sorted((i for i, cover in enumerate(covers) if not cover.is_minimal), key=lambda i: parts[i].nnz)
+    for i in open_ones:
+        lower, upper = sum(cover.lower for cover in covers), sum(len(cover.paths) for cover in covers)
+        if at_most is not None and (upper <= at_most or lower > at_most):
+            break
+        try:
+            bound, paths = solve_cover(parts[i], deadline)
+        except Undecided:
+            continue
+        best = min(paths, covers[i].paths, key=len)
+        covers[i] = PathCover(max(bound, covers[i].lower), best, is_searched=True)
+    paths = [tokens[path].tolist() for tokens, cover in zip(members, covers, strict=True) for path in cover.paths]
+    return PathCover(sum(cover.lower for cover in covers), paths, any(cover.is_searched for cover in covers))
+
+
+def path_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> int:
+    """The path cover number pc, exactly.
+
+    Raises:
+        Undecided: If the time limit is reached.
+    """
+    cover = cover_with_few_paths(arcs, time_limit=time_limit)
+    if not cover.is_minimal:
+        raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
+    return cover.lower
+
+
+def _match(arcs: csr_array) -> np.ndarray:
+    """The head matched to each tail in a maximum matching; −1 where there is none."""
+    return maximum_bipartite_matching(arcs, perm_type="column")
+
+
+def _pieces(head: np.ndarray) -> tuple[list[list[int]], list[bool]]:
+    """The paths and cycles that a matching of tails to heads consists of."""
+    after = head.tolist()
+    has_tail = np.zeros(len(after), dtype=bool)
+    has_tail[head[head >= 0]] = True
+    is_seen = [False] * len(after)
+    pieces, is_cycle = [], []
+    for is_second_pass in (False, True):  # paths begin where no arc arrives; what is left lies on cycles
+        for start in range(len(after)):
+            if is_seen[start] or (has_tail[start] and not is_second_pass):
+                continue
+            piece, token = [], start
+            while token >= 0 and not is_seen[token]:
+                is_seen[token] = True
+                piece.append(token)
+                token = after[token]
+            pieces.append(piece)
+            is_cycle.append(is_second_pass)
+    return pieces, is_cycle

@@ -1,0 +1,247 @@
+"""What is known of Hamiltonian cycles and paths in directed G(n, p) without loops: exactly, and in the limit.
+
+Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. An expectation is
+not existence: at that probability the mean degree stays below 4, some token has no arc into it, and both cycle and
+path vanish as n grows.
+"""
+
+import math
+from functools import cache
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from sbmt.errors import SbmtError, check_sizes
+
+Probability = float | int | str
+MAX_ENUMERATED = 5  # 2^20 graphs; one token more makes it 2^30
+
+
+class Limit(NamedTuple):
+    """Limits of P(Hamiltonian cycle) and P(Hamiltonian path)."""
+
+    cycle: float
+    path: float
+
+
+def lemma1_probability(n: int | float) -> float:
+    """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n).
+
+    Args:
+        n: Tokens, ≥ 1; not necessarily whole, so that n/k may be asked for.
+
+    Returns:
+        The value as printed, decreasing in n. It is **above 1 for n ≤ 3**, where no graph has such edges: cap it, or
+        let :func:`arc_probability` do so. n · p_L(n) ≤ 3.921, so the edges are O(n).
+
+    Raises:
+        SbmtError: Unless 1 ≤ n < ∞.
+
+    Paper: Lemma 1. One copy of the text misprints the exponent 1/n as 1/2.
+
+    Example:
+        >>> round(lemma1_probability(16), 4)
+        0.202
+    """
+    if not isinstance(n, (int, float)) or not 1 <= n < math.inf:
+        raise SbmtError("a number of tokens n ≥ 1", n, "count the tokens of the graph")
+    return math.e / n * n ** (1 / n)
+
+
+def arc_probability(n: int, p: Probability) -> float:
+    """``p`` as a probability: a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1.
+
+    Raises:
+        SbmtError: If it is neither.
+    """
+    check_sizes(n=n)
+    if p == "lemma1":
+        return min(1.0, lemma1_probability(n))
+    if isinstance(p, str) or not 0 <= p <= 1:
+        raise SbmtError("a probability in [0, 1] or 'lemma1'", repr(p), "cap p_L at 1, which n ≤ 3 needs")
+    return float(p)
+
+
+def log_expected_hamiltonian_cycles(n: int, p: Probability) -> float:
+    """Natural logarithm of :func:`expected_hamiltonian_cycles`; −∞ for 0."""
+    probability = arc_probability(n, p)
+    if n == 1 or probability == 0:
+        return -math.inf
+    return math.lgamma(n) + n * math.log(probability)
+
+
+def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
+    """E[number of Hamiltonian cycles] = (n − 1)! pⁿ in directed G(n, p) without loops.
+
+    At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
+
+    Args:
+        n: Tokens; one token has no cycle, since there are no loops.
+        p: Arc probability in [0, 1], or ``"lemma1"``.
+
+    Returns:
+        The expectation; ∞ where it exceeds the range of floats (its logarithm is still finite).
+
+    Paper: appendix, proof of Lemma 1.
+
+    Example:
+        >>> round(expected_hamiltonian_cycles(4, 0.6), 6)
+        0.7776
+    """
+    log = log_expected_hamiltonian_cycles(n, p)
+    return math.exp(log) if log < math.log(np.finfo(float).max) else math.inf
+
+
+def prob_no_zero_out_degree(n: int, p: Probability) -> float:
+    """P(every token has an arc out of it) = (1 − q^(n−1))ⁿ with q = 1 − p. Bounds P(cycle) from above."""
+    probability = arc_probability(n, p)
+    if n == 1 or probability == 0:
+        return 0.0
+    if probability == 1:
+        return 1.0
+    return math.exp(n * math.log1p(-math.exp((n - 1) * math.log1p(-probability))))
+
+
+def prob_all_degrees(n: int, p: Probability) -> float:
+    """P(every token has an arc into it and one out of it), a closer bound on P(cycle).
+
+    Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no arc into them.
+
+    Args:
+        n: Tokens.
+        p: Arc probability in [0, 1], or ``"lemma1"``.
+
+    The sum alternates, so the digits are doubled until at least 20 of them survive the cancellation.
+
+    Cost: O(n) powers of as many digits as it takes.
+    """
+    import mpmath
+
+    probability = arc_probability(n, p)
+    digits = 60
+    while True:
+        with mpmath.workdps(digits):
+            q = 1 - mpmath.mpf(probability)
+            terms = [
+                (-1) ** b
+                * math.comb(n, b)
+                * q ** (b * (n - 1))
+                * (1 - q ** (n - b)) ** b
+                * (1 - q ** (n - b - 1)) ** (n - b)
+                for b in range(n)
+            ]
+            total, noise = mpmath.fsum(terms), max(map(abs, terms)) * mpmath.mpf(10) ** (20 - digits)
+            if noise <= total or noise < mpmath.mpf(10) ** -330:  # the latter: below the least float
+                return max(0.0, float(total))
+        digits *= 2
+
+
+def prob_cycle_exact(n: int, p: Probability) -> float:
+    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs.
+
+    Args:
+        n: Tokens, at most 5.
+        p: Arc probability in [0, 1], or ``"lemma1"``.
+
+    Raises:
+        SbmtError: If there are too many graphs.
+    """
+    return _enumerated(n, p, closed=True)
+
+
+def prob_path_exact(n: int, p: Probability) -> float:
+    """P(a Hamiltonian path exists), see :func:`prob_cycle_exact`; 1 for a single token."""
+    return _enumerated(n, p, closed=False)
+
+
+def threshold_probability(n: int, c: float | int) -> float:
+    """Where directed G(n, p) becomes Hamiltonian: (ln n + c)/n, cut off at 0 and 1.
+
+    The additional ln ln n of textbooks belongs to undirected graphs. It suffices here too, by coupling, but is not
+    where directed graphs change.
+    """
+    check_sizes(n=n)
+    return min(1.0, max(0.0, (math.log(n) + c) / n))
+
+
+def directed_limit(c: float | int) -> Limit:
+    """Limits at p = (ln n + c)/n as n → ∞: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c).
+
+    The cycle's is a theorem. The path's is the law of its obstacles, that at most one token has no arc into it and at
+    most one none out of it; that these are the only obstacles is assumed, and supported by simulation.
+
+    Example:
+        >>> round(directed_limit(0).cycle, 4), round(directed_limit(0).path, 4)
+        (0.1353, 0.5413)
+    """
+    if math.isnan(c):
+        raise SbmtError("a number c", c, "p = (ln n + c)/n")
+    rate = math.exp(min(-c, 700.0))
+    no_obstacle = math.exp(-2 * rate)
+    return Limit(no_obstacle, (1 + rate) ** 2 * no_obstacle if no_obstacle > 0 else 0.0)
+
+
+def matching_deficiency(mean_degree: float | int) -> float:
+    """Share of tokens that must start a path of their own in directed G(n, c/n), whatever the cover, as n → ∞.
+
+    A path cover matches tails to heads, so this is the share left over by a maximum matching of the bipartite graph
+    with mean degree c. With γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ) it is
+
+        (γ + Γ + γΓ)/c − 1,
+
+    and γ = Γ as long as c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
+
+    Args:
+        mean_degree: c ≥ 0.
+
+    Raises:
+        SbmtError: If it is negative or infinite.
+
+    Example:
+        >>> round(matching_deficiency(math.e), 4)
+        0.1036
+    """
+    from scipy.optimize import brentq
+    from scipy.special import lambertw
+
+    c = float(mean_degree)
+    if not 0 <= c < math.inf:
+        raise SbmtError("a mean degree ≥ 0", mean_degree, "n · p")
+    if c == 0:
+        return 1.0
+
+    def excess(x: float) -> float:
+        return x - c * math.exp(-c * math.exp(-x))
+
+    both_equal = float(lambertw(c).real)
+    gamma = brentq(excess, 0.0, 1.0, xtol=1e-15) if c > math.e and excess(1.0) > 0 else both_equal
+    other = c * math.exp(-gamma)
+    return max(0.0, (gamma + other + gamma * other) / c - 1)
+
+
+def _enumerated(n: int, p: Probability, *, closed: bool) -> float:
+    probability = arc_probability(n, p)
+    if n > MAX_ENUMERATED:
+        raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
+    counts = _hamiltonian_counts(n, closed)
+    most = len(counts) - 1
+    return math.fsum(
+        many * probability**n_arcs * (1 - probability) ** (most - n_arcs) for n_arcs, many in enumerate(counts)
+    )
+
+
+@cache
+def _hamiltonian_counts(n: int, closed: bool) -> tuple[int, ...]:
+    """How many graphs with 0, 1, … arcs have a Hamiltonian cycle (``closed``) or path."""
+    bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
+    graphs = np.arange(1 << len(bit), dtype=np.uint32)
+    is_hamiltonian = np.full(graphs.size, n == 1 and not closed)
+    for order in permutations(range(n)):
+        if closed and (order[0] != 0 or n == 1):
+            continue
+        steps = list(zip(order, order[1:] + order[:1] if closed else order[1:], strict=False))
+        needed = np.uint32(sum(bit[step] for step in steps))
+        is_hamiltonian |= (graphs & needed) == needed
+    n_arcs = sum((graphs >> np.uint32(place)) & 1 for place in range(len(bit)))
+    return tuple(np.bincount(np.broadcast_to(n_arcs, graphs.shape)[is_hamiltonian], minlength=len(bit) + 1).tolist())

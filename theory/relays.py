@@ -1,0 +1,167 @@
+"""When relays make a Hamiltonian path: the relay theorem, paths by construction, and the paper's walk that is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sbmt.errors import SbmtError, choose
+from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
+from theory.path_cover import check_arcs, cover_with_few_paths, path_cover, path_cover_bounds
+from theory.patterns import Relays, blocks, relay_tokens
+from theory.solver import TIME_LIMIT, Undecided
+
+__all__ = [
+    "RelayVerdict",
+    "canonical_path",
+    "counterexample",
+    "one_relay_per_block_path",
+    "paper_walk",
+    "path_cover",
+    "path_cover_bounds",
+    "relay_theorem",
+]
+
+
+@dataclass(frozen=True)
+class RelayVerdict:
+    """What the relay theorem says of a union of block arcs and relays.
+
+    Attributes:
+        path_cover: Least number of vertex-disjoint paths that cover the non-relays; exact.
+        limit: R + 1 for R relays: as many paths as they can join.
+        ham_path: Whether the union has a Hamiltonian path.
+        ham_cycle: Whether it has a Hamiltonian cycle of three tokens or more.
+        order: A Hamiltonian path where there is one.
+    """
+
+    path_cover: int
+    limit: int
+    ham_path: bool
+    ham_cycle: bool
+    order: list[int] | None
+
+
+def relay_theorem(
+    n: int, k: int, block_arcs: Sequence[Sequence[int]], relays: Relays = "last", time_limit: float | int = TIME_LIMIT
+) -> RelayVerdict:
+    """Decides Hamiltonicity of block arcs united with relays that read all and are read by all.
+
+    With R relays and the arcs D among the N = n − R others, a path exists exactly if pc(D) ≤ R + 1, and, given relays
+    and n ≥ 3, a cycle exactly if pc(D) ≤ R.
+
+    Proof: Deleting the R relays from a path leaves at most R + 1 non-empty paths (from a cycle, at most R), which cover
+    D. Conversely relays join the paths of a cover, one between any two, and unused ones follow each other at the end.
+
+    No block arcs at all: pc(D) = N, so there is a path exactly if n ≤ 2R + 1. Complete blocks: pc(D) counts the blocks
+    that hold a non-relay, so k relays always do.
+
+    Args:
+        n: Tokens.
+        k: Blocks; only their relays matter here.
+        block_arcs: Arcs [from, to] that are present; those at relays are ignored.
+        relays: See :func:`~theory.patterns.relay_tokens`.
+        time_limit: Seconds for the solver.
+
+    Raises:
+        Undecided: If the solver does not find the fewest paths in time.
+
+    Example:
+        >>> relay_theorem(9, 4, []).ham_path, relay_theorem(10, 4, []).ham_path
+        (True, False)
+    """
+    chosen = relay_tokens(n, k, relays)
+    arcs = check_arcs(n, block_arcs)
+    rest = np.setdiff1d(np.arange(n), np.array(chosen, dtype=np.int64))
+    cover = cover_with_few_paths(csr_array(arcs[rest][:, rest]), time_limit=time_limit)
+    if not cover.is_minimal:
+        raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
+    order = join_with_relays([rest[path].tolist() for path in cover.paths], chosen)
+    if chosen:
+        has_cycle = n >= 3 and cover.lower <= len(chosen)
+    else:  # nothing is deleted, so the theorem does not speak
+        has_cycle = n >= 3 and find_hamiltonian_cycle(arcs.T, time_limit) is not None
+    return RelayVerdict(cover.lower, len(chosen) + 1, order is not None, has_cycle, order)
+
+
+def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
+    """A Hamiltonian path for complete blocks, in O(n): the non-relays block by block, a relay between any two blocks.
+
+    Returns:
+        The order; None if fewer relays are listed than complete blocks need, in which case no path exists.
+
+    Example:
+        >>> canonical_path(16, 4)
+        [0, 1, 2, 3, 12, 4, 5, 6, 7, 13, 8, 9, 10, 11, 14, 15]
+    """
+    block, chosen = blocks(n, k), relay_tokens(n, k, relays)
+    is_relay = np.zeros(n, dtype=bool)
+    is_relay[chosen] = True
+    rest = np.flatnonzero(~is_relay)
+    borders = np.flatnonzero(np.diff(block[rest])) + 1
+    return join_with_relays([tokens.tolist() for tokens in np.split(rest, borders) if tokens.size], chosen)
+
+
+def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int]:
+    """A Hamiltonian path from one Hamiltonian cycle per block and one relay in each block: the paper's proof, mended.
+
+    Each cycle is walked from the successor of its relay to the relay, whose arcs lead wherever the next cycle starts.
+    No token is visited twice. Needed are the arcs of the cycles and the arcs out of relays (A1 and A2); A3 is not.
+
+    Args:
+        n: Tokens.
+        cycles: For each block its tokens in the order of a cycle along the arcs.
+        relays: One token of each cycle, in any order.
+
+    Raises:
+        SbmtError: If the cycles do not partition the tokens, or one holds no relay or several.
+
+    Example:
+        >>> one_relay_per_block_path(6, [[0, 2, 1], [3, 4, 5]], [0, 4])
+        [2, 1, 0, 5, 3, 4]
+    """
+    if sorted(token for tokens in cycles for token in tokens) != list(range(n)):
+        raise SbmtError(f"cycles that visit each of {n} tokens once", [list(c) for c in cycles], "give one per block")
+    chosen, order = set(relays), list[int]()
+    for tokens in cycles:
+        places = [place for place, token in enumerate(tokens) if token in chosen]
+        if len(places) != 1:
+            raise SbmtError("one relay in every block", f"{len(places)} in {list(tokens)}", "use relays='per_block'")
+        after = places[0] + 1
+        order += [*tokens[after:], *tokens[:after]]
+    return order
+
+
+def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
+    """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice for k ≥ 2.
+
+    Every relay that serves as a bridge lies in a block that is walked completely as well: k − 1 visits too many.
+
+    Args:
+        n: Tokens.
+        k: Blocks.
+        relay: ``"same"`` takes the first relay at every hop, ``"next"`` a new one.
+
+    Example:
+        >>> len(paper_walk(16, 4))
+        19
+    """
+    block, chosen = blocks(n, k), relay_tokens(n, k)
+    step = choose("relay", relay, {"same": 0, "next": 1})
+    walk: list[int] = []
+    for b in range(k):
+        walk += np.flatnonzero(block == b).tolist()
+        walk += [chosen[b * step]] if b + 1 < k else []
+    return walk
+
+
+def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
+    """The smallest n and k, and block arcs, with a Hamiltonian cycle in every block and no path in the union.
+
+    n = 18 and k = 3. Deleting the relays 15, 16, 17 from the last cycle leaves three tokens without arcs, so five paths
+    are needed and three relays join four.
+    """
+    cycles = ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 15, 13, 16, 14, 17])
+    arcs = [(a, b) for cycle in cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
+    return 18, 3, arcs

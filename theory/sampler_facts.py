@@ -1,0 +1,198 @@
+"""What the sampler makes of a block model: rates, collapsed repetitions, edge counts, and means over masks."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.exploration import check_exploration
+from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens
+from theory.random_graphs import Probability, arc_probability
+
+Matrix = Float[np.ndarray, "_ _"]
+MAX_MASKS = 1 << 18
+
+
+class Rates(NamedTuple):
+    """Poisson rates of Algorithm 1.
+
+    Attributes:
+        total: Mean number of draws, Σ_ij r_ij.
+        edge: r_ij = Y_i B Z_jᵀ, which is also the mean number of times that the pair is drawn.
+        probability: P(M_ij = 1) = 1 − e^(−r_ij), since repetitions collapse.
+        distinct: Mean number of distinct edges.
+        printed_total: Mean number of draws of the algorithm as printed, with D_Y and D_Z inverted.
+    """
+
+    total: float
+    edge: np.ndarray
+    probability: np.ndarray
+    distinct: float
+    printed_total: float
+
+
+class MaskMeans(NamedTuple):
+    """One token's attention under a random mask, averaged in three ways."""
+
+    expectation: np.ndarray
+    on_support: np.ndarray
+    weighted: np.ndarray
+
+
+def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
+    """Rates of Algorithm 1 as they must be and as printed.
+
+    With D_Y the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z, drawing (u, v) from B̄ and then i from Ȳ_u, j from
+    Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ.
+
+    Args:
+        query: Y, memberships ``(n, k)``, ≥ 0.
+        block_matrix: B, ``(k, k)``, ≥ 0.
+        key: Z, memberships ``(m, k)``, ≥ 0.
+
+    Raises:
+        SbmtError: If shapes do not fit or an entry is negative or not finite.
+
+    Paper: Algorithm 1, where D_Y and D_Z are the inverse column sums; a column of zeros then makes the rate infinite.
+    """
+    shapes = (query.shape, block_matrix.shape, key.shape)
+    k = block_matrix.shape[0]
+    if any(len(shape) != 2 for shape in shapes) or not query.shape[1] == key.shape[1] == block_matrix.shape[1] == k:
+        raise SbmtError("shapes (n, k), (k, k), (m, k)", shapes, "give one number of clusters")
+    if any(not bool(((part >= 0) & (part < np.inf)).all()) for part in (query, block_matrix, key)):
+        raise SbmtError("finite numbers ≥ 0", "others", "memberships and rates are not negative")
+    edge = query @ block_matrix @ key.T
+    printed = sum(
+        block_matrix[u, v] / (query[:, u].sum() * key[:, v].sum()) if query[:, u].sum() * key[:, v].sum() else math.inf
+        for u, v in zip(*block_matrix.nonzero(), strict=True)
+    )
+    probability = -np.expm1(-edge)
+    return Rates(float(edge.sum()), edge, probability, float(probability.sum()), float(printed))
+
+
+def fastrg_max_density(exploration: float | int = 0.0) -> float:
+    """Greatest density of Algorithm 1's masks, 1 − e^(−(1 + δ)), where every p is 1.
+
+    Args:
+        exploration: δ in [0, 1), added to every rate.
+
+    Paper: section 4.2 calls full attention attainable; by Algorithm 1 under the paper's link it is not.
+    """
+    check_exploration(float(exploration))
+    return -math.expm1(-(1 + exploration))
+
+
+def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
+    """P(token i does not see j ≠ i, both no relays, after layers A3 and A2) = (1 − q²)^k.
+
+    Args:
+        k: Relays.
+        relay_probability: q in [0, 1], each relay arc on its own; None is Algorithm 1's 1 − 1/e.
+    """
+    check_sizes(k=k)
+    q = fastrg_max_density() if relay_probability is None else float(relay_probability)
+    if not 0 <= q <= 1:
+        raise SbmtError("a relay probability in [0, 1]", relay_probability, "see P(M = 1)")
+    return (1 - q * q) ** k
+
+
+def expected_entries(
+    n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
+) -> dict[str, float]:
+    """Expected entries of the three patterns where blocks are drawn at p and relay arcs are certain.
+
+    With R = k relays and m = n/k: A1 has n + n(m − 1)p ≈ (e + 1)n at p_L(m), A2 and A3 have nk + n − k, their sum is
+    about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k². That is O(kn), and O(n) only for bounded k.
+
+    Args:
+        n: Tokens.
+        k: Blocks.
+        p: In-block probability, or ``"lemma1"`` for each block's own p_L, capped at 1.
+        self_loops: Whether the diagonal counts.
+        relays: See :func:`~theory.patterns.relay_tokens`.
+
+    Returns:
+        ``A1``, ``A2``, ``A3``, their ``sum``, and their ``union``.
+
+    Paper: appendix, proof of Theorem 1, which says O(kn); section 4.3 says O(n).
+    """
+    chosen = relay_tokens(n, k, relays)
+    rest = np.bincount(np.delete(blocks(n, k), chosen), minlength=k)
+    sizes = block_sizes(n, k)
+    in_block = [arc_probability(size, p) for size in sizes]
+    many, loops = len(chosen), n if self_loops else 0
+    star = float(loops + many * (n - 1))
+    blocks_drawn = loops + sum(size * (size - 1) * q for size, q in zip(sizes, in_block, strict=True))
+    both_stars = loops + 2 * many * (n - 1) - many * (many - 1)
+    union = both_stars + sum(int(size) * (int(size) - 1) * q for size, q in zip(rest, in_block, strict=True))
+    return {"A1": blocks_drawn, "A2": star, "A3": star, "sum": blocks_drawn + 2 * star, "union": union}
+
+
+def support_entries(n: int, k: int) -> int:
+    """Entries of the three patterns, self-loops included, if a pattern is where E[M] > 0: A1's blocks are complete.
+
+    n²/k + 2kn + 2n − 2k, least near k = √(n/2), where it is about 2.83 n^1.5.
+    """
+    counts = pattern_counts(n, k)
+    return counts["A1"] + counts["A2"] + counts["A3"]
+
+
+def exploration_edges(n: int, exploration: float | int) -> float:
+    """Edges that exploration adds in expectation, at most: δ n², quadratic whatever the pattern."""
+    check_sizes(n=n)
+    check_exploration(float(exploration))
+    return exploration * n * n
+
+
+def mask_means(
+    probability: float | int | Sequence[float | int],
+    values: Sequence[float | int] | Sequence[Sequence[float | int]],
+    scores: Sequence[float | int],
+    self_loop: bool = True,
+) -> MaskMeans:
+    """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
+
+    The three differ, so what holds on the support of E[M] does not carry over to E[g(X)].
+
+    Args:
+        probability: P(M_j = 1) of each key, or one for all; keys are drawn independently.
+        values: One number or vector per key.
+        scores: One score per key.
+        self_loop: Whether the first key is always attended.
+
+    Returns:
+        ``expectation``, exact, by enumeration of all masks (the empty one gives 0); ``on_support``, on all keys with
+        P > 0; ``weighted``, weights proportional to P(M_j = 1) e^score.
+
+    Raises:
+        SbmtError: On different lengths, probabilities outside [0, 1], or more than 2^18 masks.
+    """
+    value, score = np.array(values, dtype=np.float64), np.array(scores, dtype=np.float64)
+    n = len(score)
+    p = np.array(probability, dtype=np.float64) * np.ones(n if np.ndim(probability) == 0 else 1)
+    if len(value) != n or p.shape != (n,) or n < 1:
+        raise SbmtError("one probability, value and score per key", (p.shape, value.shape, score.shape), "match them")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise SbmtError("probabilities in [0, 1]", p.tolist(), "give P(M_j = 1)")
+    if self_loop:
+        p[0] = 1.0
+    weight = np.exp(score - score.max())
+    open_keys = np.flatnonzero((p > 0) & (p < 1))
+    if 1 << open_keys.size > MAX_MASKS:
+        raise SbmtError(f"at most {MAX_MASKS} masks", f"2^{open_keys.size}", "average draws instead")
+
+    def attend(relative: np.ndarray) -> np.ndarray:
+        total = relative.sum()
+        return np.asarray(relative @ value / total if total > 0 else 0.0 * value[0])
+
+    expectation = np.zeros_like(value[0])
+    for bits in product((0.0, 1.0), repeat=open_keys.size):
+        mask = (p == 1).astype(np.float64)
+        mask[open_keys] = bits
+        chance = np.where(mask > 0, p, 1 - p).prod()
+        expectation = expectation + chance * attend(mask * weight)
+    return MaskMeans(np.asarray(expectation), attend((p > 0) * weight), attend(p * weight))

@@ -1,0 +1,158 @@
+"""Statements about random graphs: Lemma 1 and what it does not give."""
+
+from math import e, log, sqrt
+
+from theory.random_graphs import (
+    directed_limit,
+    expected_hamiltonian_cycles,
+    lemma1_probability,
+    matching_deficiency,
+    prob_all_degrees,
+    prob_cycle_exact,
+    prob_no_zero_out_degree,
+)
+from theory.simulation import simulate_cycle, simulate_relay_path
+from theory.statements.statement import Finding, statement
+
+
+@statement(
+    "expectation is not existence",
+    claim="at p = (e/n) n^(1/n) at least one Hamiltonian cycle is expected, so there is one",
+    verdict="the expected number grows like √(2πn), the probability that one exists tends to 0",
+    grade="proof",
+    evidence="theorem",
+    reach="n = 100, exact degree law",
+    function="theory.random_graphs.prob_no_zero_out_degree",
+)
+def _expectation() -> Finding:
+    cycles, chance = expected_hamiltonian_cycles(100, "lemma1"), prob_no_zero_out_degree(100, "lemma1")
+    return Finding(
+        abs(cycles - 25.087) < 0.01 and abs(chance - 0.0027268) < 1e-6,
+        f"n = 100: {cycles:.1f} cycles expected; with probability {1 - chance:.4f} some token reaches nobody",
+    )
+
+
+@statement(
+    "all degrees",
+    claim="(needed) the exact probability that every token has an arc in and an arc out",
+    verdict="at p_L it falls from .355 (n = 16) to .0612 (32) and 1.9e-5 (100)",
+    grade="repair",
+    evidence="theorem",
+    reach="n = 16, 32, 100; n = 4 against enumeration",
+    function="theory.random_graphs.prob_all_degrees",
+)
+def _degrees() -> Finding:
+    found = [prob_all_degrees(n, "lemma1") for n in (16, 32, 100)]
+    tiny = prob_all_degrees(4, 0.6), prob_cycle_exact(4, 0.6)
+    holds = abs(found[0] - 0.355) < 5e-4 and abs(found[1] - 0.0612) < 5e-5 and abs(found[2] - 1.9e-5) < 5e-7
+    holds &= abs(tiny[0] - 0.631765536768) < 1e-9 and abs(tiny[1] - 0.5052872171520003) < 1e-9
+    return Finding(
+        holds, f"{found[0]:.3f}, {found[1]:.4f}, {found[2]:.1e}; n = 4, p = .6: {tiny[0]:.4f} ≥ {tiny[1]:.4f}"
+    )
+
+
+@statement(
+    "cycles at Lemma 1's probability",
+    claim="p_L makes every block Hamiltonian",
+    verdict="with 16 tokens a block is Hamiltonian in about 17 % of draws, with 50 never seen",
+    grade="conclusion",
+    evidence="simulated",
+    reach="n = 16 and 50, 200 graphs each, seed 0",
+    function="theory.simulation.simulate_cycle",
+)
+def _cycles() -> Finding:
+    small, large = simulate_cycle(16, "lemma1", 200, seed=0), simulate_cycle(50, "lemma1", 200, seed=0)
+    low, high = small.interval(1 - 1e-6)
+    text = f"{small.hits} of {small.n_draws} and {large.hits} of {large.n_draws} graphs"
+    return Finding(low < 0.17 < high and large.interval(1 - 1e-6)[1] < 0.1, text)
+
+
+@statement(
+    "a probability above 1",
+    claim="p = (e/n) n^(1/n) is a probability",
+    verdict="it exceeds 1 for n ≤ 3",
+    grade="slip",
+    evidence="exhaustive",
+    reach="n ≤ 1000; it falls in n",
+    function="theory.random_graphs.lemma1_probability",
+)
+def _above_one() -> Finding:
+    above = [n for n in range(1, 1001) if lemma1_probability(n) > 1]
+    shown = ", ".join(f"{lemma1_probability(n):.3f}" for n in above)
+    return Finding(above == [1, 2, 3], f"p_L(1), p_L(2), p_L(3) = {shown}")
+
+
+@statement(
+    "n^(1/n) misprinted",
+    claim="p = (e/n) n^(1/2), in one copy of the text",
+    verdict="it is n^(1/n); with 1/2 the edges would be O(n^1.5), not O(n)",
+    grade="slip",
+    evidence="instance",
+    reach="n = 10⁴",
+    function="theory.random_graphs.lemma1_probability",
+)
+def _misprint() -> Finding:
+    n = 10**4
+    right, printed = n * lemma1_probability(n), e * sqrt(n)
+    return Finding(right < 3.921 and printed > 100, f"mean degree {right:.2f} against {printed:.0f}")
+
+
+@statement(
+    "the directed threshold",
+    claim="(needed) where directed random graphs become Hamiltonian",
+    verdict="at (ln n + c)/n; P(cycle) → exp(−2e^(−c))",
+    grade="repair",
+    evidence="simulated",
+    reach="n = 100, c = 1 and 4, 60 graphs each, seed 0",
+    function="theory.random_graphs.directed_limit",
+)
+def _threshold() -> Finding:
+    n, found, holds = 100, [], True
+    for c in (1, 4):
+        seen = simulate_cycle(n, (log(n) + c) / n, 60, seed=0)
+        low, high = seen.interval(1 - 1e-6)
+        holds &= low < directed_limit(c).cycle < high
+        found.append(f"c = {c}: {seen.share:.2f}, limit {directed_limit(c).cycle:.2f}")
+    return Finding(holds, "; ".join(found))
+
+
+@statement(
+    "the path's limit",
+    claim="(needed) the same for a Hamiltonian path",
+    verdict="(1 + L)² exp(−2L), L = e^(−c), if sources and sinks are the only obstacles",
+    grade="repair",
+    evidence="heuristic",
+    reach="c = 0",
+    function="theory.random_graphs.directed_limit",
+)
+def _path_limit() -> Finding:
+    return Finding(True, f"{directed_limit(0).path:.4f} at c = 0")
+
+
+@statement(
+    "relays to the rescue",
+    claim="(needed) how many relays the path takes at p_L",
+    verdict="blocks of up to about 10 tokens, one relay each; with k = o(n) the path vanishes",
+    grade="repair",
+    evidence="simulated",
+    reach="n/k = 64/8 and 64/2, 60 graphs each, seed 0",
+    function="theory.simulation.simulate_relay_path",
+)
+def _rescue() -> Finding:
+    many, few = (simulate_relay_path(64, k, "lemma1", 60, seed=0) for k in (8, 2))
+    share = matching_deficiency(e)
+    holds = many.interval(1 - 1e-6)[1] > 0.99 and few.interval(1 - 1e-6)[0] < 0.04 and few.share < 0.3
+    text = f"8 relays: {many.hits} of 60, 2 relays: {few.hits} of 60; in the limit {share:.4f}·n relays are needed"
+    return Finding(holds and many.share > 0.9 and abs(share - 0.1036) < 1e-4, text)
+
+
+STATEMENTS = (
+    _expectation,
+    _degrees,
+    _cycles,
+    _above_one,
+    _misprint,
+    _threshold,
+    _path_limit,
+    _rescue,
+)

@@ -155,6 +155,23 @@ def _blog() -> Finding:
     return Finding(first == [11, 12, 13, 14, 15] and second == [3, 7, 11, 15], f"A1_15 = {first}, A2_15 = {second}")
 
 
+@statement(
+    "the same blog's formulas",
+    claim="fixed attention reads residues t … l and needs no j ≤ i; each set has (√n)^(1/p) entries",
+    verdict="residues end at l − 1; without j ≤ i a token reads later ones; for p factors it is n^(1/p)",
+    grade="slip",
+    evidence="instance",
+    reach="n = 16, l = 4, c = 1, p = 2",
+    function="theory.patterns.fixed",
+)
+def _blog_formulas() -> Finding:
+    never = not any(token % 4 == 4 for token in range(16))
+    later = int(np.triu(fixed(16, 4, 1, causal=False)[0], 1).sum())
+    size = int(strided(16, 4)[1].sum(1).max())
+    shown = f"residue 4 mod 4 never occurs, {later} entries look ahead, {size} entries against √√16 = {16**0.25:g}"
+    return Finding(never and later == 24 and size == 4, shown)
+
+
 STATEMENTS = (
     _blocks_from_one,
     _first_set,
@@ -164,4 +181,5 @@ STATEMENTS = (
     _relay_per_block,
     _factorised,
     _blog,
+    _blog_formulas,
 )

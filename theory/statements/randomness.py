@@ -84,8 +84,8 @@ def _above_one() -> Finding:
 
 @statement(
     "n^(1/n) misprinted",
-    claim="p = (e/n) n^(1/2), in one copy of the text",
-    verdict="it is n^(1/n); with 1/2 the edges would be O(n^1.5), not O(n)",
+    claim="p = (e/n) n^(1/2), and (n/e)^r for (n/e)^n, in one copy of the text",
+    verdict="it is n^(1/n) and (n/e)^n; with 1/2 the edges would be O(n^1.5), not O(n)",
     grade="slip",
     evidence="instance",
     reach="n = 10⁴",

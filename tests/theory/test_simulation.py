@@ -74,6 +74,12 @@ def test_block_arcs_stay_in_their_blocks_without_loops():
     assert np.array_equal(arcs, (block[:, None] == block) & ~np.eye(11, dtype=bool))
 
 
+def test_an_arc_leads_from_the_key_to_the_query_of_its_entry():
+    pattern = simulation.draw_graph(9, 0.3, np.random.default_rng(1))
+    arcs = simulation.draw_block_arcs(9, 1, 0.3, np.random.default_rng(1)).toarray()
+    assert np.array_equal(arcs, pattern.T) and not np.array_equal(arcs, pattern)
+
+
 def test_sampled_relay_arcs_reach_from_none_to_certain():
     paths = [simulation.simulate_relay_path(8, 2, 0.5, 20, relay_probability=q) for q in (0, 0.3, 1 - 1e-12, 1)]
     assert paths[0].hits == 0 < paths[1].hits < paths[2].hits

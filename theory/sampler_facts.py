@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.exploration import check_exploration
-from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens
+from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens, three_patterns
 from theory.random_graphs import Probability, arc_probability
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -98,6 +98,27 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
     if not 0 <= q <= 1:
         raise SbmtError("a relay probability in [0, 1]", relay_probability, "see P(M = 1)")
     return (1 - q * q) ** k
+
+
+def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
+    """In how many draws layers A3 and A2, their relay arcs drawn by Algorithm 1 at p = 1, connect all pairs.
+
+    Args:
+        n: Tokens.
+        k: Blocks, and relays.
+        n_draws: How often both patterns are drawn; self-loops are certain.
+        seed: Seed of the draws.
+
+    Cost: O(n_draws · n³) at worst, as a product of n × n matrices.
+    """
+    check_sizes(n_draws=n_draws)
+    _, spread, gather = three_patterns(n, k)
+    rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
+    for _ in range(n_draws):
+        layers = [(part & (rng.random((n, n)) < fastrg_max_density())) | loops for part in (spread, gather)]
+        paths = layers[0].astype(np.float32) @ layers[1].astype(np.float32)
+        hits += bool((paths > 0).all())
+    return hits
 
 
 def expected_entries(

@@ -7,6 +7,7 @@ import torch
 
 from sbmt.block_model import BlockModel
 from sbmt.samplers import sample_edges
+from theory.draws import clopper_pearson
 from theory.patterns import three_patterns
 from theory.realisability import (
     attained,
@@ -22,6 +23,7 @@ from theory.sampler_facts import (
     fastrg_max_density,
     fastrg_rates,
     mask_means,
+    simulate_two_hops,
     two_hop_miss,
 )
 from theory.statements.statement import Finding, statement
@@ -182,6 +184,22 @@ def _two_hops() -> Finding:
 
 
 @statement(
+    "two layers under Algorithm 1",
+    claim="(needed) how often relays drawn by Algorithm 1 connect all pairs in two layers",
+    verdict="never at n = 16, k = 4; in about half of the draws at 64/16; nearly always at 256/30",
+    grade="repair",
+    evidence="simulated",
+    reach="100 draws each, seed 0",
+    function="theory.sampler_facts.simulate_two_hops",
+)
+def _two_layers() -> Finding:
+    hits = [simulate_two_hops(n, k, 100) for n, k in ((16, 4), (64, 16), (256, 30))]
+    seen = [clopper_pearson(count, 100, 1 - 1e-6) for count in hits]
+    holds = all(low <= expected <= high for (low, high), expected in zip(seen, (0, 0.57, 0.97), strict=True))
+    return Finding(holds, " and ".join(f"{count} of 100" for count in hits))
+
+
+@statement(
     "exploration is quadratic",
     claim="training costs as many edges as the block model wants",
     verdict="δ adds up to δ·n² edges, whatever the block model wants",
@@ -220,6 +238,7 @@ STATEMENTS = (
     _printed,
     _collapse,
     _two_hops,
+    _two_layers,
     _exploration,
     _means,
 )

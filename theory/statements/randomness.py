@@ -11,7 +11,7 @@ from theory.random_graphs import (
     prob_cycle_exact,
     prob_no_zero_out_degree,
 )
-from theory.simulation import simulate_cycle, simulate_relay_path
+from theory.simulation import simulate_cycle, simulate_path, simulate_relay_path
 from theory.statements.statement import Finding, statement
 
 
@@ -122,11 +122,17 @@ def _threshold() -> Finding:
     verdict="(1 + L)² exp(−2L), L = e^(−c), if sources and sinks are the only obstacles",
     grade="repair",
     evidence="heuristic",
-    reach="c = 0",
+    reach="n = 100, c = 0 and 1, 60 graphs each, seed 0",
     function="theory.random_graphs.directed_limit",
 )
 def _path_limit() -> Finding:
-    return Finding(True, f"{directed_limit(0).path:.4f} at c = 0")
+    n, found, holds = 100, [], True
+    for c in (0, 1):
+        seen = simulate_path(n, (log(n) + c) / n, 60, seed=0)
+        low, high = seen.interval(1 - 1e-6)
+        holds &= low < directed_limit(c).path < high
+        found.append(f"c = {c}: {seen.share:.2f}, limit {directed_limit(c).path:.2f}")
+    return Finding(holds, "; ".join(found))
 
 
 @statement(

@@ -1,6 +1,6 @@
 """The mixed-membership stochastic block model that an attention mask is drawn from."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.utils.checkpoint
@@ -10,7 +10,8 @@ from torch import Tensor
 from sbmt.edges import EdgeList, check_mask, count_pairs
 from sbmt.errors import SbmtError
 from sbmt.exploration import check_exploration
-from sbmt.pair_products import edge_dot
+from sbmt.pair_products import edge_dot, edge_gate, full_precision
+from sbmt.straight_through import straight_through_gate
 
 Link = Literal["bilinear", "poisson"]
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
@@ -69,6 +70,7 @@ class BlockModel:
         self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
         self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
         self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), upper)
+        self._rates: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -95,12 +97,19 @@ class BlockModel:
         belong to. Cost: O(n k²), nothing of size n².
         """
         check_exploration(exploration)
-        query = self.query_membership @ self.block_matrix
-        key = self.key_membership
+        query, key = self._query_rates(), self.key_membership
         if exploration > 0:
             query = torch.cat([query, _hide_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, _hide_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
+
+    def _query_rates(self) -> Tensor:
+        """T = Q̂ S, multiplied out once for the sampler, the gate and all else."""
+        if self._rates is None:
+            with torch.no_grad(), full_precision(self.block_matrix):
+                self._rates = self.query_membership @ self.block_matrix
+        rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
+        return rates
 
     def probability_of_rate(self, rate: Tensor, *, clamp: bool = True) -> Tensor:
         """The link: turns rates into edge probabilities."""
@@ -117,7 +126,8 @@ class BlockModel:
         Cost: O(n² k) time, O(n²) memory.
         """
         query, key = self.rate_factors(exploration)
-        return self.probability_of_rate(query @ key.mT)
+        with full_precision(query):
+            return self.probability_of_rate(query @ key.mT)
 
     def edge_probability(
         self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
@@ -143,6 +153,17 @@ class BlockModel:
         query, key = self.rate_factors(exploration)
         return self.probability_of_rate(edge_dot(query, key, edges), clamp=clamp)
 
+    def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
+        """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
+
+        Under the bilinear link that gradient does not depend on p, so p is never computed.
+
+        Paper: equation 9.
+        """
+        if self.link == "bilinear" and edges.shape == self.shape:
+            return edge_gate(*self.rate_factors(), edges)
+        return straight_through_gate(self.edge_probability(edges, clamp=False))
+
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
 
@@ -158,7 +179,8 @@ class BlockModel:
         pairs = self.n_pairs[:, None].clamp(min=1)
         query, key = self.query_membership, self.key_membership
         if self.link == "bilinear" and self._rates_stay_below_one():
-            total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
+            with full_precision(query):
+                total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
             mean = total / pairs
         else:
             mean = self._sum_of_probabilities() / pairs
@@ -171,6 +193,8 @@ class BlockModel:
 
     def _rates_stay_below_one(self) -> bool:
         with torch.no_grad():
+            if bool((self.block_matrix.sum((1, 2)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
+                return True
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
             return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
@@ -180,7 +204,8 @@ class BlockModel:
         rows = max(1, _PAIRS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
 
         def piece(part: Tensor, key: Tensor) -> Tensor:
-            return self.probability_of_rate(part @ key.mT).sum((-2, -1))
+            with full_precision(part):
+                return self.probability_of_rate(part @ key.mT).sum((-2, -1))
 
         # Checkpointing forms each piece again in the backward pass, so no n² array outlives its piece.
         parts = [
@@ -190,6 +215,21 @@ class BlockModel:
 
     def __repr__(self) -> str:
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
+
+
+class _Product(torch.autograd.Function):
+    """A product that is known already, with the gradients of its factors: a fresh graph for every use."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, product: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        return product.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        left, right = ctx.saved_tensors
+        with full_precision(left):
+            return grads[0] @ right.mT, (left.mT @ grads[0]).sum(0), None
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:

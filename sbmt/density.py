@@ -1,7 +1,7 @@
 """Density of sampled masks, and the penalty that keeps it low."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -33,11 +33,25 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
     density = edges.density()
     if gate is None:
         return density
-    batch, heads, n_queries, _ = edges.shape
-    graph = edges.rows() // n_queries
-    nothing = gate - gate.detach()  # added to a count that is exact, where a sum of float32 ones would stop at 2²⁴
-    total = torch.zeros(batch * heads, dtype=gate.dtype, device=gate.device).index_add(0, graph, nothing)
-    return density + total.view(batch, heads) / edges.n_pairs.clamp(min=1)[:, None]
+    n_edges = edges.row_ptr[:: edges.shape[2]].diff()
+    counted: Tensor = _CountGates.apply(gate, density.to(gate.dtype), n_edges, edges.n_pairs)
+    return counted
+
+
+class _CountGates(torch.autograd.Function):
+    """The density, counted exactly; going back, every gate of a graph receives 1/N times the density's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, density: Tensor, n_edges: Tensor, n_pairs: Tensor) -> Tensor:
+        ctx.save_for_backward(n_edges, n_pairs)
+        ctx.n_gates = gate.numel()
+        return density.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        n_edges, n_pairs = ctx.saved_tensors
+        per_graph = (grads[0] / n_pairs.clamp(min=1)[:, None]).flatten()
+        return per_graph.repeat_interleave(n_edges, output_size=ctx.n_gates), None, None, None
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from sbmt.edges import EdgeList
 
+# Density from which on one dense product beats following the edges; read off benchmarks/cutoffs.py, forward + backward.
+DENSE_ABOVE = 0.3
+DENSE_CELLS = 1 << 24  # above this many pairs the dense product's memory would matter
 _GATHERED_AT_ONCE = 1 << 22  # numbers gathered per chunk and side
 
 
@@ -16,23 +19,152 @@ def edge_dot(
 ) -> Float[Tensor, " n_edges"]:
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
 
-    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. It is also what runs where all pairs take less
-    room than the gathered rows; elsewhere rows are gathered chunk by chunk, and again in the backward pass.
+    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. It is also what runs where most pairs are edges;
+    elsewhere compiled kernels follow the edges on the CPU, and other devices gather rows chunk by chunk.
 
-    Cost: O(edges · width) time; memory for min(all pairs, a bounded chunk).
+    Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
-    if query[..., 0].numel() * key.shape[2] <= edges.n_edges * query.shape[3]:
-        return (query @ key.mT).flatten()[edges.cells()]
-    if edges.n_edges == 0:
-        return (query.sum() + key.sum()) * torch.zeros(0, dtype=query.dtype, device=query.device)
-    out: Tensor = _EdgeDot.apply(query.flatten(0, 2), key.flatten(0, 2), edges.rows(), edges.key_rows())
+    if _is_dense(edges):
+        return _over_all_pairs(query, key, edges)
+    if _is_compiled(query):
+        return _edge_dot(*_flat(query, key, edges))
+    out: Tensor = _GatheredDot.apply(query.flatten(0, 2), key.flatten(0, 2), edges.rows(), edges.key_rows())
     return out
 
 
-class _EdgeDot(torch.autograd.Function):
+def edge_gate(
+    query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
+) -> Float[Tensor, " n_edges"]:
+    """Ones with the gradient of :func:`edge_dot`: a straight-through gate whose product is never formed.
+
+    The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
+    """
+    if _is_compiled(query) and not _is_dense(edges):
+        return _edge_gate(*_flat(query, key, edges))
+    product = edge_dot(query, key, edges)
+    return 1 + (product - product.detach())
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def _is_dense(edges: EdgeList) -> bool:
+    return edges.n_edges > DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS
+
+
+def _is_compiled(query: Tensor) -> bool:
+    return query.device.type == "cpu"
+
+
+def _over_all_pairs(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
+    with full_precision(query):
+        return (query @ key.mT).flatten()[edges.cells()]
+
+
+def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
+    rows = [t.flatten(0, 2).contiguous() for t in (query, key)]
+    is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in rows)
+    by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
+    return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3]
+
+
+@torch.library.custom_op("sbmt::edge_dot", mutates_args=(), device_types="cpu")
+def _edge_dot(
+    query: Tensor,
+    key: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+) -> Tensor:
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.compiled.products import edge_dots
+
+    out = query.new_empty(keys.shape)
+    arrays = [t.numpy() for t in (query, key, row_ptr, keys)]
+    in_parallel(edge_dots, balanced_parts(arrays[2], query.shape[1]), *arrays, n_queries, n_keys, out.numpy())
+    return out
+
+
+@torch.library.custom_op("sbmt::edge_gate", mutates_args=(), device_types="cpu")
+def _edge_gate(
+    query: Tensor,
+    key: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+) -> Tensor:
+    return query.new_ones(keys.shape)
+
+
+@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=(), device_types="cpu")
+def _edge_dot_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+) -> tuple[Tensor, Tensor]:
+    """Σ_j g_ij y_j for every query and Σ_i g_ij x_i for every key."""
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.compiled.products import sum_over_keys, sum_over_queries
+
+    grads = torch.empty_like(query), torch.empty_like(key)
+    to_query, to_key = (t.numpy() for t in grads)
+    g, q, k, ptr, j, *by_key = (
+        t.numpy() for t in (grad.contiguous(), query, key, row_ptr, keys, column_ptr, queries, positions)
+    )
+    width = query.shape[1]
+    in_parallel(sum_over_keys, balanced_parts(ptr, width), g, k, ptr, j, n_queries, n_keys, to_query)
+    in_parallel(sum_over_queries, balanced_parts(by_key[0], width), g, q, *by_key, ptr, n_queries, n_keys, to_key)
+    return grads
+
+
+@_edge_dot.register_fake
+@_edge_gate.register_fake
+def _(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+    return query.new_empty(keys.shape)
+
+
+@_edge_dot_backward.register_fake
+def _(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(query), torch.empty_like(key)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.n_queries, ctx.n_keys = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    grads = _edge_dot_backward(grad, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys)
+    return *grads, *(None,) * 7
+
+
+for _operator in (_edge_dot, _edge_gate):
+    _operator.register_autograd(_differentiate, setup_context=_keep)
+
+
+class _GatheredDot(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
         ctx.save_for_backward(query, key, rows, keys)
+        if not rows.numel():
+            return query.new_empty(0)
         chunks = zip(*_chunks(rows, keys, width=query.shape[1]), strict=True)
         return torch.cat([(query[r] * key[c]).sum(-1) for r, c in chunks])
 

@@ -1,6 +1,7 @@
 """Fixed masks as edge lists, on real pairs only."""
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from sbmt.edges import EdgeList, check_mask
@@ -66,3 +67,8 @@ def self_loops(
 ) -> EdgeList:
     """Every real token attends itself: the window of width 0."""
     return sliding_window(shape, 0, query_mask, key_mask, device=device)
+
+
+def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:
+    """Whether each edge joins tokens at most ``window / 2`` places apart, in EdgeList order."""
+    return (edges.rows() % edges.shape[2] - edges.keys).abs() <= window // 2

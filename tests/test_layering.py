@@ -12,7 +12,7 @@ LEVELS = {
     0: ["errors", "types"],
     1: [
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),
-        "density",
+        *("density", "transposition", "compiled"),
     ],
     2: ["samplers", "attention"],
     3: ["layers", "baselines"],

@@ -1,11 +1,11 @@
-"""Products along edges on both routes: all pairs at once, and gathered rows in chunks."""
+"""Products along edges on every route: all pairs at once, compiled rows, and gathered rows in chunks."""
 
 import pytest
 import torch
 
 import sbmt.pair_products
-from sbmt import EdgeList
-from sbmt.pair_products import edge_dot
+from sbmt import EdgeList, straight_through_gate
+from sbmt.pair_products import edge_dot, edge_gate
 
 
 def inputs(n_edges=7, width=3, seed=0):
@@ -16,11 +16,20 @@ def inputs(n_edges=7, width=3, seed=0):
     return query, key, EdgeList.from_cells(cells, (2, 2, 4, 5))
 
 
-# 80 pairs against 7 · 3 or 70 · 3 gathered numbers: the first gathers, the second forms all pairs.
-@pytest.mark.parametrize("n_edges", [7, 70, 80])
-@pytest.mark.parametrize("at_once", [1, 6, 1 << 22])
-def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, at_once, monkeypatch):
-    monkeypatch.setattr(sbmt.pair_products, "_GATHERED_AT_ONCE", at_once)
+ROUTES = ["all pairs", "compiled", "gathered"]
+
+
+@pytest.fixture(params=ROUTES)
+def route(request, monkeypatch):
+    """Makes every product take one route, whatever its size."""
+    monkeypatch.setattr(sbmt.pair_products, "DENSE_ABOVE", -1.0 if request.param == "all pairs" else 1.0)
+    if request.param == "gathered":
+        monkeypatch.setattr(sbmt.pair_products, "_GATHERED_AT_ONCE", 6)
+        monkeypatch.setattr(sbmt.pair_products, "_is_compiled", lambda *_: False)
+
+
+@pytest.mark.parametrize("n_edges", [1, 7, 70, 80])
+def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, route):
     query, key, edges = inputs(n_edges)
     incoming = torch.randn(n_edges, dtype=torch.float64)
     expected = (query @ key.mT).flatten()[edges.cells()]
@@ -31,21 +40,29 @@ def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, at_once,
         assert torch.allclose(mine, theirs, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("n_edges", "is_gathered"), [(26, True), (27, False)])
-def test_rows_are_gathered_only_where_that_is_smaller(n_edges, is_gathered, monkeypatch):
-    calls = []
-    monkeypatch.setattr(sbmt.pair_products._EdgeDot, "apply", lambda *_: calls.append(1) or torch.zeros(n_edges))
-    edge_dot(*inputs(n_edges))
-    assert bool(calls) is is_gathered
+@pytest.mark.parametrize("n_edges", [0, 1, 7, 80])
+def test_the_gate_is_one_and_has_the_gradients_of_the_product(n_edges, route):
+    query, key, edges = inputs(n_edges)
+    incoming = torch.randn(n_edges, dtype=torch.float64)
+    gate = edge_gate(query, key, edges)
+    assert torch.equal(gate, torch.ones(n_edges, dtype=torch.float64))
+    twin = straight_through_gate(edge_dot(query, key, edges))
+    for mine, theirs in zip(*(torch.autograd.grad(x, (query, key), incoming) for x in (gate, twin)), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-12)
 
 
-def test_gradcheck_of_the_gathering_route(monkeypatch):
-    monkeypatch.setattr(sbmt.pair_products, "_GATHERED_AT_ONCE", 6)
+def test_gradcheck(route):
     query, key, edges = inputs()
     assert torch.autograd.gradcheck(lambda q, k: edge_dot(q, k, edges), (query, key))
 
 
-def test_no_edges_give_zero_gradients():
+@pytest.mark.parametrize(("n_edges", "is_dense"), [(23, False), (25, True)])
+def test_all_pairs_are_formed_only_where_most_of_them_are_edges(n_edges, is_dense):
+    assert sbmt.pair_products.DENSE_ABOVE * 80 == pytest.approx(24)
+    assert sbmt.pair_products._is_dense(inputs(n_edges)[2]) is is_dense
+
+
+def test_no_edges_give_zero_gradients(route):
     query, key, edges = inputs(n_edges=0)
     edge_dot(query, key, edges).sum().backward()
     assert query.grad.eq(0).all() and key.grad.eq(0).all()

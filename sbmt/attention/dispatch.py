@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sbmt.attention.cpu import attend_on_cpu
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.message_passing import attend_by_messages
@@ -13,7 +14,7 @@ from sbmt.counter_rng import Purpose, draw_seed, edge_words, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 
-BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages}
+BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
 # Density over all cells from which on visiting every pair is the faster of the two, forward and backward. On one CPU
 # core benchmarks/dense_or_pyg.py shows pyg / dense = 0.9 to 2 at 1/16, 1.3 to 5 at 1/8, and 0.2 to 0.8 at 1/32, for 64
 # to 4096 tokens in 1 to 64 graphs; a single graph of 64 tokens alone is 10 % faster dense at every density.

@@ -8,12 +8,10 @@ from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_
 from sbmt.attention.gate_rule import GateRule
 from sbmt.block_model import BlockModel, Link
 from sbmt.density import sampled_density
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys, check_exploration
-from sbmt.patterns import sliding_window
+from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import SAMPLERS, sample_edges
-from sbmt.straight_through import straight_through_gate
 from sbmt.types import AttentionOutput
 
 
@@ -61,14 +59,14 @@ def sbm_attention(
     edges = sample_edges(
         block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
     )
-    pattern = None
     if window is not None:
         device = edges.keys.device
-        pattern = sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device)
-        edges = edges.union(pattern)
-    gate = _gate(block_model, edges, pattern) if torch.is_grad_enabled() else None
+        edges = edges.union(sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device))
+    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
     if gate is not None and not gate.requires_grad:
         gate = None
+    if gate is not None and window is not None:
+        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
     values = edge_attention(
         query,
         key,
@@ -86,13 +84,6 @@ def sbm_attention(
         expected_density=block_model.expected_density(),
         edges=edges if return_edges else None,
     )
-
-
-def _gate(block_model: BlockModel, edges: EdgeList, pattern: EdgeList | None) -> Tensor:
-    gate = straight_through_gate(block_model.edge_probability(edges, clamp=False))
-    if pattern is None:
-        return gate
-    return gate.masked_fill(torch.isin(edges.cells(), pattern.cells()), 1.0)
 
 
 class SBMAttention(nn.Module):

@@ -1,0 +1,131 @@
+"""Attention on the CPU by compiled kernels: one pass over each row's edges, nothing of the size of all pairs."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmt.attention.gate_rule import GateRule
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
+
+
+def attend_on_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    gate_rule: GateRule,
+    weight_scale: Tensor | None,
+) -> Tensor:
+    """Forward and backward over CSR rows, scores computed anew on the way back; see :func:`sbmt.edge_attention`.
+
+    Cost: O(edges · d) time, O(edges + n · d) memory. 16-bit inputs are computed in float32. Differentiable once.
+    """
+    if any(t.device.type != "cpu" for t in (query, edges.keys)):
+        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "pyg"')
+    dtype = torch.float64 if value.dtype == torch.float64 else torch.float32
+    flat = [t.to(dtype).flatten(0, 2).contiguous() for t in (query, key, value)]
+    none = flat[0].new_empty(0)
+    flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
+    is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
+    by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
+    sizes = edges.shape[2], edges.shape[3]
+    out, _ = _attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score")
+    return out.unflatten(0, edges.shape[:3]).to(value.dtype)
+
+
+@torch.library.custom_op("sbmt::attend", mutates_args=(), device_types="cpu")
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    gate: Tensor,
+    weight_scale: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor]:
+    """The output, flattened over (example, head, query), and the logarithm of each row's softmax denominator."""
+    from sbmt.compiled.attention import attend
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+
+    out, log_total = value.new_empty(query.shape[0], value.shape[1]), query.new_empty(query.shape[0])
+    parts = balanced_parts(row_ptr.numpy(), 2 * (key.shape[1] + value.shape[1]))
+    arrays = (t.numpy() for t in (query, key, value, row_ptr, keys, gate, weight_scale))
+    in_parallel(attend, parts, *arrays, is_score_rule, n_queries, n_keys, out.numpy(), log_total.numpy())
+    return out, log_total
+
+
+@_attend.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return value.new_empty(query.shape[0], value.shape[1]), query.new_empty(query.shape[0])
+
+
+@torch.library.custom_op("sbmt::attend_backward", mutates_args=(), device_types="cpu")
+def _attend_backward(
+    grad_out: Tensor,
+    out: Tensor,
+    log_total: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    gate: Tensor,
+    weight_scale: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and gate."""
+    from sbmt.compiled.attention import attend_backward
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.compiled.products import sum_over_queries
+
+    grads = [torch.empty_like(t) for t in (query, key, value, gate)]
+    grad_query, grad_key, grad_value, grad_gate = (t.numpy() for t in grads)
+    grad_score, weights = (query.new_empty(keys.shape).numpy() for _ in range(2))  # per edge
+    rows = query, key, value, row_ptr, keys, gate, weight_scale
+    arrays, sizes = [t.numpy() for t in rows], (is_score_rule, n_queries, n_keys)
+    grad_rows = grad_out.contiguous().numpy()
+    work = 2 * (key.shape[1] + value.shape[1])
+    found = grad_query, grad_score, grad_gate, weights
+    parts = balanced_parts(row_ptr.numpy(), work)
+    in_parallel(attend_backward, parts, *arrays, *sizes, out.numpy(), log_total.numpy(), grad_rows, *found)
+    columns = [t.numpy() for t in (column_ptr, queries, positions, row_ptr)]
+    parts = balanced_parts(columns[0], work)
+    in_parallel(sum_over_queries, parts, grad_score, arrays[0], *columns, n_queries, n_keys, grad_key)
+    in_parallel(sum_over_queries, parts, weights, grad_rows, *columns, n_queries, n_keys, grad_value)
+    return tuple(grads)  # type: ignore[return-value]
+
+
+@_attend_backward.register_fake
+def _(grad_out: Tensor, out: Tensor, log_total: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    query, key, value, gate = (torch.empty_like(t) for t in rest[:4])
+    return query, key, value, gate
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule = inputs
+    ctx.save_for_backward(*output, *tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, grad_out: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if grad_out is None:
+        return (None,) * 13
+    grads = _attend_backward(grad_out, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule)
+    return *grads, *(None,) * 9
+
+
+_attend.register_autograd(_differentiate, setup_context=_keep)

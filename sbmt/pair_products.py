@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sbmt.compiled import can_run_on
 from sbmt.edges import EdgeList
 
 # Density from which on one dense product beats following the edges; read off benchmarks/cutoffs.py, forward + backward.
@@ -55,7 +56,7 @@ def _is_dense(edges: EdgeList) -> bool:
 
 
 def _is_compiled(query: Tensor) -> bool:
-    return query.device.type == "cpu"
+    return can_run_on(query.device)
 
 
 def _over_all_pairs(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:

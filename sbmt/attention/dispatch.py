@@ -10,15 +10,17 @@ from sbmt.attention.cpu import attend_on_cpu
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.message_passing import attend_by_messages
+from sbmt.compiled import can_run_on, has_numba
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 
 BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
 # Density over all cells from which on visiting every pair is the faster of the two, forward and backward. On one CPU
-# core benchmarks/dense_or_pyg.py shows pyg / dense = 0.9 to 2 at 1/16, 1.3 to 5 at 1/8, and 0.2 to 0.8 at 1/32, for 64
-# to 4096 tokens in 1 to 64 graphs; a single graph of 64 tokens alone is 10 % faster dense at every density.
+# core `sbmt bench --suite backends` shows pyg / dense = 0.9 to 2 at 1/16, 1.3 to 5 at 1/8, and 0.2 to 0.8 at 1/32, for
+# 64 to 4096 tokens in 1 to 64 graphs; a single graph of 64 tokens alone is 10 % faster dense at every density.
 DENSE_ABOVE = 1 / 16
+DENSE_KEYS = 128  # on the CPU following the edges is the faster one from here on, at any density
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
 
 
@@ -29,7 +31,7 @@ def available_backends() -> list[str]:
         >>> "dense" in available_backends()
         True
     """
-    return list(BACKENDS)
+    return [name for name in BACKENDS if name != "cpu" or has_numba()]
 
 
 def edge_attention(
@@ -77,7 +79,8 @@ def edge_attention(
     _check(query, key, value, edges, gate)
     if gate_rule not in get_args(GateRule):
         raise SbmtError(f"gate_rule among {get_args(GateRule)}", repr(gate_rule), "use one of those names")
-    attend = choose("backend", backend, {"auto": BACKENDS[_pick(edges)], **BACKENDS})
+    chosen = {"auto": _pick(edges)} | {name: name for name in available_backends()}
+    attend = BACKENDS[choose("backend", backend, chosen)]
     return attend(query, key, value, edges, gate, gate_rule, _dropout_scale(edges, dropout, generator, value.dtype))
 
 
@@ -88,8 +91,11 @@ def check_dropout(dropout: float) -> None:
 
 
 def _pick(edges: EdgeList) -> str:
-    cells = edges.cell_count
-    return "dense" if cells <= DENSE_CELLS and edges.n_edges >= DENSE_ABOVE * cells else "pyg"
+    cells, is_on_cpu = edges.cell_count, can_run_on(edges.keys.device)
+    is_small = edges.shape[3] <= (DENSE_KEYS if is_on_cpu else cells) and cells <= DENSE_CELLS
+    if is_small and edges.n_edges >= DENSE_ABOVE * cells:
+        return "dense"
+    return "cpu" if is_on_cpu else "pyg"
 
 
 def _dropout_scale(
@@ -98,12 +104,25 @@ def _dropout_scale(
     check_dropout(dropout)
     if dropout == 0:
         return None
+    uniform = _cell_uniforms(edges, draw_seed(generator))
+    return (uniform >= dropout).to(dtype) / (1 - dropout)
+
+
+def _cell_uniforms(edges: EdgeList, seed: int) -> Tensor:
+    """One uniform per edge, which belongs to its cell: the same whatever else is in the mask, and on every device."""
     _, heads, n_queries, _ = edges.shape
+    if can_run_on(edges.keys.device):
+        from sbmt.compiled.parallel import balanced_parts, in_parallel
+        from sbmt.compiled.philox import cell_uniforms
+
+        out = torch.empty(edges.n_edges, dtype=torch.float64)
+        row_ptr, keys = edges.row_ptr.numpy(), edges.keys.numpy()
+        in_parallel(cell_uniforms, balanced_parts(row_ptr, 32), row_ptr, keys, seed, n_queries, heads, out.numpy())
+        return out
     rows = edges.rows()
     graph = rows // n_queries
     address = (graph // heads, graph % heads, rows % n_queries, edges.keys)
-    uniform = to_uniform(edge_words(draw_seed(generator), Purpose.CELL, *address))
-    return (uniform >= dropout).to(dtype) / (1 - dropout)
+    return to_uniform(edge_words(seed, Purpose.CELL, *address))
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:

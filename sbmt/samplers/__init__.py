@@ -3,15 +3,24 @@
 import torch
 
 from sbmt.block_model import BlockModel
+from sbmt.compiled import can_run_on
 from sbmt.counter_rng import WORD, draw_seed
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
 from sbmt.samplers.bernoulli import sample_bernoulli
+from sbmt.samplers.compiled import sample_compiled
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
 
-SAMPLERS = {"exact": sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
+
+def _sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
+    """By compiled kernels on the CPU, by torch elsewhere: one law, but not the same edges from the same seed."""
+    draw = sample_compiled if can_run_on(block_model.block_matrix.device) else sample_exact
+    return draw(block_model, exploration, seed, first_example)
+
+
+SAMPLERS = {"exact": _sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
 
 
 def sample_edges(

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from sbmt.attention import available_backends, edge_attention
-from sbmt.attention.dispatch import DENSE_ABOVE, _pick
+from sbmt import SbmtError
+from sbmt.attention import available_backends, dispatch, edge_attention
 from sbmt.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
 
@@ -98,8 +98,25 @@ def test_the_output_has_the_type_of_the_values(dtype, backend):
     torch.testing.assert_close(out.double(), exact, rtol=0, atol=30 * torch.finfo(dtype).eps)
 
 
-def test_auto_picks_by_density():
-    sparse, dense = torch.zeros(1, 1, 32, 32, dtype=torch.bool), torch.ones(1, 1, 32, 32, dtype=torch.bool)
-    assert 0 < DENSE_ABOVE < 1
-    assert _pick(EdgeList.from_dense(sparse)) == "pyg"
-    assert _pick(EdgeList.from_dense(dense)) == "dense"
+@pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
+def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
+    monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_numba)
+    assert 0 < dispatch.DENSE_ABOVE < 1
+    for n, is_full, expected in (
+        (32, False, sparse),
+        (32, True, "dense"),
+        (300, True, "cpu" if has_numba else "dense"),
+    ):
+        mask = torch.full((1, 1, n, n), is_full)
+        assert dispatch._pick(EdgeList.from_dense(mask)) == expected
+
+
+def test_without_numba_its_backend_is_not_there(monkeypatch):
+    monkeypatch.setattr(dispatch, "has_numba", lambda: False)
+    monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
+    assert available_backends() == ["dense", "pyg"]
+    case = make_case(**CASES["square"])
+    inputs = (case.query, case.key, case.value, case.edges)
+    torch.testing.assert_close(edge_attention(*inputs), edge_attention(*inputs, backend="dense"))
+    with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'pyg', got 'cpu'"):
+        edge_attention(*inputs, backend="cpu")

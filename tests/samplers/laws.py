@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from sbmt import BlockModel, sample_edges
+from sbmt.samplers import SAMPLERS
+from sbmt.samplers.exact import sample_exact
 from tests.statistics import binomial_p_values
 
-SHARE = 0.006  # of the suite's false alarms, for each of the tests here
+SHARE = 0.0035  # of the suite's false alarms, for each of the tests here
 
 
 def case(query, block, key):
@@ -28,12 +30,15 @@ CASES = {  # three queries, four keys, two clusters: query memberships, block ma
     "one row certain": case([[1, 0], [0, 0.9], [0, 0.2]], [[1, 1], [0.01, 0.05]], ONE_HOT[1]),
 }
 
-DRAWS = {  # sampler, and the share of dense rows from which `exact` visits every pair of a row
-    "bernoulli": ("bernoulli", None),
-    "fastrg": ("fastrg", None),
-    "exact": ("exact", None),
-    "exact by candidates": ("exact", float("inf")),
-    "exact by rows": ("exact", 0.0),
+DRAWS = {  # the sampler, and what makes it take one of its ways: constants that are set for the test
+    "bernoulli": ("bernoulli", {}),
+    "fastrg": ("fastrg", {}),
+    "exact": ("exact", {}),
+    "exact by skipping": ("exact", {"compiled.HIT": 1e9}),
+    "exact by clusters": ("exact", {"compiled.STEP": 1e9, "compiled.ENTRY": 0.0}),
+    "torch": ("torch", {}),
+    "torch by candidates": ("torch", {"exact.DENSE_SHARE": float("inf")}),
+    "torch by rows": ("torch", {"exact.DENSE_SHARE": 0.0}),
 }
 each_draw = pytest.mark.parametrize("draw", DRAWS, indirect=True)
 each_link = pytest.mark.parametrize("link", ["bilinear", "poisson"])
@@ -43,9 +48,11 @@ class Draw:
     """One way to draw masks: a sampler on one of its code paths."""
 
     def __init__(self, name, monkeypatch):
-        self.sampler, dense_share = DRAWS[name]
-        if dense_share is not None:
-            monkeypatch.setattr("sbmt.samplers.exact.DENSE_SHARE", dense_share)
+        self.sampler, constants = DRAWS[name]
+        for constant, value in constants.items():
+            monkeypatch.setattr(f"sbmt.samplers.{constant}", value)
+        if self.sampler == "torch":  # what runs on other devices
+            monkeypatch.setitem(SAMPLERS, "torch", sample_exact)
 
     def edges(self, model, exploration=0.0, seed=0, **options):
         generator = torch.Generator().manual_seed(seed)

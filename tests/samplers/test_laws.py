@@ -37,9 +37,9 @@ def test_so_they_do_in_odd_shapes(draw, link, shape, judge):
     judge(law_p_values(draw.masks(model, 4000, 0.1), draw.law(model, 0.1)))
 
 
-@pytest.mark.parametrize("draw", ["exact by candidates"], indirect=True)
+@pytest.mark.parametrize("draw", ["exact by skipping", "exact by clusters", "torch by candidates"], indirect=True)
 @pytest.mark.parametrize("probability", [0.02, 0.5, 0.9, 0.999])
-def test_thinned_candidates_have_their_law_to_a_thousandth(draw, probability, judge):
+def test_what_is_thinned_has_its_law_to_a_thousandth(draw, probability, judge):
     model = uniform_model(probability, 20, 30)
     masks = draw.masks(model, 1600)  # 960,000 cells: two standard deviations are at most 0.001
     judge(law_p_values(masks, draw.law(model)))

@@ -3,13 +3,15 @@
 import pytest
 import torch
 
-from sbmt import SbmtError
-from sbmt.samplers import exact, fastrg
+from sbmt import BlockModel, SbmtError
+from sbmt.samplers import compiled, exact, fastrg
 from tests.samplers.laws import SHARE, law_p_values, random_model, stacked, uniform_model
 from tests.statistics import Judge, joint_p_values, pair_p_values
 
 judge = Judge(SHARE)
-by_candidates = pytest.mark.parametrize("draw", ["exact by candidates"], indirect=True)
+by_candidates = pytest.mark.parametrize("draw", ["torch by candidates"], indirect=True)
+by_clusters = pytest.mark.parametrize("draw", ["exact by clusters"], indirect=True)
+by_skipping = pytest.mark.parametrize("draw", ["exact by skipping"], indirect=True)
 by_fastrg = pytest.mark.parametrize("draw", ["fastrg"], indirect=True)
 
 
@@ -22,6 +24,29 @@ def test_a_boost_one_percent_too_small(draw, monkeypatch):
     right = exact._boost
     monkeypatch.setattr(exact, "_boost", lambda query, key: 0.99 * right(query, key))
     assert is_law_rejected(draw, uniform_model(0.9, 30, 40), n_masks=1200)
+
+
+@by_clusters
+def test_a_compiled_boost_one_percent_too_small(draw, monkeypatch):
+    right = compiled._boost
+    monkeypatch.setattr(compiled, "_boost", lambda upper: 0.99 * right(upper))
+    assert is_law_rejected(draw, uniform_model(0.9, 30, 40), n_masks=1200)
+
+
+@by_skipping
+@pytest.mark.parametrize("bound", ["upper", "at_least", "at_most"])
+def test_bounds_that_do_not_hold(draw, bound, monkeypatch):
+    def too_tight(self):
+        self.at_least *= 3.0 if bound == "at_least" else 1.0
+        self.at_most *= 0.97 if bound == "at_most" else 1.0
+        most, upper, expected = right(self)
+        return most, upper * (0.98 if bound == "upper" else 1.0), expected
+
+    right = compiled._Work.bound_rows
+    monkeypatch.setattr(compiled._Work, "bound_rows", too_tight)
+    keys = torch.tensor([[[[0.9, 0.9], [0.7, 0.2]]]], dtype=torch.float64)
+    tight = BlockModel(torch.ones(1, 1, 3, 2).double(), torch.eye(2).double()[None] / 2, keys)
+    assert is_law_rejected(draw, tight, n_masks=20_000)
 
 
 @by_candidates
@@ -63,13 +88,13 @@ def test_clusters_paired_independently(draw, monkeypatch):
     assert is_law_rejected(draw, stacked(["anti-diagonal"]))
 
 
-@pytest.mark.parametrize("draw", ["fastrg", "exact by candidates"], indirect=True)
+@pytest.mark.parametrize("draw", ["fastrg", "exact", "torch by candidates"], indirect=True)
 def test_exploration_left_out(draw):
     model = uniform_model(0.1, 20, 20)
     assert judge.rejects(law_p_values(draw.masks(model, 2000), draw.law(model, 0.01)))
 
 
-@pytest.mark.parametrize("draw", ["exact"], indirect=True)
+@pytest.mark.parametrize("draw", ["torch"], indirect=True)
 @pytest.mark.parametrize("what", ["head", "query"])
 def test_streams_shared_within_an_example(draw, what, monkeypatch):
     def shared(rows, shape, first_example):

@@ -1,12 +1,14 @@
-"""A CSR mask read by columns."""
+"""CSR masks as plain tensors: read by columns, and merged."""
 
 import torch
 from torch import Tensor
 
+from sbmt.compiled import can_run_on
+
 
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """See :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges) on the CPU, O(edges · log edges) elsewhere."""
-    if keys.device.type == "cpu":
+    if can_run_on(keys.device):
         return _transpose(row_ptr, keys, n_queries, n_keys)
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
@@ -44,3 +46,33 @@ def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tenso
     n_graphs = (row_ptr.numel() - 1) // n_queries
     int32 = keys.new_empty(keys.shape, dtype=torch.int32)
     return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
+
+
+def merge_rows(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of what is in either mask. Cost: O(n + edges) on the CPU, a sort elsewhere."""
+    if not can_run_on(first_keys.device):
+        return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.compiled.unions import count_union, fill_union
+
+    arrays = [t.numpy() for t in (first_ptr, first_keys, second_ptr, second_keys)]
+    row_ptr = torch.zeros_like(first_ptr)
+    parts = balanced_parts(arrays[0] + arrays[2], 8)
+    in_parallel(count_union, parts, *arrays, row_ptr[1:].numpy())
+    row_ptr = row_ptr.cumsum(0)
+    keys = first_keys.new_empty(int(row_ptr[-1]))
+    in_parallel(fill_union, parts, *arrays, row_ptr.numpy(), keys.numpy())
+    return row_ptr, keys
+
+
+def merge_rows_by_sorting(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """The plain twin, on any device."""
+    rows = torch.arange(first_ptr.numel() - 1, device=first_keys.device)
+    both = (first_ptr, first_keys), (second_ptr, second_keys)
+    cells = torch.cat([rows.repeat_interleave(ptr.diff()) * n_keys + keys for ptr, keys in both]).unique()
+    counts = torch.bincount(cells // n_keys, minlength=rows.numel())
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys

@@ -12,13 +12,13 @@ LEVELS = {
     0: ["errors", "types"],
     1: [
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),
-        *("density", "transposition", "compiled"),
+        *("density", "csr", "compiled"),
     ],
     2: ["samplers", "attention"],
     3: ["layers", "baselines"],
     4: ["models"],
     5: ["tasks", "training", "cost"],
-    6: ["plots", "cli", "testing"],
+    6: ["plots", "cli", "testing", "benchmarks"],
 }
 LEVEL_OF = {name: level for level, names in LEVELS.items() for name in names}
 # Pairs (who, whom) that their levels would allow.

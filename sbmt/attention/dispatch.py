@@ -91,11 +91,10 @@ def check_dropout(dropout: float) -> None:
 
 
 def _pick(edges: EdgeList) -> str:
-    cells, is_on_cpu = edges.cell_count, can_run_on(edges.keys.device)
-    is_small = edges.shape[3] <= (DENSE_KEYS if is_on_cpu else cells) and cells <= DENSE_CELLS
-    if is_small and edges.n_edges >= DENSE_ABOVE * cells:
-        return "dense"
-    return "cpu" if is_on_cpu else "pyg"
+    sparse = "cpu" if can_run_on(edges.keys.device) else "pyg"
+    if edges.cell_count > DENSE_CELLS or (sparse == "cpu" and edges.shape[3] > DENSE_KEYS):
+        return sparse
+    return "dense" if edges.n_edges >= DENSE_ABOVE * edges.cell_count else sparse
 
 
 def _dropout_scale(

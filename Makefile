@@ -5,6 +5,7 @@
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
 #   make results train what the README and the site quote, five seeds (a quarter of an hour; resumable)
+#   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
 #   make clean   remove what was built (distclean: the environment too)
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results clean distclean
+.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results bench clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,6 +70,13 @@ results: $(STAMP)
 	cp runs/demo5/demo.png results/demo.png
 	$(BIN)/python results/write_tables.py
 	$(BIN)/python -m theory --json results/theory.json
+
+# Threads that wait actively would take the cores from the contestant whose turn comes next.
+bench: $(STAMP)
+	mkdir -p results
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/sbmt bench --json results/bench.json --figure results/bench.png
+	ln -sfn ../../results/bench.png docs/assets/bench.png
+	$(BIN)/python results/write_tables.py
 
 lab: $(STAMP)
 	$(BIN)/python -m jupyterlab notebooks

@@ -1,26 +1,45 @@
-"""No number in README.md or on the landing page that the result files do not hold."""
+"""No number in README.md, on the landing page or among the benchmarks that the result files do not hold."""
 
+import json
+import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sbmt.benchmarks import run_suites
+from tests.benchmarks.tiny import use_tiny_grids
+
 ROOT = Path(__file__).parent.parent
 
 
-def check(root):
-    command = [sys.executable, str(root / "results" / "write_tables.py"), "--check"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def write_tables(root, *options):
+    command = [sys.executable, str(root / "results" / "write_tables.py"), *options]
+    paths = {"PYTHONPATH": str(ROOT)}  # the copies have no library beside them
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | paths)
+
+
+def write_tables_here(root, monkeypatch, *options):
+    """The same without the seconds that another process takes to import the library; returns the exit code."""
+    script = str(root / "results" / "write_tables.py")
+    monkeypatch.setattr(sys, "argv", [script, *options])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(script, run_name="__main__")
+    return stop.value.code
 
 
 def copy_pages(folder):
-    for name in ("README.md", "docs/index.md", "results/demo.json", "results/write_tables.py"):
-        target = folder / name
+    pages = [ROOT / name for name in ("README.md", "docs/index.md", "docs/benchmarks.md")]
+    for path in [*pages, *(ROOT / "results").glob("*.*")]:
+        target = folder / path.relative_to(ROOT)
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes((ROOT / name).read_bytes())
+        target.write_bytes(path.read_bytes())
 
 
 def test_tables_are_fresh():
-    found = check(ROOT)
+    found = write_tables(ROOT, "--check")
     assert found.returncode == 0, found.stderr
 
 
@@ -30,6 +49,26 @@ def test_a_changed_number_is_noticed(tmp_path):
     page.write_text(
         page.read_text("utf-8").replace("| **SBM**, exact edge law | 0.", "| **SBM**, exact edge law | 1."), "utf-8"
     )
-    found = check(tmp_path)
+    found = write_tables(tmp_path, "--check")
     assert found.returncode == 1
     assert "stale: README.md" in found.stderr
+
+
+def test_benchmarks_are_written_from_their_results(tmp_path, monkeypatch, capsys):
+    copy_pages(tmp_path)
+    use_tiny_grids(monkeypatch)
+    result = run_suites(["sampler"], is_quick=True)
+    (tmp_path / "results" / "bench.json").write_text(json.dumps(result))
+    (tmp_path / "results" / "bench.png").write_bytes(b"")
+    assert write_tables_here(tmp_path, monkeypatch) == 0
+    page = tmp_path / "docs" / "benchmarks.md"
+    text = page.read_text("utf-8")
+    assert "| near-constant | 64 | 5 % |" in text
+    assert "Measured on" in text
+    assert "(assets/bench.png)" in text
+    assert text.count("*Not measured yet") == 14  # the other suites' tables
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
+
+    page.write_text(text.replace("| near-constant | 64 | 5 % |", "| near-constant | 64 | 6 % |"), "utf-8")
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
+    assert "stale: benchmarks.md" in capsys.readouterr().err

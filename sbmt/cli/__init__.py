@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from sbmt.cli.bench import bench
 from sbmt.cli.demo import demo
 from sbmt.cli.look import inspect, sample
 from sbmt.cli.train import evaluate, train_app
@@ -21,6 +22,7 @@ app.add_typer(train_app, name="train")
 app.command()(evaluate)
 app.command()(inspect)
 app.command()(sample)
+app.command()(bench)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Live progress of training runs."""
+"""Live progress of training runs and of benchmarks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from sbmt.training.loop import Step
 
@@ -31,9 +31,35 @@ class TrainingProgress:
         self._progress.update(self._task, completed=step.number, numbers=numbers)
 
 
+class CaseProgress:
+    """One bar per suite of benchmarks."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def case(self, suite: str, done: int, total: int) -> None:
+        """Moves the bar of a suite, which appears with its first call."""
+        if suite not in self._tasks:
+            self._tasks[suite] = self._progress.add_task(suite, numbers="")
+        self._progress.update(self._tasks[suite], completed=done, total=total, numbers=f"{done}/{total}")
+
+
 @contextmanager
 def training_progress(console: Console) -> Iterator[TrainingProgress]:
     """Shows bars while the block runs."""
+    with _bars(console) as progress:
+        yield TrainingProgress(progress)
+
+
+@contextmanager
+def case_progress(console: Console) -> Iterator[CaseProgress]:
+    """Shows bars while the block runs."""
+    with _bars(console) as progress:
+        yield CaseProgress(progress)
+
+
+def _bars(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description:<25}"),
         BarColumn(bar_width=12),
@@ -41,5 +67,4 @@ def training_progress(console: Console) -> Iterator[TrainingProgress]:
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         TextColumn("{task.fields[numbers]}"),
     )
-    with Progress(*columns, console=console) as progress:
-        yield TrainingProgress(progress)
+    return Progress(*columns, console=console)

@@ -4,10 +4,24 @@ import io
 from pathlib import Path
 from typing import Any
 
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
 from sbmt.training.files import write_bytes
+
+
+def figure_format(path: Path) -> str:
+    """The format that the ending of ``path`` names.
+
+    Raises:
+        SbmtError: If matplotlib cannot write it.
+    """
+    formats = FigureCanvasBase.get_supported_filetypes()
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in formats:
+        raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
+    return kind
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -16,10 +30,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     Raises:
         SbmtError: If the format is unknown or the file cannot be written.
     """
-    formats = figure.canvas.get_supported_filetypes()
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in formats:
-        raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
+    kind = figure_format(path)
     buffer = io.BytesIO()
     options: dict[str, Any] = (
         {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}} if kind == "png" else {}

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from sbmt.cli import main
+from tests.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--n-clusters", "4", "--test-sequences", "8"]
 
@@ -78,6 +79,20 @@ def test_demo_compares_and_draws(run, tmp_path):
     assert set(result["medians"]) == {"full", "sbm", "sbm-algorithm-1", "random-equal", "random-quarter"}
 
 
+def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
+    use_tiny_grids(monkeypatch)
+    options = ["--suite", "attention", "--suite", "sampler", "--threads", "1"]
+    code, out, _ = run("bench", "--quick", *options, "--json", "b/bench.json", "--figure", "b/bench.png")
+    assert code == 0
+    assert "Parts of the training step" in out
+    assert "Drawing edges" in out
+    assert (tmp_path / "b" / "bench.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads((tmp_path / "b" / "bench.json").read_text())
+    assert list(result["suites"]) == ["attention", "sampler"]
+    assert result["manifest"]["threads"] == 1
+    assert result["manifest"]["command"].startswith("sbmt bench --quick")
+
+
 def test_every_field_is_an_option(run):
     from dataclasses import fields
 
@@ -88,7 +103,7 @@ def test_every_field_is_an_option(run):
     assert all("--" + field.name.replace("_", "-") in out for field in fields(RepeatedTokensConfig))
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample"])
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample", "bench"])
 def test_every_command_has_help(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
@@ -115,6 +130,11 @@ def test_every_command_has_help(run, command):
         (["train", "repeated-tokens", "--steps", "many"], "steps"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
         (["demo", "--seeds", "0"], "at least one seed"),
+        (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
+        (["bench", "--threads", "0"], "threads ≥ 1"),
+        (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention for --figure"),
+        (["bench", "--suite", "sampler", "--json", "/proc/x.json"], "to write"),
+        (["bench", "--figure", "x.xyz"], "file ending"),
         (["paint"], "paint"),
     ],
 )

@@ -1,0 +1,125 @@
+"""Suite ``memory``: how much one training step adds to what a process holds already.
+
+``python -m sbmt.benchmarks.memory SETTING`` is what runs in a process of its own: one step, one number.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sbmt.benchmarks.cases import Setting, build
+from sbmt.benchmarks.contestants import CONTESTANTS, entry
+from sbmt.benchmarks.progress import OnCase, counted
+from sbmt.errors import SbmtError, choose
+
+STATUS = Path("/proc/self/status")
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class MemoryGrid:
+    """What to measure.
+
+    Attributes:
+        targets: (n, density).
+        contestants: Who takes part, unless too large.
+        kind: The kind of input; memory does not depend on it beyond the number of edges.
+    """
+
+    targets: tuple[tuple[int, float], ...]
+    contestants: tuple[str, ...] = ("sdpa", "sbm", "pyg", "torch.sparse", "dense")
+    kind: str = "structured"
+
+
+FULL = MemoryGrid(((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)))
+QUICK = MemoryGrid(((4096, 0.01),), ("sdpa", "sbm"))
+
+
+def run(grid: MemoryGrid, on_case: OnCase) -> dict[str, Any]:
+    """One step of each contestant, each in a fresh process."""
+    settings = [Setting(n, density, grid.kind) for n, density in grid.targets]
+    pairs = [(setting, name) for setting in settings for name in grid.contestants]
+    results: dict[Setting, dict[str, Any]] = {setting: {} for setting in settings}
+    for setting, name in counted(pairs, len(pairs), on_case):
+        why = CONTESTANTS[name].why_not(setting, is_training=True)
+        results[setting][name] = {"missing": why} if why else in_fresh_process(setting, name)
+    return {"cases": [asdict(setting) | {"results": found} for setting, found in results.items()]}
+
+
+def in_fresh_process(setting: Setting, name: str) -> dict[str, Any]:
+    """Mebibytes held ``before`` the step, and those that the ``step`` adds at its peak; or ``missing`` and why."""
+    job = json.dumps(asdict(setting) | {"contestant": name, "threads": torch.get_num_threads()})
+    command = [sys.executable, "-m", "sbmt.benchmarks.memory", job]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        return {"missing": f"does not run here: {last[:160]}"}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measure_step(setting: Setting, name: str) -> dict[str, float]:
+    """The same in this process, which should be a fresh one."""
+    contestant = choose("contestant", name, CONTESTANTS)
+    small = Setting(128, 0.04, setting.kind, setting.n_clusters, setting.n_heads, setting.d_head)
+    entry(contestant, build(small), is_training=True).seconds()  # loads what the step needs: kernels, thread pools
+    step = entry(contestant, build(setting), is_training=True)
+    give_back()
+    reset_peak()
+    before = held("VmRSS")
+    step.seconds()
+    peak = held("VmHWM")
+    return {"before": round(before / MEBIBYTE, 1), "step": round((peak - before) / MEBIBYTE, 1)}
+
+
+def held(field: str) -> int:
+    """Bytes of memory that this process holds now (``"VmRSS"``) or held at most (``"VmHWM"``).
+
+    Not ``resource.getrusage``: its maximum starts at what the parent held when it started us, which after a few races
+    is more than any step takes.
+
+    Raises:
+        SbmtError: Where the kernel does not tell, that is elsewhere than on Linux.
+    """
+    try:
+        lines = STATUS.read_text().splitlines()
+    except OSError as error:
+        raise SbmtError(f"a file {STATUS}", error.strerror or error, "measure memory on Linux") from error
+    found = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
+    if not found:
+        raise SbmtError(f"{field} in {STATUS}", "none", "measure memory on Linux")
+    return 1024 * found[0]
+
+
+def give_back() -> None:
+    """Hands memory that was freed, but kept for later, back to the system, so that the step cannot use it unseen."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
+
+
+def reset_peak() -> None:
+    """Sets the process's peak to what it holds now, so that building the inputs does not count.
+
+    Raises:
+        SbmtError: Where the kernel does not allow it.
+    """
+    path = Path(f"/proc/{os.getpid()}/clear_refs")
+    try:
+        path.write_text("5")
+    except OSError as error:
+        raise SbmtError(f"to write {path}", error.strerror or error, "measure memory on Linux") from error
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    torch.set_num_threads(asked.pop("threads"))
+    chosen = asked.pop("contestant")
+    print(json.dumps(measure_step(Setting(**asked), chosen)))

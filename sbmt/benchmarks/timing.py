@@ -1,0 +1,140 @@
+"""Interleaved timing: contestants take turns, so that a slow moment of the machine hits them all."""
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from sbmt.errors import SbmtError, check_sizes, choose
+
+FEW_ROUNDS = 3  # what every contestant takes part in, however slow
+
+Summary = dict[str, Any]
+"""Milliseconds ``median``, ``low``, ``high`` (quartiles), ``rounds``, and the same of the ratio to the reference."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to measure.
+
+    Attributes:
+        seconds: What one race may take, shared equally among its contestants; slow ones may take longer.
+        least: Rounds that the reference and the headline contestants run at least, ≥ 3.
+        most: Rounds after which a race ends though there is time left.
+
+    Raises:
+        SbmtError: If the numbers contradict each other.
+    """
+
+    seconds: float
+    least: int = 5
+    most: int = 31
+
+    def __post_init__(self) -> None:
+        check_sizes(least=self.least, most=self.most)
+        if not (self.seconds > 0 and FEW_ROUNDS <= self.least <= self.most):
+            raise SbmtError(f"seconds > 0 and {FEW_ROUNDS} ≤ least ≤ most", self, "give each race some time")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant.
+
+    Attributes:
+        run: What is timed; it receives what ``prepare`` returned.
+        prepare: What is done before each call and not timed.
+    """
+
+    run: Callable[[Any], object]
+    prepare: Callable[[], Any] = lambda: None
+
+    def seconds(self) -> float:
+        """Times one call."""
+        prepared = self.prepare()
+        start = perf_counter()
+        result = self.run(prepared)
+        taken = perf_counter() - start
+        del result, prepared  # memory is given back outside the timed part
+        return taken
+
+
+def race(
+    entries: Mapping[str, Entry], pace: Pace, *, reference: str, headline: tuple[str, ...] = ()
+) -> dict[str, Summary]:
+    """Times contestants in turn, after one call each that does not count.
+
+    A round calls each contestant once, every other round in the opposite order. Once a contestant has had three rounds
+    and its share of the time it sits out, except for the reference and the headline contestants, which stay to the
+    end. A ratio is the median, over the rounds that a contestant took part in, of its time over the reference's time
+    in the same round.
+
+    Args:
+        entries: The contestants by name.
+        pace: How long to measure.
+        reference: Name of the contestant that the others are compared with.
+        headline: Names of those that never sit out.
+
+    Returns:
+        A summary for each contestant.
+
+    Raises:
+        SbmtError: If ``reference`` is not a contestant.
+    """
+    choose("reference", reference, entries)
+    steady = {reference, *headline}
+    names = list(entries)
+    times: dict[str, list[float]] = {name: [] for name in names}  # NaN where it sat out
+    used = dict.fromkeys(names, 0.0)
+    for name in names:
+        entries[name].seconds()
+    gc.collect(0)  # what the last race left is young; a full collection takes longer than many a race
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(pace.most):
+            if turn >= pace.least and sum(used.values()) >= pace.seconds:
+                break
+            for name in names if turn % 2 == 0 else reversed(names):
+                joins = turn < FEW_ROUNDS or name in steady or used[name] < pace.seconds / len(names)
+                taken = entries[name].seconds() if joins else float("nan")
+                used[name] += taken if joins else 0.0
+                times[name].append(taken)
+    finally:
+        if was_collecting:
+            gc.enable()
+    return {name: summarise(times[name], times[reference]) for name in names}
+
+
+def summarise(seconds: list[float], reference: list[float]) -> Summary:
+    """Median and quartiles of times and of their ratios round by round.
+
+    Args:
+        seconds: One per round, NaN for a round without this contestant.
+        reference: The same of the contestant to compare with.
+
+    Example:
+        >>> found = summarise([0.002, 0.001, float("nan")], [0.001, 0.001, 0.009])
+        >>> found["median"], found["ratio"], found["rounds"]
+        (1.5, 1.5, 2)
+    """
+    taken = np.asarray(seconds)
+    was_there = ~np.isnan(taken)
+    ratios = taken[was_there] / np.asarray(reference)[was_there]
+    low, median, high = (float(x) for x in np.quantile(1e3 * taken[was_there], (0.25, 0.5, 0.75)))
+    ratio_low, ratio, ratio_high = (float(x) for x in np.quantile(ratios, (0.25, 0.5, 0.75)))
+    return {
+        "median": _short(median),
+        "low": _short(low),
+        "high": _short(high),
+        "rounds": int(was_there.sum()),
+        "ratio": _short(ratio),
+        "ratio_low": _short(ratio_low),
+        "ratio_high": _short(ratio_high),
+    }
+
+
+def _short(x: float) -> float:
+    return float(f"{x:.4g}")  # more digits would be noise

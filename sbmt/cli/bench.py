@@ -1,0 +1,79 @@
+"""``sbmt bench``: times and memory, side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sbmt.cli.progress import case_progress
+from sbmt.errors import SbmtError
+from sbmt.training.files import write_bytes, write_json
+
+if TYPE_CHECKING:
+    from sbmt.benchmarks.tables import Table as Found
+
+
+def bench(
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="attention, sampler, backends or memory; repeat it for several; all if left out"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
+    threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
+    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
+    figure: Annotated[Path | None, typer.Option(help="where the figure of the attention suite goes")] = None,
+) -> None:
+    """Measure speed and memory against full attention and other ways to do the same.
+
+    All contestants of a case take turns in one process. A ratio is the median over rounds of the time divided by the
+    reference's time in the same round, so 0.5 means twice as fast.
+    """
+    from sbmt.benchmarks import run_suites, tables_of
+
+    _check_targets(suite, json, figure)
+    console = Console()
+
+    def report(name: str, result: dict[str, Any]) -> None:
+        if json is not None:
+            write_json(json, result)
+        for table in tables_of(result, [name]):
+            _print(console, table)
+
+    with case_progress(console) as progress:
+        result = run_suites(suite or (), is_quick=quick, threads=threads, on_case=progress.case, on_suite=report)
+    about = result["manifest"]
+    console.print(f"{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
+    if json is not None:
+        console.print(f"Numbers: {json}")
+    if figure is not None:
+        from sbmt.plots.benchmarks import draw_benchmarks
+
+        draw_benchmarks(result, figure)
+        console.print(f"Figure: {figure}")
+
+
+def _check_targets(suite: list[str] | None, json: Path | None, figure: Path | None) -> None:
+    """Finds out before the measurements, not after, that their result could not be kept."""
+    if json is not None:
+        probe = json.with_name(f".{json.name}.probe")
+        write_bytes(probe, b"")
+        probe.unlink()
+    if figure is not None:
+        from sbmt.plots.save import figure_format
+
+        figure_format(figure)
+        if suite and "attention" not in suite:
+            raise SbmtError("the suite attention for --figure", ", ".join(suite), "add --suite attention")
+
+
+def _print(console: Console, found: "Found") -> None:
+    table = Table(title=found.title)
+    for number, heading in enumerate(found.headings):
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    for row in found.rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in found.notes:
+        console.print(f"– {note}.", highlight=False)

@@ -9,9 +9,6 @@ from torch import Tensor
 from sbmt.compiled import can_run_on
 from sbmt.edges import EdgeList
 
-# Density from which on one dense product beats following the edges; read off benchmarks/cutoffs.py, forward + backward.
-DENSE_ABOVE = 0.3
-DENSE_CELLS = 1 << 24  # above this many pairs the dense product's memory would matter
 _GATHERED_AT_ONCE = 1 << 22  # numbers gathered per chunk and side
 
 
@@ -20,15 +17,17 @@ def edge_dot(
 ) -> Float[Tensor, " n_edges"]:
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
 
-    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. It is also what runs where most pairs are edges;
-    elsewhere compiled kernels follow the edges on the CPU, and other devices gather rows chunk by chunk.
+    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. Compiled kernels follow the edges on the CPU: they
+    lose to the twin only in masks that are almost full, by less than a factor of two. Other devices run the twin where
+    all pairs take less room than the rows of the edges, and gather those chunk by chunk elsewhere.
 
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
-    if _is_dense(edges):
-        return _over_all_pairs(query, key, edges)
-    if _is_compiled(query):
+    if can_run_on(query.device):
         return _edge_dot(*_flat(query, key, edges))
+    if edges.cell_count <= edges.n_edges * query.shape[3]:
+        with full_precision(query):
+            return (query @ key.mT).flatten()[edges.cells()]
     out: Tensor = _GatheredDot.apply(query.flatten(0, 2), key.flatten(0, 2), edges.rows(), edges.key_rows())
     return out
 
@@ -40,7 +39,7 @@ def edge_gate(
 
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
-    if _is_compiled(query) and not _is_dense(edges):
+    if can_run_on(query.device):
         return _edge_gate(*_flat(query, key, edges))
     product = edge_dot(query, key, edges)
     return 1 + (product - product.detach())
@@ -49,19 +48,6 @@ def edge_gate(
 def full_precision(like: Tensor) -> torch.autocast:
     """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
     return torch.autocast(like.device.type, enabled=False)
-
-
-def _is_dense(edges: EdgeList) -> bool:
-    return edges.n_edges > DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS
-
-
-def _is_compiled(query: Tensor) -> bool:
-    return can_run_on(query.device)
-
-
-def _over_all_pairs(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
-    with full_precision(query):
-        return (query @ key.mT).flatten()[edges.cells()]
 
 
 def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Products along edges on every route: all pairs at once, compiled rows, and gathered rows in chunks."""
+"""Products along edges by compiled kernels, and by torch: all pairs at once, or rows gathered in chunks."""
 
 import pytest
 import torch
@@ -16,19 +16,15 @@ def inputs(n_edges=7, width=3, seed=0):
     return query, key, EdgeList.from_cells(cells, (2, 2, 4, 5))
 
 
-ROUTES = ["all pairs", "compiled", "gathered"]
-
-
-@pytest.fixture(params=ROUTES)
+@pytest.fixture(params=["compiled", "torch"])
 def route(request, monkeypatch):
-    """Makes every product take one route, whatever its size."""
-    monkeypatch.setattr(sbmt.pair_products, "DENSE_ABOVE", -1.0 if request.param == "all pairs" else 1.0)
-    if request.param == "gathered":
+    """By compiled kernels, or by torch, as on other devices."""
+    if request.param == "torch":
         monkeypatch.setattr(sbmt.pair_products, "_GATHERED_AT_ONCE", 6)
-        monkeypatch.setattr(sbmt.pair_products, "_is_compiled", lambda *_: False)
+        monkeypatch.setattr(sbmt.pair_products, "can_run_on", lambda device: False)
 
 
-@pytest.mark.parametrize("n_edges", [1, 7, 70, 80])
+@pytest.mark.parametrize("n_edges", [1, 7, 26, 27, 80])
 def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, route):
     query, key, edges = inputs(n_edges)
     incoming = torch.randn(n_edges, dtype=torch.float64)
@@ -56,10 +52,14 @@ def test_gradcheck(route):
     assert torch.autograd.gradcheck(lambda q, k: edge_dot(q, k, edges), (query, key))
 
 
-@pytest.mark.parametrize(("n_edges", "is_dense"), [(23, False), (25, True)])
-def test_all_pairs_are_formed_only_where_most_of_them_are_edges(n_edges, is_dense):
-    assert sbmt.pair_products.DENSE_ABOVE * 80 == pytest.approx(24)
-    assert sbmt.pair_products._is_dense(inputs(n_edges)[2]) is is_dense
+# 80 pairs against 26 · 3 or 27 · 3 gathered numbers: the first gathers, the second forms all pairs.
+@pytest.mark.parametrize(("n_edges", "is_gathered"), [(26, True), (27, False)])
+def test_torch_gathers_rows_only_where_that_is_smaller(n_edges, is_gathered, monkeypatch):
+    calls = []
+    monkeypatch.setattr(sbmt.pair_products, "can_run_on", lambda device: False)
+    monkeypatch.setattr(sbmt.pair_products._GatheredDot, "apply", lambda *_: calls.append(1) or torch.zeros(n_edges))
+    edge_dot(*inputs(n_edges))
+    assert bool(calls) is is_gathered
 
 
 def test_no_edges_give_zero_gradients(route):

@@ -16,11 +16,11 @@ from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 
 BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
-# Density over all cells from which on visiting every pair is the faster of the two, forward and backward. On one CPU
-# core `sbmt bench --suite backends` shows pyg / dense = 0.9 to 2 at 1/16, 1.3 to 5 at 1/8, and 0.2 to 0.8 at 1/32, for
-# 64 to 4096 tokens in 1 to 64 graphs; a single graph of 64 tokens alone is 10 % faster dense at every density.
-DENSE_ABOVE = 1 / 16
-DENSE_KEYS = 128  # on the CPU following the edges is the faster one from here on, at any density
+# Density from which on visiting every pair is the faster one, forward and backward, by what it is compared with. Read
+# off `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what the choice loses: on the CPU dense
+# masks win where sequences are short, and hardly ever elsewhere.
+DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16}
+DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62}  # longest sequences for which that holds
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
 
 
@@ -92,9 +92,8 @@ def check_dropout(dropout: float) -> None:
 
 def _pick(edges: EdgeList) -> str:
     sparse = "cpu" if can_run_on(edges.keys.device) else "pyg"
-    if edges.cell_count > DENSE_CELLS or (sparse == "cpu" and edges.shape[3] > DENSE_KEYS):
-        return sparse
-    return "dense" if edges.n_edges >= DENSE_ABOVE * edges.cell_count else sparse
+    is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS
+    return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
 
 
 def _dropout_scale(

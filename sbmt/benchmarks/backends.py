@@ -1,7 +1,5 @@
-"""Suite ``backends``: where the cut-offs of ``backend="auto"`` and of pair products lie, and what they cost."""
+"""Suite ``backends``: where the cut-offs of ``backend="auto"`` lie, and what it and the pair products lose by them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -9,17 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt import pair_products
 from sbmt.attention import available_backends, dispatch, edge_attention
 from sbmt.benchmarks.cases import D_HEAD
 from sbmt.benchmarks.parts import without_caches
 from sbmt.benchmarks.progress import OnCase, counted
 from sbmt.benchmarks.timing import Entry, Pace, race
 from sbmt.edges import EdgeList
-from sbmt.errors import choose
-
-ROUTES = ("dense", "edges")
-"""Ways to multiply along edges: one product over all pairs, or edge by edge."""
+from sbmt.pair_products import edge_dot, edge_gate
+from sbmt.straight_through import straight_through_gate
 
 WIDTH = 128  # of the rows that pair products multiply: the number of clusters
 MOST_MESSAGES = 2**27  # edges · d_head above which message passing is left out
@@ -77,13 +72,13 @@ QUICK = BackendGrid((1, 8), (64, 256, 1024), (1 / 2, 1 / 16), most_cells=2**21)
 
 
 def run(grid: BackendGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
-    """Times forward and backward of every backend and of every route on the same masks."""
+    """Times forward and backward of every backend, and of products along edges, on the same masks."""
     masks = grid.masks()
     found: dict[str, list[dict[str, Any]]] = {"attention": [], "edge_dot": [], "edge_gate": []}
     for mask in counted(masks, len(masks), on_case):
         edges = mask.draw()
         found["attention"].append(_attention(mask, edges, pace))
-        for product in ("edge_dot", "edge_gate"):
+        for product in PRODUCTS:
             found[product].append(_product(product, mask, edges, pace))
     return {name: {"cells": cells, "loss": loss_of_auto(cells)} for name, cells in found.items()}
 
@@ -137,33 +132,32 @@ def _product(name: str, mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, An
     shape = (mask.n_graphs, 1, mask.n, WIDTH)
     query, key = (torch.rand(shape, generator=generator).requires_grad_() for _ in range(2))
     cotangent = torch.randn(edges.n_edges, generator=generator)
-    product = choose("product", name, {"edge_dot": pair_products.edge_dot, "edge_gate": pair_products.edge_gate})
+    ways = PRODUCTS[name]
 
     def entry(route: str) -> Entry:
         def step(fresh: EdgeList) -> tuple[Tensor, ...]:
-            with along(route):
-                return torch.autograd.grad(product(query, key, fresh), [query, key], cotangent)
+            return torch.autograd.grad(ways[route](query, key, fresh), [query, key], cotangent)
 
         return Entry(step, lambda: without_caches(edges))
 
-    results = race({route: entry(route) for route in ROUTES}, pace, reference="dense")
-    return _cell(mask, results, "dense" if pair_products._is_dense(edges) else "edges")
+    results = race({route: entry(route) for route in ways}, pace, reference="dense")
+    return _cell(mask, results, "edges")
 
 
-@contextmanager
-def along(route: str) -> Iterator[None]:
-    """Makes pair products take one route while the block runs.
+def dense_dot(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
+    """One product over all pairs: the plain twin of :func:`sbmt.pair_products.edge_dot`."""
+    return (query @ key.mT).flatten()[edges.cells()]
 
-    Raises:
-        SbmtError: If the route is neither ``"dense"`` nor ``"edges"``.
-    """
-    before = pair_products.DENSE_ABOVE, pair_products.DENSE_CELLS
-    limits = choose("route", route, {"dense": (-1.0, 1 << 62), "edges": (float("inf"), 0)})
-    pair_products.DENSE_ABOVE, pair_products.DENSE_CELLS = limits
-    try:
-        yield
-    finally:
-        pair_products.DENSE_ABOVE, pair_products.DENSE_CELLS = before
+
+def dense_gate(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
+    """The plain twin of :func:`sbmt.pair_products.edge_gate`."""
+    return straight_through_gate(dense_dot(query, key, edges))
+
+
+PRODUCTS = {
+    "edge_dot": {"dense": dense_dot, "edges": edge_dot},
+    "edge_gate": {"dense": dense_gate, "edges": edge_gate},
+}
 
 
 def _cell(mask: Mask, results: dict[str, Any], auto: str) -> dict[str, Any]:

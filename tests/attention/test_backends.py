@@ -101,7 +101,7 @@ def test_the_output_has_the_type_of_the_values(dtype, backend):
 @pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
 def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_numba)
-    assert 0 < dispatch.DENSE_ABOVE < 1
+    assert all(0 < share < 1 for share in dispatch.DENSE_ABOVE.values())
     for n, is_full, expected in (
         (32, False, sparse),
         (32, True, "dense"),

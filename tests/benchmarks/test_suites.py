@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmt import EdgeList, SbmtError, pair_products
+from sbmt import EdgeList, SbmtError
 from sbmt.attention import dispatch
 from sbmt.benchmarks import attention, backends, memory, sampler, suites
 from sbmt.benchmarks.cases import Setting
@@ -140,13 +140,15 @@ def test_numpy_draws_the_same_law(make_block_model):
     assert mask.mean() == pytest.approx(model.expected_density().item(), rel=0.1)
 
 
-@pytest.mark.parametrize(("density", "route"), [(0.0, "edges"), (1.0, "dense"), (0.05, "dense"), (0.9, "edges")])
-def test_a_route_is_forced_and_given_back(density, route):
-    edges = backends.Mask(1, 32, density).draw()
-    before = pair_products.DENSE_ABOVE, pair_products.DENSE_CELLS
-    with backends.along(route):
-        assert pair_products._is_dense(edges) == (route == "dense")
-    assert (pair_products.DENSE_ABOVE, pair_products.DENSE_CELLS) == before
+@pytest.mark.parametrize("product", backends.PRODUCTS)
+def test_ways_to_a_product_have_the_same_values_and_gradients(product):
+    query, key = (torch.randn(1, 1, 32, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    edges = backends.Mask(1, 32, 0.3).draw()
+    cotangent = torch.randn(edges.n_edges, dtype=torch.float64)
+    found = [way(query, key, edges) for way in backends.PRODUCTS[product].values()]
+    gradients = [torch.autograd.grad(values, (query, key), cotangent) for values in found]
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_what_auto_takes_is_told_without_computing(monkeypatch):

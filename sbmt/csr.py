@@ -52,8 +52,13 @@ def merge_rows(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of what is in either mask. Cost: O(n + edges) on the CPU, a sort elsewhere."""
-    if not can_run_on(first_keys.device):
-        return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+    if can_run_on(first_keys.device):
+        return _merge(first_ptr, first_keys, second_ptr, second_keys)
+    return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+
+
+@torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
+def _merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
     from sbmt.compiled.parallel import balanced_parts, in_parallel
     from sbmt.compiled.unions import count_union, fill_union
 
@@ -65,6 +70,12 @@ def merge_rows(
     keys = first_keys.new_empty(int(row_ptr[-1]))
     in_parallel(fill_union, parts, *arrays, row_ptr.numpy(), keys.numpy())
     return row_ptr, keys
+
+
+@_merge.register_fake
+def _(first_ptr: Tensor, first_keys: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
 
 
 def merge_rows_by_sorting(

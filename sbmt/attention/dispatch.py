@@ -110,17 +110,27 @@ def _cell_uniforms(edges: EdgeList, seed: int) -> Tensor:
     """One uniform per edge, which belongs to its cell: the same whatever else is in the mask, and on every device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
-        from sbmt.compiled.parallel import balanced_parts, in_parallel
-        from sbmt.compiled.philox import cell_uniforms
-
-        out = torch.empty(edges.n_edges, dtype=torch.float64)
-        row_ptr, keys = edges.row_ptr.numpy(), edges.keys.numpy()
-        in_parallel(cell_uniforms, balanced_parts(row_ptr, 32), row_ptr, keys, seed, n_queries, heads, out.numpy())
-        return out
+        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads)
     rows = edges.rows()
     graph = rows // n_queries
     address = (graph // heads, graph % heads, rows % n_queries, edges.keys)
     return to_uniform(edge_words(seed, Purpose.CELL, *address))
+
+
+@torch.library.custom_op("sbmt::cell_uniforms", mutates_args=(), device_types="cpu")
+def _uniforms_on_cpu(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int) -> Tensor:
+    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.compiled.philox import cell_uniforms
+
+    out = torch.empty(keys.shape, dtype=torch.float64)
+    graph = row_ptr.numpy(), keys.numpy()
+    in_parallel(cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, out.numpy())
+    return out
+
+
+@_uniforms_on_cpu.register_fake
+def _(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int) -> Tensor:
+    return torch.empty(keys.shape, dtype=torch.float64)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:

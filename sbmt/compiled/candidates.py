@@ -10,9 +10,10 @@ import numpy as np
 from sbmt.compiled.philox import BATCH, fill_exponentials
 from sbmt.compiled.sorting import sort_distinct
 from sbmt.compiled.toolchain import kernel
+from sbmt.counter_rng import MAX_HEADS, Purpose
 
 GAPS = 2 * BATCH
-_CANDIDATE = 2 << 28  # Purpose.CANDIDATE in the head's counter word
+_CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
 

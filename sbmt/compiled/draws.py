@@ -9,8 +9,9 @@ from sbmt.compiled.elementary import log
 from sbmt.compiled.philox import BATCH, fill_words
 from sbmt.compiled.row_sums import dots
 from sbmt.compiled.toolchain import kernel
+from sbmt.counter_rng import MAX_HEADS, Purpose
 
-_KEEP = 3 << 28  # Purpose.KEEP in the head's counter word
+_KEEP = int(Purpose.KEEP) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 
 

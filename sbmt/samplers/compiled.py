@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,15 +36,34 @@ def sample_compiled(block_model: BlockModel, exploration: float, seed: int, firs
     Cost: O(n k²) for the rates, O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once,
     into room for what is expected of them, and copied when the number of all edges is known.
     """
+    rates, key = (t.detach() for t in block_model.rate_factors())
+    masks = block_model.query_mask, block_model.key_mask
+    is_poisson = block_model.link == "poisson"
+    row_ptr, keys = _sample(rates, key, *masks, exploration, is_poisson, seed, first_example)
+    return EdgeList(row_ptr, keys, block_model.shape, *masks)
+
+
+@torch.library.custom_op("sbmt::sample_exact", mutates_args=(), device_types="cpu")
+def _sample(
+    rates: Tensor,
+    key: Tensor,
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    exploration: float,
+    is_poisson: bool,
+    seed: int,
+    first_example: int,
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys``."""
     from sbmt.compiled.draws import draw_rows
     from sbmt.compiled.parallel import balanced_parts, in_parallel
 
-    work = _Work.of(block_model, exploration)
+    work = _Work.of(rates, key, query_mask, key_mask, exploration, is_poisson)
     most, upper, expected = work.bound_rows()
     boost = np.ones_like(upper) if work.is_poisson else _boost(upper)
     by_clusters = work.prefers_clusters(upper, expected, boost)
     counts = np.empty(upper.size, np.int64)
-    n_queries, n_keys = block_model.shape[2:]
+    n_queries, n_keys = rates.shape[2], key.shape[2]
     pieces: list[np.ndarray] = []
     for rows, tables in work.with_tables(by_clusters):
 
@@ -63,7 +83,13 @@ def sample_compiled(block_model: BlockModel, exploration: float, seed: int, firs
 
         share = np.concatenate([[0], expected[rows.start : rows.stop].cumsum()]).astype(np.int64)
         pieces += in_parallel(draw, balanced_parts(share, 32) + rows.start)
-    return _edges(block_model, counts, pieces)
+    return _join(counts, pieces)
+
+
+@_sample.register_fake
+def _(rates: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return rates.new_empty(rates[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
 @dataclass
@@ -85,29 +111,36 @@ class _Work:
     heads: int
 
     @staticmethod
-    def of(block_model: BlockModel, exploration: float) -> "_Work":
+    def of(
+        rates: Tensor,
+        key_membership: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        exploration: float,
+        is_poisson: bool,
+    ) -> "_Work":
         from sbmt.compiled.parallel import equal_parts, in_parallel
         from sbmt.compiled.row_bounds import compare_keys, summarise_clusters
 
-        batch, heads, n_queries, n_keys = block_model.shape
-        query, key = (t.detach().flatten(0, 2).contiguous().numpy() for t in block_model.rate_factors())
+        batch, heads, n_queries, n_clusters = rates.shape
+        n_keys = key_membership.shape[2]
+        query, key = (t.flatten(0, 2).contiguous().numpy() for t in (rates, key_membership))
         real = np.tile(np.arange(n_keys, dtype=np.int32), (batch, 1))
         n_real = np.full(batch, n_keys)
         is_real_query = np.ones((batch, n_queries), np.bool_)
-        if block_model.query_mask is not None:
-            is_real_query = block_model.query_mask.contiguous().numpy()
-        if block_model.key_mask is not None:
-            is_real = block_model.key_mask.numpy()
+        if query_mask is not None:
+            is_real_query = query_mask.contiguous().numpy()
+        if key_mask is not None:
+            is_real = key_mask.numpy()
             real, n_real = np.argsort(~is_real, axis=1, kind="stable").astype(np.int32), is_real.sum(1)
-        largest, total = (np.empty((batch * heads, block_model.n_clusters)) for _ in range(2))
-        parts = equal_parts(batch * heads, n_keys * block_model.n_clusters)
+        largest, total = (np.empty((batch * heads, n_clusters)) for _ in range(2))
+        parts = equal_parts(batch * heads, n_keys * n_clusters)
         in_parallel(summarise_clusters, parts, key, real, n_real, heads, n_keys, largest, total)
         inverse = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 1e-300).astype(key.dtype)
         at_least, at_most = np.empty(len(key), key.dtype), np.empty(len(key), key.dtype)
-        margin = 4 * block_model.n_clusters * float(np.finfo(key.dtype).eps)
-        parts = equal_parts(len(key), 4 * block_model.n_clusters)
+        margin = 4 * n_clusters * float(np.finfo(key.dtype).eps)
+        parts = equal_parts(len(key), 4 * n_clusters)
         in_parallel(compare_keys, parts, key, inverse, margin, n_keys, at_least, at_most)
-        is_poisson = block_model.link == "poisson"
         return _Work(
             query, key, is_real_query, real, n_real, largest, total, at_least, at_most, margin, exploration,
             is_poisson, heads,
@@ -172,11 +205,12 @@ def _boost(upper: np.ndarray) -> np.ndarray:
         return np.minimum(-np.log1p(-bound) / bound * (1 + 1e-12), MAX_BOOST)
 
 
-def _edges(block_model: BlockModel, counts: np.ndarray, pieces: list[np.ndarray]) -> EdgeList:
+def _join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of rows that were drawn piece by piece."""
     from sbmt.compiled.parallel import in_parallel
 
     row_ptr = np.concatenate([[0], counts.cumsum()])
-    keys: Tensor = torch.empty(int(row_ptr[-1]), dtype=torch.int64)
+    keys = torch.empty(int(row_ptr[-1]), dtype=torch.int64)
     to, ends = keys.numpy(), np.cumsum([0, *(piece.size for piece in pieces)])
 
     def copy(start: int, stop: int) -> None:
@@ -184,5 +218,4 @@ def _edges(block_model: BlockModel, counts: np.ndarray, pieces: list[np.ndarray]
             to[ends[piece] : ends[piece + 1]] = pieces[piece]
 
     in_parallel(copy, np.arange(len(pieces) + 1))
-    masks = block_model.query_mask, block_model.key_mask
-    return EdgeList(torch.from_numpy(row_ptr), keys, block_model.shape, *masks)
+    return torch.from_numpy(row_ptr), keys

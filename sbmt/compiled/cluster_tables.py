@@ -1,5 +1,7 @@
 """Tables from which a random word names a key by its membership in a cluster, mostly with a single look."""
 
+import math
+
 import numpy as np
 from numba import uint32, uint64
 
@@ -36,8 +38,8 @@ def build_tables(start, stop, graphs, key, total, n_keys, n_clusters, cumulative
                 weight[v] += row[first + v]
                 cumulative[table, first + v, j] = uint32(min(weight[v] * steps[v] + 0.5, _LAST))
         for v in range(first, first + width):
-            _close(cumulative[table, v])
-            _point(cumulative[table, v], guide[table, v])
+            _close(cumulative[table, v, :n_keys])
+            _point(cumulative[table, v, :n_keys], guide[table, v])
 
 
 @kernel
@@ -52,11 +54,18 @@ def _close(entry):
 
 @kernel
 def _point(entry, guide):
-    """One column of the guide."""
-    n_keys, step = entry.shape[0], (1 << 32) // guide.shape[0]
-    j = 0
+    """One column of the guide, by counting: stretch g starts with the key before which the words up to g · step end."""
+    n_keys, last_key = entry.shape[0], entry.shape[0] - 1
+    shift = 32 - int(math.log2(guide.shape[0]) + 0.5)
+    step = 1 << shift
+    guide[:] = 0
+    for j in range(n_keys):
+        g = (np.int64(entry[j]) + step - 1) >> shift
+        guide[min(g, guide.shape[0] - 1)] += g < guide.shape[0]
+    first = 0
     for g in range(guide.shape[0]):
-        while j < n_keys - 1 and entry[j] <= g * step:
-            j += 1
-        is_crowded = j + 1 < n_keys and entry[j + 1] < (g + 1) * step and entry[j] < _LAST
+        first += np.int64(guide[g])
+        j = min(first, last_key)
+        following = entry[min(j + 1, last_key)]
+        is_crowded = (j < last_key) & (following < (g + 1) * step) & (entry[j] < _LAST)
         guide[g] = (uint64(2 * j + is_crowded) << uint64(32)) | uint64(entry[j])

@@ -183,7 +183,7 @@ class SBMAttention(nn.Module):
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
                 block_matrix = scores.exp() / scores[0].numel()
-            memberships = [torch.sigmoid(node @ clusters.mT) for node in nodes]
+            memberships = [(node @ clusters.mT).sigmoid_() for node in nodes]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
 
     def forward(

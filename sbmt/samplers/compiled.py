@@ -14,7 +14,7 @@ from sbmt.samplers.exact import MAX_BOOST
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
-_TABLE_ENTRIES = 1 << 24  # of the graphs drawn at a time
+_TABLE_ENTRIES = 1 << 20  # of the graphs drawn at a time
 _SPARE = 64.0, 8.0  # room beyond the expected number of edges: so many, and so many standard deviations
 
 
@@ -174,25 +174,32 @@ class _Work:
         return ((gain > 0) & pays[:, None]).ravel()
 
     def with_tables(self, by_clusters: np.ndarray) -> Iterator[tuple[range, tuple[np.ndarray, ...]]]:
-        """Consecutive rows of as many graphs as may have tables at a time, and those tables."""
+        """Consecutive rows of as many graphs as may have tables at a time, and those tables, which stay in cache."""
+        from sbmt.compiled.cluster_tables import COLUMNS
+
         n_clusters, n_graphs = self.query.shape[1], self.total.shape[0]
         n_queries, n_keys = by_clusters.size // n_graphs, self.real.shape[1]
         needs = np.any(by_clusters.reshape(n_graphs, -1), axis=1)
-        group = (needs.cumsum() - needs) * n_keys * n_clusters // _TABLE_ENTRIES
+        at_once = max(1, _TABLE_ENTRIES // (n_keys * n_clusters))
+        group = (needs.cumsum() - needs) // at_once
+        size = min(at_once, int(needs.sum())), n_clusters
+        # The spare line keeps columns that are filled together from falling on the same few places of the cache.
+        n_guide = 1 << (n_keys - 1).bit_length()
+        room = np.empty((*size, n_keys + COLUMNS), np.uint32), np.empty((*size, n_guide), np.uint64)
         for number in np.unique(group):
             graphs = np.flatnonzero(group == number)
-            tables = self._tables(graphs[needs[graphs]])
+            tables = self._tables(graphs[needs[graphs]], *room)
             yield range(int(graphs[0]) * n_queries, (int(graphs[-1]) + 1) * n_queries), tables
 
-    def _tables(self, graphs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _tables(
+        self, graphs: np.ndarray, cumulative: np.ndarray, guide: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from sbmt.compiled.cluster_tables import COLUMNS, build_tables
         from sbmt.compiled.parallel import equal_parts, in_parallel
 
         n_clusters, n_keys = self.query.shape[1], self.real.shape[1]
         table_of = np.zeros(self.total.shape[0], np.int64)
         table_of[graphs] = np.arange(graphs.size)
-        cumulative = np.empty((graphs.size, n_clusters, n_keys), np.uint32)
-        guide = np.empty((graphs.size, n_clusters, 1 << (n_keys - 1).bit_length()), np.uint64)
         parts = equal_parts(graphs.size * -(-n_clusters // COLUMNS), 2 * COLUMNS * n_keys)
         in_parallel(build_tables, parts, graphs, self.key, self.total, n_keys, n_clusters, cumulative, guide)
         return table_of, cumulative, guide

@@ -18,7 +18,7 @@ def edge_dot(
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
 
     The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. Compiled kernels follow the edges on the CPU: they
-    lose to the twin only in masks that are almost full, by less than a factor of two. Other devices run the twin where
+    lose to the twin only in very short sequences and in masks that are almost full. Other devices run the twin where
     all pairs take less room than the rows of the edges, and gather those chunk by chunk elsewhere.
 
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.

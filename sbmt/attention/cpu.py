@@ -121,7 +121,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, grad_out: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad_out: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad_out is None:
         return (None,) * 13
     grads = _attend_backward(grad_out, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule)

@@ -66,3 +66,24 @@ def test_no_edges_give_zero_gradients(route):
     query, key, edges = inputs(n_edges=0)
     edge_dot(query, key, edges).sum().backward()
     assert query.grad.eq(0).all() and key.grad.eq(0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bits_on_other_devices(dtype, monkeypatch):
+    monkeypatch.setattr(sbmt.pair_products, "can_run_on", lambda device: False)
+    assert_16_bits(dtype)
+
+
+@pytest.mark.xfail(strict=True, reason="kernels know no 16-bit numbers")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bits_by_kernels(dtype):
+    assert_16_bits(dtype)
+
+
+def assert_16_bits(dtype):
+    query, key, edges = inputs(20)
+    query, key = (t.detach().to(dtype) for t in (query, key))
+    exact = (query.double() @ key.double().mT).flatten()[edges.cells()]
+    found = edge_dot(query, key, edges)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps)

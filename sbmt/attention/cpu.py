@@ -56,7 +56,8 @@ def _attend(
     from sbmt.compiled.attention import attend
     from sbmt.compiled.parallel import balanced_parts, in_parallel
 
-    out, log_total = value.new_empty(query.shape[0], value.shape[1]), query.new_empty(query.shape[0])
+    out = value.new_empty(query.shape[0], value.shape[1])
+    log_total = query.new_empty(query.shape[0], dtype=torch.float64)  # float32 would lose digits of large scores
     parts = balanced_parts(row_ptr.numpy(), 2 * (key.shape[1] + value.shape[1]))
     arrays = (t.numpy() for t in (query, key, value, row_ptr, keys, gate, weight_scale))
     in_parallel(attend, parts, *arrays, is_score_rule, n_queries, n_keys, out.numpy(), log_total.numpy())
@@ -65,7 +66,8 @@ def _attend(
 
 @_attend.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return value.new_empty(query.shape[0], value.shape[1]), query.new_empty(query.shape[0])
+    log_total = query.new_empty(query.shape[0], dtype=torch.float64)
+    return value.new_empty(query.shape[0], value.shape[1]), log_total
 
 
 @torch.library.custom_op("sbmt::attend_backward", mutates_args=(), device_types="cpu")

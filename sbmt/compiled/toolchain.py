@@ -10,6 +10,8 @@ from typing import Any
 import numba
 from numba.core import caching, config
 
+from sbmt import counter_rng
+
 # Products may be fused into sums, and sums regrouped, which vectorises them. NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz"}
 
@@ -37,8 +39,8 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _stamp() -> str:
-    """Of all kernel sources: code is inlined across files, so a file's own hash would keep stale machine code alive."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    """Of all that goes into kernels: code is inlined across files, so a file's own hash would keep stale code alive."""
+    sources = sorted([*Path(__file__).parent.glob("*.py"), Path(counter_rng.__file__)])
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 

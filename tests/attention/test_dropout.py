@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt.attention import available_backends, edge_attention
+from sbmt.attention import available_backends, dispatch, edge_attention
 from sbmt.counter_rng import draw_seed
 from sbmt.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
@@ -85,3 +85,13 @@ def test_without_a_generator_the_global_seed_governs():
         draws.append(attention_matrix(case, dropout=0.5))
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
+
+
+@pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("seed", [0, -1, -(1 << 63), 0x1234567890ABCDEF])
+def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, seed, monkeypatch):
+    edges = make_case(batch=3, heads=2, n_queries=17, n_keys=33, d=1, d_value=1, density=density).edges
+    compiled = dispatch._cell_uniforms(edges, seed)
+    monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
+    assert torch.equal(compiled, dispatch._cell_uniforms(edges, seed)) and compiled.dtype == torch.float64
+    assert compiled.unique().numel() == edges.n_edges

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from sbmt.attention import available_backends
 from sbmt.layers import SBMAttention
 from tests.layers.inputs import seeded, tokens
 
 ROOT = Path(__file__).parents[2]
-BACKENDS = pytest.mark.parametrize("backend", ["dense", "pyg"])
+BACKENDS = pytest.mark.parametrize("backend", available_backends())
 
 
 def make(**settings):
@@ -80,27 +81,51 @@ def test_other_number_types(dtype, backend):
     assert all((p.grad != 0).any() and p.grad.dtype == dtype for p in (x, *layer.parameters()))
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@BACKENDS
+def test_without_gradients_it_attends_alike(backend, mode):
+    layer, x = make(backend=backend, window=2, dropout=0.3), tokens()
+    expected = attend(layer, x)
+    with mode():
+        found = attend(layer, x)
+    assert torch.equal(found.values, expected.values) and torch.equal(found.density, expected.density)
+    assert expected.values.requires_grad and not found.values.requires_grad
+    attend(layer, x).values.sum().backward()  # what was computed in between leaves no trace
+
+
 COMPILED = """
+import sys
 import torch
 from sbmt import SBMAttention
 
+
+def results(attend, layer, x, generator):
+    out = attend(x, x, x, generator=generator)
+    gradients = torch.autograd.grad(out.values.square().sum() + out.density.sum(), [x, *layer.parameters()])
+    return [out.values, out.density, *gradients]
+
+
 torch.manual_seed(0)
-layer, x = SBMAttention(4, 3, 5, backend="dense", dropout=0.2, window=2), torch.randn(2, 3, 8, 4)
-gradients = []
-for attend in (layer, torch.compile(layer, backend="aot_eager")):
-    out = attend(x, x, x, generator=torch.Generator().manual_seed(0))
-    gradients.append(torch.autograd.grad(out.values.square().sum() + out.density.sum(), list(layer.parameters())))
-    gradients[-1] += (out.values, out.density)
-for plain, compiled in zip(*gradients, strict=True):
-    torch.testing.assert_close(plain, compiled)
+layer = SBMAttention(4, 3, 5, backend=sys.argv[1], dropout=0.2, window=2)
+both = layer, torch.compile(layer, backend="aot_eager")
+x = torch.randn(2, 3, 8, 4, requires_grad=True)
+with_generator = [results(attend, layer, x, torch.Generator().manual_seed(1)) for attend in both]
+global_seed = [torch.manual_seed(1) and results(attend, layer, x, None) for attend in both]
+for plain, *others in zip(*with_generator, *global_seed, strict=True):
+    for other in others:
+        torch.testing.assert_close(plain, other)
+with torch.no_grad():
+    plain, compiled = (attend(x, x, x, generator=torch.Generator().manual_seed(1)).values for attend in both)
+torch.testing.assert_close(plain, compiled)
 print("the same")
 """
 
 
 @pytest.mark.slow
-def test_the_compiler_takes_it():
+@pytest.mark.parametrize("backend", ["dense", "cpu"])
+def test_the_compiler_takes_it(backend):
     """Graph breaks are allowed, other values are not. The compiler cannot read the type checks that tests switch on."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", COMPILED, backend], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
 
 

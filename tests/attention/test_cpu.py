@@ -1,0 +1,202 @@
+"""What the compiled backend owes PyTorch: accuracy, any layout and type of input, and no silent wrong gradient."""
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.attention import edge_attention
+from sbmt.edges import EdgeList
+from tests.attention.row_loop import attend_row_by_row, make_case
+
+rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
+
+
+def results(leaves, edges, backend, gate_rule="score"):
+    """Output and gradients."""
+    query, key, value, gate = leaves
+    out = edge_attention(query, key, value, edges, gate, gate_rule=gate_rule, backend=backend)
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    return out, *torch.autograd.grad((out * weight).sum(), leaves)
+
+
+def assert_close(found, expected, tolerance=1e-10):
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
+
+
+# --- accuracy ----------------------------------------------------------------------------------------------------
+
+SIZES = [(4, 4, 64, 64, 32, 32), (2, 2, 100, 300, 8, 16), (2, 1, 60, 60, 128, 64), (1, 2, 300, 300, 16, 16)]
+
+
+def errors(size, density, scale, gate_rule, backend, seeds=(0, 1, 2)):
+    """Root mean square and maximum, over a few draws, of what float32 gets wrong: in outputs and each gradient."""
+    deviations = []
+    for seed in seeds:
+        case = make_case(*size, density=density, seed=seed)
+        large = [scale * t.detach() for t in (case.query, case.key)]
+        rounded = [t.detach().float() for t in (*large, case.value, case.gate)]
+        exact = results([t.double().requires_grad_() for t in rounded], case.edges, "dense", gate_rule)
+        found = results([t.requires_grad_() for t in rounded], case.edges, backend, gate_rule)
+        deviations.append([(x.double() - y).detach().flatten() for x, y in zip(found, exact, strict=True)])
+    pooled = [torch.cat(parts) for parts in zip(*deviations, strict=True)]
+    return [float(x.square().mean().sqrt()) for x in pooled], [float(x.abs().max()) for x in pooled]
+
+
+def assert_as_accurate_as_dense(*setting):
+    """Root mean squares within a factor of two; maxima, which one unlucky number decides, within eight."""
+    ours, theirs = errors(*setting, "cpu"), errors(*setting, "dense")
+    for factor, mine, yours in zip((2, 8), ours, theirs, strict=True):
+        for name, x, y in zip(("out", "query", "key", "value", "gate"), mine, yours, strict=True):
+            assert 0 < x <= factor * y, (name, factor, x, y)
+
+
+@rules
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("density", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_float32_is_as_accurate_as_dense_attention(size, density, scale, gate_rule):
+    assert_as_accurate_as_dense(size, density, scale, gate_rule)
+
+
+@rules
+@pytest.mark.parametrize("size", SIZES[1::2])
+def test_so_it_is_where_scores_are_large(size, gate_rule):
+    for density in (0.02, 0.3, 1.0):
+        assert_as_accurate_as_dense(size, density, 5.0, gate_rule)
+
+
+# --- layouts and types -------------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "heads last": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
+    "width first": lambda t: t.permute(3, 0, 1, 2).contiguous().permute(1, 2, 3, 0),
+    "every other number": lambda t: torch.stack([t, torch.full_like(t, torch.nan)], -1).flatten(-2)[..., ::2],
+    "a part of something larger": lambda t: torch.nn.functional.pad(t, (1, 2, 3, 1), value=torch.nan)[..., 3:-1, 1:-2],
+}
+
+
+@rules
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_memory_layout(layout, gate_rule):
+    case = make_case(2, 3, 5, 7, 4, 6, density=0.5)
+    leaves = [LAYOUTS[layout](t.detach()).requires_grad_() for t in case.leaves[:3]]
+    assert not any(t.is_contiguous() for t in leaves)
+    leaves.append(torch.stack([case.gate.detach()] * 2, -1)[:, 0].requires_grad_())
+    found, expected = results(leaves, case.edges, "cpu", gate_rule), results(case.leaves, case.edges, "cpu", gate_rule)
+    assert_close(found, expected, 0)
+
+
+def test_expanded_inputs_gather_their_gradients():
+    case = make_case(2, 3, 5, 7, 4, 6, density=0.5)
+    one = [t.detach()[:1, :1].clone().requires_grad_() for t in case.leaves[:3]]
+    found, expected = [], []
+    for backend, numbers in (("cpu", found), ("dense", expected)):
+        out = edge_attention(*(t.expand(2, 3, -1, -1) for t in one), case.edges, backend=backend)
+        numbers += [out, *torch.autograd.grad(out.square().sum(), one)]
+    assert_close(found, expected)
+
+
+def test_an_edge_list_in_any_layout():
+    case = make_case(2, 3, 5, 7, 4, 6, density=0.5)
+    row_ptr, keys = (torch.stack([t, t + 1000], -1)[:, 0] for t in (case.edges.row_ptr, case.edges.keys))
+    assert not keys.is_contiguous()
+    scattered = EdgeList(row_ptr, keys, case.edges.shape)
+    assert_close(results(case.leaves, scattered, "cpu"), results(case.leaves, case.edges, "cpu"), 0)
+
+
+@rules
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bits(dtype, gate_rule):
+    """Rounded on the way in and out, and never between: gradients have their inputs' types and their precision."""
+    case = make_case(2, 3, 6, 9, 8, 5, density=0.5)
+    leaves = [t.detach().to(dtype).requires_grad_() for t in case.leaves]
+    exact = results([t.detach().double().requires_grad_() for t in leaves], case.edges, "dense", gate_rule)
+    found = results(leaves, case.edges, "cpu", gate_rule)
+    for mine, theirs in zip(found, exact, strict=True):
+        assert mine.dtype == dtype
+        atol = 2 * torch.finfo(dtype).eps * float(theirs.detach().abs().max())
+        torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=atol)
+
+
+def test_inputs_of_different_types_keep_theirs():
+    case = make_case(2, 2, 6, 9, 8, 5, density=0.5)
+    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    leaves = [t.detach().to(dtype).requires_grad_() for t, dtype in zip(case.leaves, types, strict=True)]
+    out, *gradients = results(leaves, case.edges, "cpu")
+    assert out.dtype == torch.float32 and [grad.dtype for grad in gradients] == list(types)
+    exact, *_ = results([t.detach().double().requires_grad_() for t in leaves], case.edges, "dense")
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["query", "key", "value"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_not_a_number_reaches_the_rows_that_lead_to_it_and_no_others(where, bad):
+    case = make_case(2, 2, 8, 9, 3, 5, density=0.4)
+    inputs = {name: getattr(case, name).detach().clone() for name in ("query", "key", "value")}
+    inputs[where][0, 1, 4, 2] = bad
+    out = edge_attention(**inputs, edges=case.edges, backend="cpu")
+    loop = attend_row_by_row(inputs["query"], inputs["key"], inputs["value"], case.mask)
+    assert 0 < loop.isfinite().sum() < loop.numel() and torch.equal(out.isfinite(), loop.isfinite())
+    torch.testing.assert_close(out[out.isfinite()], loop[out.isfinite()], rtol=0, atol=1e-10)
+
+
+# --- autograd ----------------------------------------------------------------------------------------------------
+
+
+def test_only_what_requires_a_gradient_gets_one():
+    case = make_case(2, 2, 6, 9, 4, 5)
+    expected = results(case.leaves, case.edges, "cpu")[1:]
+    for i, (leaf, gradient) in enumerate(zip(case.leaves, expected, strict=True)):
+        leaves = [t.detach() for t in case.leaves]
+        leaves[i] = leaf
+        query, key, value, gate = leaves
+        out = edge_attention(query, key, value, case.edges, gate, backend="cpu")
+        weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+        assert_close(torch.autograd.grad((out * weight).sum(), leaf), [gradient], 0)
+
+
+def test_a_second_backward_pass_gives_the_same():
+    case = make_case(2, 2, 6, 9, 4, 5)
+    out = edge_attention(case.query, case.key, case.value, case.edges, case.gate, backend="cpu")
+    first = torch.autograd.grad(out.sum(), case.leaves, retain_graph=True)
+    second = torch.autograd.grad(out.sum(), case.leaves)
+    assert_close(first, second, 0)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(out.sum(), case.leaves)
+
+
+def test_an_incoming_gradient_in_any_layout():
+    case = make_case(2, 2, 6, 9, 4, 5)
+    out = edge_attention(case.query, case.key, case.value, case.edges, backend="cpu")
+    expected = torch.autograd.grad(out, case.leaves[:3], torch.ones_like(out), retain_graph=True)
+    ones = torch.ones((), dtype=out.dtype).expand(out.shape)
+    assert_close(torch.autograd.grad(out, case.leaves[:3], ones, retain_graph=True), expected, 0)
+    grad = torch.randn(out.shape[::-1], dtype=out.dtype).permute(3, 2, 1, 0)
+    expected = torch.autograd.grad(out, case.leaves[:3], grad.contiguous(), retain_graph=True)
+    assert_close(torch.autograd.grad(out, case.leaves[:3], grad), expected, 0)
+
+
+def test_what_is_differentiable_once_says_so_when_asked_twice():
+    case = make_case(2, 2, 6, 9, 4, 5)
+    out = edge_attention(case.query, case.key, case.value, case.edges, case.gate, backend="cpu")
+    gradients = torch.autograd.grad(out.square().sum(), case.leaves, create_graph=True)
+    for gradient in gradients:
+        with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+            torch.autograd.grad(gradient.square().sum(), case.query, retain_graph=True)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_the_values_are_the_same(mode):
+    case = make_case(2, 2, 6, 9, 4, 5)
+    expected = edge_attention(case.query, case.key, case.value, case.edges, case.gate, backend="cpu")
+    with mode():
+        found = edge_attention(case.query, case.key, case.value, case.edges, case.gate, backend="cpu")
+    assert torch.equal(found, expected) and expected.requires_grad and not found.requires_grad
+
+
+def test_tensors_elsewhere_are_refused():
+    case = make_case(1, 1, 3, 3, 2, 2)
+    inputs = (t.detach().to("meta") for t in case.leaves[:3])
+    with pytest.raises(SbmtError, match="tensors on the CPU, got a query on meta"):
+        edge_attention(*inputs, case.edges, backend="cpu")

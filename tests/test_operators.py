@@ -1,0 +1,130 @@
+"""What torch.library asks of an operator: a truthful schema, shapes without data, gradients the compiler can trace."""
+
+import pytest
+import torch
+
+import sbmt
+from sbmt import BlockModel, EdgeList, csr, pair_products
+from sbmt.attention import cpu, dispatch
+from sbmt.samplers import compiled
+from tests.attention.row_loop import make_case
+
+DENSITIES = [0.4, 0.0]
+
+
+def differentiable(tensors):
+    return [t.detach().requires_grad_() for t in tensors]
+
+
+def rows_and_columns(edges):
+    return edges.row_ptr, edges.keys, *edges.by_key
+
+
+def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=torch.float64):
+    """Arguments of ``sbmt::attend``."""
+    case = make_case(2, 2, 5, 7, 3, 4, density=density)
+    rows = [t.detach().to(dtype).flatten(0, 2) for t in (case.query, case.key, case.value)]
+    n_edges = case.edges.n_edges
+    gate = case.gate.detach().to(dtype) if is_gated else rows[0].new_empty(0)
+    scale = (torch.arange(n_edges) % 3).to(dtype) if is_dropped else rows[0].new_empty(0)
+    return *differentiable((*rows, gate)), scale, *rows_and_columns(case.edges), 5, 7, is_score_rule
+
+
+def attend_backward(density, **options):
+    arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend(density, **options)]
+    out, log_total = cpu._attend(*arguments)
+    return torch.randn_like(out), out, log_total, *arguments
+
+
+def products(density, is_differentiable=True):
+    """Arguments of ``sbmt::edge_dot`` and ``sbmt::edge_gate``."""
+    case = make_case(2, 2, 5, 7, 3, 4, density=density)
+    rows = [t.detach().flatten(0, 2) for t in (case.query, case.key)]
+    return *(differentiable(rows) if is_differentiable else rows), *rows_and_columns(case.edges), 5, 7
+
+
+def edge_dot_backward(density):
+    arguments = products(density, is_differentiable=False)
+    return torch.randn(arguments[3].shape, dtype=torch.float64), *arguments
+
+
+def transpose(density):
+    edges = make_case(2, 2, 5, 7, 3, 4, density=density).edges
+    return edges.row_ptr, edges.keys, 5, 7
+
+
+def merge_rows(density):
+    edges, other = (make_case(2, 2, 5, 7, 3, 4, density=p, seed=seed).edges for seed, p in enumerate((density, 0.3)))
+    return edges.row_ptr, edges.keys, other.row_ptr, other.keys
+
+
+def cell_uniforms(density):
+    edges = make_case(2, 2, 5, 7, 3, 4, density=density).edges
+    return edges.row_ptr, edges.keys, -5, 5, 2
+
+
+def sample(density):
+    rates, key = torch.rand(2, 3, 5, 4) * density, torch.rand(2, 3, 7, 4)
+    masks = torch.arange(5) < torch.tensor([[5], [3]]), torch.arange(7) < torch.tensor([[4], [7]])
+    return rates, key, *masks, 0.0, density == 0.4, -5, 3
+
+
+GATES = [
+    dict(is_gated=is_gated, is_dropped=is_dropped, is_score_rule=is_score_rule)
+    for is_gated in (True, False)
+    for is_dropped in (True, False)
+    for is_score_rule in (True, False)
+]
+CASES = {  # operator by operator: where it is defined, and arguments
+    "attend": (cpu._attend, lambda density: [attend(density, **gate) for gate in GATES]),
+    "attend_backward": (cpu._attend_backward, lambda density: [attend_backward(density, **gate) for gate in GATES]),
+    "edge_dot": (pair_products._edge_dot, lambda density: [products(density)]),
+    "edge_gate": (pair_products._edge_gate, lambda density: [products(density)]),
+    "edge_dot_backward": (pair_products._edge_dot_backward, lambda density: [edge_dot_backward(density)]),
+    "transpose": (csr._transpose, lambda density: [transpose(density)]),
+    "merge_rows": (csr._merge, lambda density: [merge_rows(density)]),
+    "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),
+    "sample_exact": (compiled._sample, lambda density: [sample(density)]),
+}
+
+
+def test_every_operator_of_the_library_is_listed():
+    registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("sbmt::")}
+    assert registered == {f"sbmt::{name}" for name in CASES}
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("name", CASES)
+def test_operators_keep_torch_s_rules(name, density):
+    operator, arguments = CASES[name]
+    for given in arguments(density):
+        torch.library.opcheck(operator, given)
+
+
+def test_operators_keep_them_in_float32_too():
+    torch.library.opcheck(cpu._attend, attend(0.4, dtype=torch.float32))
+    torch.library.opcheck(cpu._attend_backward, attend_backward(0.4, dtype=torch.float32))
+
+
+def test_a_broken_rule_is_noticed():
+    @torch.library.custom_op("sbmt_tests::wrong_shape", mutates_args=(), device_types="cpu")
+    def wrong_shape(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    wrong_shape.register_fake(lambda x: x.new_empty(x.numel() + 1))
+    with pytest.raises(torch.testing._internal.optests.generate_tests.OpCheckError):
+        torch.library.opcheck(wrong_shape, (torch.ones(3),))
+
+
+def test_gradients_go_through_the_operators_of_a_whole_layer():
+    """The tensors that a gated attention saves and differentiates are those of the operators, not of fallbacks."""
+    model = BlockModel(*(torch.rand(shape, requires_grad=True) for shape in ((1, 1, 6, 2), (1, 2, 2), (1, 1, 6, 2))))
+    edges = EdgeList.from_dense(torch.ones(1, 1, 6, 6, dtype=torch.bool))
+    x = torch.rand(1, 1, 6, 3)
+    out = sbmt.edge_attention(x, x, x, edges, model.gate(edges), backend="cpu")
+    names, todo = set(), [out.grad_fn]
+    while todo:
+        node = todo.pop()
+        names.add(node.name())
+        todo += [following for following, _ in node.next_functions if following is not None]
+    assert any("sbmt_attend" in name for name in names) and any("sbmt_edge_gate" in name for name in names)

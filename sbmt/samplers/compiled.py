@@ -62,13 +62,14 @@ def _sample(
     most, upper, expected = work.bound_rows()
     boost = np.ones_like(upper) if work.is_poisson else _boost(upper)
     by_clusters = work.prefers_clusters(upper, expected, boost)
+    most_expected = np.minimum(expected, upper * np.repeat(work.n_real, upper.size // work.n_real.size))
     counts = np.empty(upper.size, np.int64)
     n_queries, n_keys = rates.shape[2], key.shape[2]
     pieces: list[np.ndarray] = []
     for rows, tables in work.with_tables(by_clusters):
 
         def draw(start: int, stop: int, tables: tuple[np.ndarray, ...] = tables) -> np.ndarray:
-            mean = float(expected[start:stop].sum())
+            mean = float(most_expected[start:stop].sum())
             room = int(_SPARE[0] + max(mean + _SPARE[1] * mean**0.5, 0.0))
             while True:
                 out = np.empty(room, np.int32)
@@ -81,7 +82,7 @@ def _sample(
                     return out[:found]
                 room *= 2
 
-        share = np.concatenate([[0], expected[rows.start : rows.stop].cumsum()]).astype(np.int64)
+        share = np.concatenate([[0], most_expected[rows.start : rows.stop].cumsum()]).astype(np.int64)
         pieces += in_parallel(draw, balanced_parts(share, 32) + rows.start)
     return _join(counts, pieces)
 
@@ -136,7 +137,8 @@ class _Work:
         largest, total = (np.empty((batch * heads, n_clusters)) for _ in range(2))
         parts = equal_parts(batch * heads, n_keys * n_clusters)
         in_parallel(summarise_clusters, parts, key, real, n_real, heads, n_keys, largest, total)
-        inverse = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 1e-300).astype(key.dtype)
+        has_inverse = largest >= np.finfo(key.dtype).tiny  # below it 1 / largest overflows
+        inverse = np.divide(1.0, largest, out=np.zeros_like(largest), where=has_inverse).astype(key.dtype)
         at_least, at_most = np.empty(len(key), key.dtype), np.empty(len(key), key.dtype)
         margin = 4 * n_clusters * float(np.finfo(key.dtype).eps)
         parts = equal_parts(len(key), 4 * n_clusters)

@@ -1,6 +1,5 @@
 """Parts that threads help themselves to: in order, complete, and safe for whoever calls."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -35,7 +34,7 @@ def test_results_come_in_order_and_every_row_is_visited(bounds, n_threads, set_t
     set_threads(n_threads)
     out = np.full(100, -1)
     results = in_parallel(square, np.asarray(bounds), out, 5)
-    assert results == [(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+    assert results == [(a, b) for a, b in pairwise(bounds) if a < b]
     inside = slice(bounds[0], bounds[-1])
     assert np.array_equal(out[inside], np.arange(100)[inside] ** 2 + 5)
     out[inside] = -1
@@ -76,7 +75,7 @@ def test_callers_from_several_threads_do_not_disturb_each_other(set_threads):
         out = np.full(1000, -1)
         bounds = np.linspace(0, 1000, 20).astype(int)
         results = [in_parallel(square, bounds, out, number) for _ in range(10)]
-        assert results == [list(itertools.pairwise(bounds))] * 10
+        assert results == [list(pairwise(bounds))] * 10
         return np.array_equal(out, np.arange(1000) ** 2 + number)
 
     with ThreadPoolExecutor(8) as callers:

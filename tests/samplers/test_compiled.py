@@ -17,7 +17,7 @@ each_way = pytest.mark.parametrize("draw", WAYS, indirect=True)
     "tiny",
     [
         1e-30,
-        pytest.param(1e-40, marks=pytest.mark.xfail(strict=True, reason="1 / 1e-40 overflows in float32, and 0 · ∞ is no bound")),
+        1e-40,
     ],
 )
 def test_a_cluster_that_hardly_anyone_belongs_to_changes_nothing(draw, tiny):
@@ -32,8 +32,8 @@ def test_a_cluster_that_hardly_anyone_belongs_to_changes_nothing(draw, tiny):
     "rate",
     [
         30.0,
-        pytest.param(1e9, marks=pytest.mark.xfail(strict=True, reason="room for the sum of rates, not for the pairs")),
-        pytest.param(1e30, marks=pytest.mark.xfail(strict=True, reason="room for the sum of rates, not for the pairs")),
+        1e9,
+        1e30,
     ],
 )
 def test_rates_far_above_one_draw_every_pair(rate):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.compiled.candidates import GAPS, skip_through, walk_clusters
+from sbmt.compiled.candidates import GAPS, _name_keys, skip_through, walk_clusters
 from sbmt.compiled.cluster_tables import COLUMNS, build_tables
 from sbmt.compiled.philox import BATCH, fill_exponentials
 from sbmt.counter_rng import MAX_HEADS, Purpose
@@ -60,6 +60,19 @@ def walk(rates, weights, boost=1.0, extra=0.0, n_real=None, seed=0, row=1):
     )  # fmt: skip
     assert proposed[-1] == -7 and not bitmap.any()
     return proposed[:count]
+
+
+def name_keys(words, weights):
+    """The keys that words name in the only cluster: on a line 2³² long, the points are the words."""
+    points, line, ends = (
+        words.astype(np.float64),
+        np.array([2.0**32, 0.0]),
+        np.array([2.0**32, 2.0**32, np.inf, np.inf]),
+    )
+    cluster, hits = np.empty(words.size, np.int32), np.full(words.size, -7, np.int32)
+    real = np.arange(len(weights), dtype=np.int32)
+    _name_keys(points, line, ends, 1, real, real.size, *tables(weights[:, None]), cluster, hits)
+    return hits
 
 
 def is_ascending(keys):
@@ -131,6 +144,16 @@ def test_walking_names_the_keys_at_the_points_of_a_poisson_process(n_keys, n_clu
         for v, word in zip(cluster, words, strict=True)
     ]
     assert np.array_equal(walk(rates, weights, boost, extra=2.0, n_real=n_real), np.unique(keys))
+
+
+@pytest.mark.parametrize("power", [0, 1, 9, 60])
+@pytest.mark.parametrize("n_keys", [1, 2, 7, 64, 200])
+def test_each_word_names_its_owner_to_the_last(n_keys, power):
+    """Words at the borders between keys, which a draw hardly ever hits; from keys alike to keys that crowd."""
+    weights = np.random.default_rng(n_keys).random(n_keys) ** power
+    cumulative = tables(weights[:, None])[0][0, :n_keys].astype(np.int64)
+    words = np.unique(np.concatenate([cumulative - 1, cumulative, cumulative + 1, [0, 2**31]]).clip(0, 2**32 - 2))
+    assert np.array_equal(name_keys(words, weights), np.searchsorted(cumulative, words, side="right"))
 
 
 @pytest.mark.parametrize("n_keys", [1, 2, 64, 65, 200])

@@ -11,14 +11,17 @@ WORDS = 1 << 32
 LAST = WORDS - 2  # the largest word that is ever looked up
 
 
-def build(key, start=0, stop=None):
-    """``cumulative`` and ``guide`` of the given graphs × keys × clusters, or of some blocks of columns alone."""
+def build(key, start=0, stop=None, excess=0.0):
+    """``cumulative`` and ``guide`` of the given graphs × keys × clusters, or of some blocks of columns alone.
+
+    The columns' totals may exceed their sums, as if by rounding.
+    """
     n_graphs, n_keys, n_clusters = key.shape
     graphs = np.arange(n_graphs)
     blocks = n_graphs * -(-n_clusters // COLUMNS)
     cumulative = np.zeros((n_graphs, n_clusters, n_keys + COLUMNS), np.uint32)
     guide = np.zeros((n_graphs, n_clusters, 1 << (n_keys - 1).bit_length()), np.uint64)
-    flat, total = key.reshape(-1, n_clusters), key.astype(np.float64).sum(1)
+    flat, total = key.reshape(-1, n_clusters), key.astype(np.float64).sum(1) * (1 + excess)
     build_tables(start, blocks if stop is None else stop, graphs, flat, total, n_keys, n_clusters, cumulative, guide)
     return cumulative[..., :n_keys].astype(np.int64), guide
 
@@ -42,9 +45,9 @@ def interesting_words(cumulative, n_guide, seed=0):
     return np.unique(np.concatenate([edges - 1, edges, edges + 1, random]).clip(0, LAST))
 
 
-def assert_names_keys(weights):
+def assert_names_keys(weights, excess=0.0):
     """``weights``: keys × clusters."""
-    cumulative, guide = (table[0] for table in build(weights[None]))
+    cumulative, guide = (table[0] for table in build(weights[None], excess=excess))
     for v in np.flatnonzero(weights.sum(0) > 0):
         words = interesting_words(cumulative[v], guide.shape[1])
         found = np.array([look_up(int(word), cumulative[v], guide[v]) for word in words])
@@ -81,6 +84,13 @@ LARGE = {
 @pytest.mark.parametrize("n_keys", [1, 2, 31, 32, 33, 500])
 def test_so_they_do_among_many_keys(name, n_keys):
     assert_names_keys(LARGE[name](n_keys)[:, None].astype(np.float32))
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("n_keys", [1, 2, 33, 500])
+@pytest.mark.parametrize("excess", [1e-9, 1e-5])
+def test_words_that_rounding_leaves_to_nobody_go_to_the_last_key_of_weight(name, n_keys, excess):
+    assert_names_keys(LARGE[name](n_keys)[:, None], excess)
 
 
 @pytest.mark.parametrize("name", ["all alike", "one heavy", "half of them zero", "random"])

@@ -62,10 +62,22 @@ def test_an_exception_in_a_part_reaches_the_caller(where, n_threads, set_threads
             raise ZeroDivisionError(f"part {start}")
 
     set_threads(n_threads)
-    for _ in range(20):  # whichever thread happens to take the part
-        with pytest.raises(ZeroDivisionError, match=f"part {where}"):
-            in_parallel(fail, np.arange(13))
+    with pytest.raises(ZeroDivisionError, match=f"part {where}"):
+        in_parallel(fail, np.arange(13))
     assert in_parallel(lambda start, stop: start, np.arange(5)) == [0, 1, 2, 3]  # nobody is left hanging
+
+
+def test_an_exception_in_another_thread_reaches_the_caller_too(set_threads):
+    set_threads(2)
+    caller, both = threading.current_thread(), threading.Barrier(2, timeout=60)
+
+    def fail_elsewhere(start, stop):
+        both.wait()  # each thread has a part
+        if threading.current_thread() is not caller:
+            raise ZeroDivisionError("elsewhere")
+
+    with pytest.raises(ZeroDivisionError, match="elsewhere"):
+        in_parallel(fail_elsewhere, np.arange(3))
 
 
 def test_callers_from_several_threads_do_not_disturb_each_other(set_threads):

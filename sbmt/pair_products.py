@@ -24,7 +24,7 @@ def edge_dot(
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
     if can_run_on(query.device):
-        return _edge_dot(*_flat(query, key, edges))
+        return _edge_dot(*_flat(query, key, edges)).to(query.dtype)
     if edges.cell_count <= edges.n_edges * query.shape[3]:
         with full_precision(query):
             return (query @ key.mT).flatten()[edges.cells()]
@@ -40,7 +40,7 @@ def edge_gate(
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
     if can_run_on(query.device):
-        return _edge_gate(*_flat(query, key, edges))
+        return _edge_gate(*_flat(query, key, edges)).to(query.dtype)
     product = edge_dot(query, key, edges)
     return 1 + (product - product.detach())
 
@@ -51,7 +51,8 @@ def full_precision(like: Tensor) -> torch.autocast:
 
 
 def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
-    rows = [t.flatten(0, 2).contiguous() for t in (query, key)]
+    dtype = torch.promote_types(query.dtype, torch.float32)  # kernels know no 16-bit numbers
+    rows = [t.to(dtype).flatten(0, 2).contiguous() for t in (query, key)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in rows)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3]

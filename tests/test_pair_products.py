@@ -74,7 +74,6 @@ def test_16_bits_on_other_devices(dtype, monkeypatch):
     assert_16_bits(dtype)
 
 
-@pytest.mark.xfail(strict=True, reason="kernels know no 16-bit numbers")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_16_bits_by_kernels(dtype):
     assert_16_bits(dtype)

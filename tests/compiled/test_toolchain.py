@@ -79,6 +79,14 @@ def test_where_nothing_can_be_written_each_process_compiles_for_itself(folder, m
     assert files(folder) == []
 
 
+def test_a_full_disk_does_not_stop_a_kernel(folder, monkeypatch):
+    def refuse(self, name, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", refuse)
+    assert compiled_and_called()[0] == 0
+
+
 def sources():
     """The files of kernels, and what they import from the library: all that machine code is made of."""
     found = set()

@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
-from sbmt.edges import EdgeList, check_mask, count_pairs
+from sbmt.baselines.all_pairs import all_pairs_output
+from sbmt.edges import check_mask
 from sbmt.errors import check_sizes
 from sbmt.types import AttentionOutput
 
@@ -42,29 +43,15 @@ class FullAttention(nn.Module):
     ) -> AttentionOutput:
         """Attends all real keys; see :class:`~sbmt.layers.SBMAttention` for arguments."""
         check_attention_inputs(query, key, value)
-        batch, heads, n_queries, _ = query.shape
-        shape = (batch, heads, n_queries, key.shape[2])
-        query_mask = check_mask("query_mask", query_mask, batch, n_queries)
-        key_mask = check_mask("key_mask", key_mask, batch, shape[3])
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2])
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2])
+        is_read = None
+        if key_mask is not None:
+            is_read = key_mask[:, None, None, :]
+            is_read = is_read | ~is_read.any(-1, keepdim=True)  # an example without keys stays finite, then is zeroed
         dropout = self.dropout if self.training else 0.0
-        if key_mask is None:
-            values = nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        else:
-            is_key = key_mask[:, None, None, :]
-            has_key = is_key.any(-1, keepdim=True)
-            is_read = is_key | ~has_key  # an example without keys stays finite, then is zeroed
-            values = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=is_read, dropout_p=dropout)
-            values = values.masked_fill(~has_key, 0.0)
-        if query_mask is not None:
-            values = values.masked_fill(~query_mask[:, None, :, None], 0.0)
-        density = (count_pairs(shape, query_mask, key_mask, query.device) > 0)[:, None].expand(batch, heads)
-        edges = None
-        if return_edges:
-            everything = torch.ones(shape, dtype=torch.bool, device=query.device)
-            for mask, view in ((query_mask, (batch, 1, -1, 1)), (key_mask, (batch, 1, 1, -1))):
-                everything = everything if mask is None else everything & mask.reshape(view)
-            edges = EdgeList.from_dense(everything, query_mask, key_mask)
-        return AttentionOutput(values, density.to(query.dtype), density.to(query.dtype), edges)
+        values = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=is_read, dropout_p=dropout)
+        return all_pairs_output(values, key.shape[2], query_mask, key_mask, return_edges)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

@@ -32,7 +32,7 @@ def demo_table() -> str:
     for method, title in TITLES.items():
         cells = []
         for name in ("accuracy", "density"):
-            values = [run["test"][name] for run in runs if run["method"] == method]
+            values = [run["test"][name] for run in runs if run["trial"] == method]
             cells.append(f"{median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
         rows.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -15,7 +15,7 @@ LEVELS = {
         *("density", "csr", "compiled"),
     ],
     2: ["samplers", "attention"],
-    3: ["layers", "baselines"],
+    3: ["layers", "baselines", "gradient_estimators"],
     4: ["models"],
     5: ["tasks", "training", "cost"],
     6: ["plots", "cli", "testing", "benchmarks"],

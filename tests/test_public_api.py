@@ -11,7 +11,7 @@ from sbmt import AttentionOutput, BlockModel, EdgeList, MultiHeadAttention, SBMA
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
-    "self_loops=False, window=None, dropout=0.0, backend='auto'"
+    "membership='sigmoid', self_loops=False, window=None, dropout=0.0, backend='auto'"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
@@ -48,7 +48,7 @@ SIGNATURES = [
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (
         MultiHeadAttention,
-        "embed_dim, num_heads, dropout=0.0, bias=True, *, attention='sbm', **arguments",
+        "embed_dim, num_heads, dropout=0.0, bias=True, *, attention='sbm', has_tied_start=False, **arguments",
     ),
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),

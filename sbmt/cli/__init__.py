@@ -7,6 +7,7 @@ import typer
 from sbmt.cli.bench import bench
 from sbmt.cli.demo import demo
 from sbmt.cli.look import inspect, sample
+from sbmt.cli.study import study
 from sbmt.cli.train import evaluate, train_app
 from sbmt.errors import SbmtError
 
@@ -22,6 +23,7 @@ app.add_typer(train_app, name="train")
 app.command()(evaluate)
 app.command()(inspect)
 app.command()(sample)
+app.command()(study)
 app.command()(bench)
 
 

@@ -25,6 +25,8 @@ class MultiHeadAttention(nn.Module):
         dropout: On the attention weights while training, in [0, 1).
         bias: Whether the projections have one.
         attention: Name for :func:`~sbmt.layers.build_attention`.
+        has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
+            key begin in the same clusters. They part in training.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
 
     Shapes:
@@ -47,6 +49,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         *,
         attention: str = "sbm",
+        has_tied_start: bool = False,
         **arguments: Any,
     ) -> None:
         super().__init__()
@@ -58,6 +61,9 @@ class MultiHeadAttention(nn.Module):
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim)) if bias else None
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         nn.init.xavier_uniform_(self.in_proj_weight)
+        if has_tied_start:
+            with torch.no_grad():
+                self.in_proj_weight[embed_dim : 2 * embed_dim] = self.in_proj_weight[:embed_dim]
         if bias:
             nn.init.zeros_(self.out_proj.bias)
         d_head = embed_dim // num_heads

@@ -5,13 +5,25 @@ from typing import Any
 from torch import nn
 
 from sbmt.baselines.full import FullAttention
+from sbmt.baselines.linear import LinearAttention
+from sbmt.baselines.linformer import LinformerAttention
+from sbmt.baselines.nystromformer import NystromAttention
+from sbmt.baselines.performer import PerformerAttention
 from sbmt.baselines.random_mask import RandomMaskAttention
+from sbmt.baselines.reformer import ReformerAttention
 from sbmt.errors import SbmtError, choose
 from sbmt.layers.sbm_attention import SBMAttention
+from sbmt.layers.sbm_static import StaticSBMAttention
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sbm": SBMAttention,
+    "sbm_static": StaticSBMAttention,
     "full": FullAttention,
+    "linear": LinearAttention,
+    "linformer": LinformerAttention,
+    "reformer": ReformerAttention,
+    "performer": PerformerAttention,
+    "nystromformer": NystromAttention,
     "random_mask": RandomMaskAttention,
 }
 
@@ -29,7 +41,8 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     :class:`~sbmt.types.AttentionOutput`.
 
     Args:
-        name: ``"sbm"``, ``"full"`` or ``"random_mask"``.
+        name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"performer"``,
+            ``"nystromformer"`` or ``"random_mask"``.
         preset: For ``"sbm"``: ``"recommended"`` or ``"faithful"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
 

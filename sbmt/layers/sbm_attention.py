@@ -1,5 +1,7 @@
 """Attention whose mask the network draws for itself."""
 
+from typing import Literal, get_args
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -13,6 +15,9 @@ from sbmt.exploration import ExtraKeys, check_exploration
 from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import SAMPLERS, sample_edges
 from sbmt.types import AttentionOutput
+
+Membership = Literal["sigmoid", "softmax"]
+SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
 
 
 def sbm_attention(
@@ -97,6 +102,9 @@ class SBMAttention(nn.Module):
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
+    ``membership="softmax"`` replaces σ by the softmax over clusters, so that a token divides itself among them instead
+    of belonging to half of all; then $S = e^{C C^\top} / 4$, and clusters and MLP start wider, so that a token starts
+    with a few clusters of its own.
 
     Args:
         d_head: Width of a head.
@@ -107,6 +115,8 @@ class SBMAttention(nn.Module):
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.exploration.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
+        membership: ``"sigmoid"`` (the paper's), or ``"softmax"``, which needs the Poisson link: a mean of entries of
+            a bilinear block matrix, which sum to 1, starts near 1/k².
         self_loops: Whether every token also attends itself.
         window: Whether every token also attends those at most ``window / 2`` places away.
         dropout: On the attention weights while training, in [0, 1).
@@ -116,8 +126,8 @@ class SBMAttention(nn.Module):
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
-    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
-    probability is close to ¼.
+    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start the mean edge
+    probability is close to ¼, and with sigmoids so is every single one.
 
     Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
 
@@ -138,6 +148,7 @@ class SBMAttention(nn.Module):
         gate_rule: GateRule = "score",
         exploration: float | ExtraKeys = 0.01,
         link: Link = "bilinear",
+        membership: Membership = "sigmoid",
         self_loops: bool = False,
         window: int | None = None,
         dropout: float = 0.0,
@@ -147,18 +158,27 @@ class SBMAttention(nn.Module):
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
         choose("sampler", sampler, SAMPLERS)
         choose("gate_rule", gate_rule, {"score": None, "weight": None})
-        choose("link", link, {"bilinear": None, "poisson": None})
+        choose("link", link, dict.fromkeys(get_args(Link)))
+        choose("membership", membership, dict.fromkeys(get_args(Membership)))
+        if membership == "softmax" and link == "bilinear":
+            raise SbmtError("softmax memberships with link='poisson'", f"link={link!r}", "name that link too")
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_dropout(dropout)
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
-        self.sampler, self.gate_rule, self.link = sampler, gate_rule, link
+        self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
         self.window = 0 if self_loops and window is None else window
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.empty(n_heads, n_clusters, d_head))
-        nn.init.kaiming_normal_(self.clusters)
+        if membership == "sigmoid":
+            nn.init.kaiming_normal_(self.clusters)
+        else:
+            nn.init.normal_(self.clusters, std=(2 / d_head) ** 0.5)  # |C_a|² ≈ 2: like clusters meet e² times as often
+            with torch.no_grad():
+                for parameter in self.node_mlp[2].parameters():
+                    parameter.mul_(SHARPNESS)
 
     def block_model(
         self,
@@ -182,8 +202,9 @@ class SBMAttention(nn.Module):
             if self.link == "bilinear":
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
-                block_matrix = scores.exp() / scores[0].numel()
-            memberships = [(node @ clusters.mT).sigmoid_() for node in nodes]
+                block_matrix = scores.exp() / (scores[0].numel() if self.membership == "sigmoid" else 4)
+            logits = [node @ clusters.mT for node in nodes]  # batch heads n k
+            memberships = [x.sigmoid_() if self.membership == "sigmoid" else x.softmax(-1) for x in logits]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
 
     def forward(
@@ -236,5 +257,6 @@ class SBMAttention(nn.Module):
         n_heads, n_clusters, d_head = self.clusters.shape
         return (
             f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
-            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, window={self.window}"
+            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
+            f"membership={self.membership!r}, window={self.window}"
         )

@@ -9,9 +9,9 @@ from sbmt.plots.inspection import see_mask
 from sbmt.plots.masks import plot_mask
 from sbmt.plots.save import save_figure
 from sbmt.plots.style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, use_style
-from sbmt.training.comparison import TITLES
 from sbmt.training.loop import build_model
 from sbmt.training.runs import Run
+from sbmt.training.study import Study
 
 COLOURS = {
     "full": BLUE,
@@ -22,14 +22,16 @@ COLOURS = {
 }
 
 
-def draw_comparison(runs: list[tuple[str, Run]], path: Path) -> None:
+def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> None:
     """Writes the demo's figure: curves above; accuracy against density, and the SBM's mask over training, below.
 
     Args:
-        runs: (method, run) as :func:`~sbmt.training.comparison.compare` returns them.
+        study: The demo's.
+        runs: (trial's name, run) as :func:`~sbmt.training.study.run_study` returns them.
         path: Where the figure goes.
     """
     length = runs[0][1].config.length
+    titles = {trial.name: trial.title for trial in study.trials}
     firsts = {method: run for method, run in reversed(runs)}
     with use_style():
         figure = Figure(figsize=(11.5, 6.8), layout="constrained")
@@ -37,7 +39,7 @@ def draw_comparison(runs: list[tuple[str, Run]], path: Path) -> None:
         axes = top.subplots(1, 3)
         for ax, name in zip(axes, ("loss", "accuracy", "density"), strict=True):
             for method, run in runs:
-                label = TITLES[method] if run is firsts[method] else None
+                label = titles[method] if run is firsts[method] else None
                 plot_curve(ax, run, name, COLOURS[method], label)
         top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
         n_curves = len(axes[1].lines)

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 from sbmt.density import DensityKind
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys
+from sbmt.layers.registry import ATTENTIONS
 
 
 def _option(default: Any, help_: str) -> Any:
@@ -22,16 +23,23 @@ class RepeatedTokensConfig:
         SbmtError: If a value is out of range.
     """
 
-    attention: str = _option("sbm", "attention: sbm, full or random_mask")
+    attention: str = _option("sbm", f"attention: {', '.join(ATTENTIONS)}")
     preset: str = _option("recommended", "settings of sbm: recommended (exact law) or faithful (Algorithm 1)")
     sampler: str | None = _option(None, "edge law of sbm: exact, fastrg or bernoulli; the preset's if left out")
     gate_rule: str | None = _option(None, "gate of sbm: score (equation 9) or weight; the preset's if left out")
     link: str | None = _option(None, "link of sbm: bilinear or poisson; the preset's if left out")
+    membership: str | None = _option(None, "memberships of sbm: sigmoid or softmax; sigmoid if left out")
+    window: int | None = _option(None, "sbm also attends the tokens at most window / 2 places away")
+    has_tied_start: bool = _option(False, "start the key projection as a copy of the query projection")
     exploration: float | None = _option(None, "exploration δ of sbm while training; the preset's if left out")
     extra_keys: float | None = _option(None, "instead of δ: expected extra keys per query while training")
     mask_density: float = _option(0.25, "edge probability of random_mask")
+    rank: int = _option(256, "features of performer, landmarks of nystromformer, projected keys of linformer")
+    chunk: int = _option(32, "tokens per chunk of reformer")
     density_weight: float = _option(0.0, "λ, weight of the mean density in the loss")
     density_kind: Literal["sampled", "expected"] = _option("sampled", "density in the loss: sampled or expected")
+    density_start: int = _option(0, "step from which on the density counts")
+    density_ramp: int = _option(0, "steps over which λ then grows to its full size")
     length: int = _option(64, "tokens per sequence, and number of values")
     batch_size: int = _option(64, "sequences per step")
     steps: int = _option(1000, "optimiser steps")
@@ -47,7 +55,7 @@ class RepeatedTokensConfig:
 
     def __post_init__(self) -> None:
         sizes = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "n_clusters")
-        check_sizes(**{name: getattr(self, name) for name in (*sizes, "test_sequences")})
+        check_sizes(**{name: getattr(self, name) for name in (*sizes, "test_sequences", "rank", "chunk")})
         for name in ("learning_rate", "embedding_std"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
@@ -55,19 +63,37 @@ class RepeatedTokensConfig:
             raise SbmtError("exploration or extra_keys", "both", "leave one out")
         if not 0 <= self.density_weight < float("inf"):
             raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
+        for name in ("density_start", "density_ramp"):
+            if getattr(self, name) < 0:
+                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
         choose("density_kind", self.density_kind, dict.fromkeys(get_args(DensityKind)))
         if not 0 <= self.seed < 1 << 63:
             raise SbmtError("seed in [0, 2⁶³)", self.seed, "give a non-negative integer")
 
     def attention_arguments(self) -> dict[str, Any]:
         """Arguments for :func:`~sbmt.layers.build_attention`, besides the sizes."""
-        if self.attention == "sbm":
-            names = ("sampler", "gate_rule", "link", "exploration")
-            overrides = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        arguments: dict[str, dict[str, Any]] = {
+            "random_mask": {"mask_density": self.mask_density},
+            "performer": {"n_features": self.rank},
+            "reformer": {"n_chunk": self.chunk},
+            "nystromformer": {"n_landmarks": self.rank},
+            "linformer": {"n_projected": self.rank, "n_positions": self.length},
+            "sbm": {"preset": self.preset},
+            "sbm_static": {"n_positions": self.length},
+        }
+        mine = arguments.get(self.attention, {})
+        if self.attention in ("sbm", "sbm_static"):
+            names = ("sampler", "gate_rule", "link", "membership", "window", "exploration")
+            mine |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+            mine |= {"n_clusters": self.n_clusters}
             if self.extra_keys is not None:
-                overrides["exploration"] = ExtraKeys(self.extra_keys)
-            return {"preset": self.preset, "n_clusters": self.n_clusters} | overrides
-        return {"mask_density": self.mask_density} if self.attention == "random_mask" else {}
+                mine |= {"exploration": ExtraKeys(self.extra_keys)}
+        return mine
+
+    def density_weight_at(self, step: int) -> float:
+        """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
+        share = (step - self.density_start) / max(1, self.density_ramp)
+        return self.density_weight * max(0.0, min(1.0, share))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON holds."""

@@ -44,6 +44,7 @@ def build_model(config: RepeatedTokensConfig) -> TokenTagger:
             n_layers=config.n_layers,
             embedding_std=config.embedding_std,
             attention=config.attention,
+            has_tied_start=config.has_tied_start,
             **config.attention_arguments(),
         )
         return TokenTagger(encoder, 1)
@@ -107,7 +108,9 @@ def _step(
     output = model(tokens, generator=masks)
     logits = output.values.squeeze(-1)  # batch n
     loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
-    total = loss + config.density_weight * density_penalty(output.attention, config.density_kind)
+    total = loss
+    if weight := config.density_weight_at(number):
+        total = loss + weight * density_penalty(output.attention, config.density_kind)
     if not torch.isfinite(total):
         raise SbmtError("a finite loss", f"{total.item()} at step {number}", "lower the learning rate")
     optimizer.zero_grad()

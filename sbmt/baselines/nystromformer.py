@@ -1,0 +1,190 @@
+"""Nyströmformer's attention: the softmax matrix rebuilt from its values at a few landmarks."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sbmt.attention.dispatch import check_attention_inputs, check_dropout
+from sbmt.baselines.all_pairs import all_pairs_output
+from sbmt.counter_rng import draw_seed
+from sbmt.edges import check_mask
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.types import AttentionOutput
+
+
+def segment_means(
+    x: Float[Tensor, "batch heads n d"], is_real: Bool[Tensor, "batch n"], n_landmarks: int
+) -> tuple[Float[Tensor, "batch heads landmarks d"], Bool[Tensor, "batch landmarks"]]:
+    r"""Means of the real tokens of consecutive segments, and which of them exist.
+
+    The real token of rank r belongs to segment $\lfloor r L / n \rfloor$, for n real tokens of an example and
+    $L = \min(n, \text{n\_landmarks})$, so that no segment is empty. Landmarks beyond L are zero.
+
+    Args:
+        x: Zero at padded tokens.
+        is_real: Which tokens are real.
+        n_landmarks: Most landmarks of an example.
+
+    Cost: O(n · landmarks · d).
+    """
+    n_real = is_real.sum(1, keepdim=True)
+    n_segments = n_real.clamp(max=n_landmarks)
+    segment = (is_real.cumsum(1) - 1) * n_segments // n_real.clamp(min=1)  # batch n
+    landmark = torch.arange(min(n_landmarks, x.shape[2]), device=x.device)
+    belongs = ((segment[:, None] == landmark[:, None]) & is_real[:, None]).to(x.dtype)  # batch landmarks n
+    mean = belongs / belongs.sum(-1, keepdim=True).clamp(min=1)
+    return mean[:, None] @ x, landmark < n_segments
+
+
+def pseudo_inverse(
+    matrix: Float[Tensor, "*batch rows columns"], n_iterations: int
+) -> Float[Tensor, "*batch columns rows"]:
+    r"""The Moore-Penrose inverse $A^+$, approached by iteration.
+
+    $$Z_0 = \frac{A^\top}{\lVert A \rVert_1 \lVert A \rVert_\infty}, \qquad
+    Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z))).$$
+
+    Each step carries the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$. Rows and columns of zeros
+    stay zeros. Where A has no full rank, rounding outside its range grows by 13/4 a step.
+
+    Args:
+        matrix: A; any rank, 0 included.
+        n_iterations: How many steps. Small singular values need many; a deficient rank suffers few.
+
+    Cost: O(iterations · landmarks³).
+    """
+    norms = matrix.abs().sum(-2).amax(-1) * matrix.abs().sum(-1).amax(-1)
+    inverse = matrix.mT / norms.masked_fill(norms == 0, 1.0)[..., None, None]
+    identity = torch.eye(matrix.shape[-2], dtype=matrix.dtype, device=matrix.device)
+    for _ in range(n_iterations):
+        product = matrix @ inverse
+        inner = 15 * identity - product @ (7 * identity - product)
+        inverse = inverse @ (13 * identity - product @ inner) / 4
+    return inverse
+
+
+def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
+    """Softmax over what is read, zeros elsewhere and where nothing is."""
+    is_read = is_read[:, None, None]
+    return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
+
+
+class NystromAttention(nn.Module):
+    r"""Attention through landmarks, with O(n) softmax weights instead of n².
+
+    With $\tilde Q, \tilde K$ the means of Q and K over consecutive segments of real tokens and $\sigma$ the softmax of
+    rows,
+
+    $$Y = \sigma\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \sigma\!\left(\frac{\tilde Q \tilde K^\top}{\sqrt d}
+    \right)^{\!+} \sigma\!\left(\frac{\tilde Q K^\top}{\sqrt d}\right) V \;[\,+ \operatorname{conv}(V)\,],$$
+
+    where a fixed number of iterations stands for the pseudo-inverse (:func:`pseudo_inverse`). With a landmark per token
+    and enough iterations it is full attention.
+
+    Args:
+        d_head: Width of a head.
+        n_heads: Number of heads.
+        n_landmarks: Most segments, at least 1. An example with fewer real tokens has a landmark per token.
+        n_iterations: Steps of the pseudo-inverse, at least 1.
+        n_conv: Odd length of a convolution over the sequence, one kernel per head, that is added to the output; None
+            leaves it out. Padded values count as zero. It needs as many queries as keys.
+        dropout: While training, in [0, 1), on the first factor, the softmax of queries over landmarks. ``generator``
+            gives one int64 for it, and none otherwise.
+
+    Works in float32 at least, whatever the input's type.
+
+    Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
+
+    Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
+    Self-Attention" (2021). Deviations from the authors' code: landmarks leave padding out, segments need not divide the
+    length, $Z_0$ is scaled for each matrix rather than by the largest norms in the batch, so that no example depends on
+    another, and there is a dropout.
+    """
+
+    def __init__(
+        self,
+        d_head: int,
+        n_heads: int,
+        *,
+        n_landmarks: int = 256,
+        n_iterations: int = 6,
+        n_conv: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_sizes(d_head=d_head, n_heads=n_heads, n_landmarks=n_landmarks, n_iterations=n_iterations)
+        check_dropout(dropout)
+        if n_conv is not None and (not isinstance(n_conv, int) or n_conv < 1 or n_conv % 2 == 0):
+            raise SbmtError("n_conv as None or an odd integer ≥ 1", n_conv, "an odd kernel is centred on its token")
+        self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
+        self.n_landmarks, self.n_iterations, self.n_conv = n_landmarks, n_iterations, n_conv
+        self.conv = None
+        if n_conv is not None:
+            self.conv = nn.Conv2d(n_heads, n_heads, (n_conv, 1), padding=(n_conv // 2, 0), bias=False, groups=n_heads)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        *,
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> AttentionOutput:
+        """Attends through landmarks; see :class:`~sbmt.layers.SBMAttention` for arguments.
+
+        Raises:
+            SbmtError: With a convolution, if queries and keys differ in number or ``n_heads`` does not fit, besides
+                what every attention refuses.
+        """
+        check_attention_inputs(query, key, value)
+        self._check_convolution(query, key)
+        batch, _, n_queries, d_head = query.shape
+        query_mask = check_mask("query_mask", query_mask, batch, n_queries)
+        key_mask = check_mask("key_mask", key_mask, batch, key.shape[2])
+        is_query, is_key = (
+            torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
+            for x, mask in ((query, query_mask), (key, key_mask))
+        )
+        dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
+        queries, keys, values = (
+            x.to(dtype).masked_fill(~is_real[:, None, :, None], 0.0)
+            for x, is_real in ((query / d_head**0.5, is_query), (key, is_key), (value, is_key))
+        )
+        with torch.autocast(query.device.type, enabled=False):
+            few_queries, has_query = segment_means(queries, is_query, self.n_landmarks)
+            few_keys, has_key = segment_means(keys, is_key, self.n_landmarks)
+            to_landmarks = self._drop(_softmax(queries @ few_keys.mT, has_key), generator)
+            between = _softmax(few_queries @ few_keys.mT, has_key) * has_query[:, None, :, None]
+            from_landmarks = _softmax(few_queries @ keys.mT, is_key)
+            inverse = pseudo_inverse(between, self.n_iterations)  # batch heads key_landmarks query_landmarks
+            attended = to_landmarks @ (inverse @ (from_landmarks @ values))
+            if self.conv is not None:
+                weight, padding = self.conv.weight.to(dtype), self.conv.padding
+                attended = attended + nn.functional.conv2d(values, weight, padding=padding, groups=self.n_heads)
+        return all_pairs_output(attended.to(value.dtype), key.shape[2], query_mask, key_mask, return_edges)
+
+    def _drop(self, weights: Tensor, generator: torch.Generator | None) -> Tensor:
+        if self.dropout == 0 or not self.training:
+            return weights
+        source = torch.Generator(weights.device).manual_seed(draw_seed(generator))
+        uniform = torch.rand(weights.shape, generator=source, device=weights.device)
+        return weights * (uniform >= self.dropout) / (1 - self.dropout)
+
+    def _check_convolution(self, query: Tensor, key: Tensor) -> None:
+        if self.conv is None:
+            return
+        if query.shape[2] != key.shape[2]:
+            got = f"{query.shape[2]} queries and {key.shape[2]} keys"
+            raise SbmtError("as many queries as keys", got, "leave n_conv out: it adds a token's neighbours to itself")
+        if query.shape[1] != self.n_heads:
+            raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this shape")
+
+    def extra_repr(self) -> str:
+        """The settings in one line."""
+        return (
+            f"d_head={self.d_head}, n_heads={self.n_heads}, n_landmarks={self.n_landmarks}, "
+            f"n_iterations={self.n_iterations}, n_conv={self.n_conv}, dropout={self.dropout}"
+        )

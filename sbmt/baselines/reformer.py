@@ -1,0 +1,247 @@
+"""Reformer's attention: tokens attend those that a random hash puts next to them."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from sbmt.attention.dispatch import check_attention_inputs, check_dropout
+from sbmt.counter_rng import draw_seed
+from sbmt.edges import EdgeList, check_mask
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.types import AttentionOutput
+
+
+class HashRound(NamedTuple):
+    """What one round of hashing lays side by side: tokens in the order of their buckets, cut into chunks."""
+
+    queries: Int[Tensor, "batch heads chunks size"]
+    keys: Int[Tensor, "batch heads chunks twice_size"]
+    is_attended: Bool[Tensor, "batch heads chunks size twice_size"]
+    place: Int[Tensor, "batch heads n"]  # of every token in that order
+
+
+def hash_tokens(
+    query: Float[Tensor, "batch heads n d"],
+    rotations: Float[Tensor, "heads rounds d half_buckets"],
+    half_buckets: Int[Tensor, " batch"],
+) -> Int[Tensor, "batch heads rounds n"]:
+    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round.
+
+    Args:
+        query: What is hashed.
+        rotations: R, normally distributed, for the longest example.
+        half_buckets: How many columns of R each example uses.
+
+    Cost: O(rounds · n · d · buckets).
+    """
+    is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch half_buckets
+    rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n half_buckets
+    both = torch.cat([rotated, -rotated], -1)
+    return both.masked_fill(is_unused.repeat(1, 2)[:, None, None, None], float("-inf")).argmax(-1)
+
+
+def find_pairs(
+    bucket: Int[Tensor, "batch heads rounds n"], is_real: Bool[Tensor, "batch n"], n_chunk: int
+) -> list[HashRound]:
+    """Which tokens share a bucket, and a chunk or the one before; each pair in the first round that finds it.
+
+    A token attends itself only where no round finds another, and then in the first. Padding is sorted to the end and
+    left out; the chunk before the first is the last one that holds real tokens.
+
+    Args:
+        bucket: Of every token, ≥ 0.
+        is_real: True = real token.
+        n_chunk: Tokens per chunk, a divisor of n.
+
+    Cost: O(rounds² · n · n_chunk).
+    """
+    batch, heads, n_hashes, n_tokens = bucket.shape
+    n_chunks, device = n_tokens // n_chunk, bucket.device
+    bucket = torch.where(is_real[:, None, None], bucket, bucket.amax() + 1)
+    order = (bucket * n_tokens + torch.arange(n_tokens, device=device)).argsort(-1)
+    place = order.argsort(-1)
+    last = (is_real.sum(1) - 1).clamp(min=0) // n_chunk  # batch
+    before = (torch.arange(n_chunks, device=device) - 1).repeat(batch, 1)  # batch chunks
+    before[:, 0] = last
+    before = before[:, None].expand(-1, heads, -1)
+    own = bucket * n_chunks + place // n_chunk  # one number for a bucket's part in a chunk
+    back = bucket * n_chunks + before[:, :, None].expand(-1, -1, n_hashes, -1).gather(-1, place // n_chunk)
+
+    def look_up(per_token: Tensor, tokens: Tensor) -> Tensor:
+        return per_token.gather(-1, tokens.flatten(2)).view(tokens.shape)
+
+    def is_found(queries: Tensor, keys: Tensor, own: Tensor, back: Tensor) -> Tensor:
+        theirs, mine, before_mine = look_up(own, keys), look_up(own, queries), look_up(back, queries)
+        return (theirs[..., None, :] == mine[..., None]) | (theirs[..., None, :] == before_mine[..., None])
+
+    rounds = []
+    has_other = torch.zeros((batch, heads, n_tokens), dtype=torch.bool, device=device)
+    real = is_real[:, None].expand(-1, heads, -1)
+    for current in range(n_hashes):
+        queries = order[:, :, current].view(batch, heads, n_chunks, n_chunk)
+        keys = torch.cat([queries, queries.gather(2, before[..., None].expand_as(queries))], -1)
+        is_attended = (queries[..., None] != keys[..., None, :]) & look_up(real, queries)[..., None]
+        is_attended[..., n_chunk:] &= (last > 0)[:, None, None, None, None]  # one chunk is not its own predecessor
+        is_attended &= is_found(queries, keys, own[:, :, current], back[:, :, current])
+        for earlier in range(current):
+            is_attended &= ~is_found(queries, keys, own[:, :, earlier], back[:, :, earlier])
+        rounds.append(HashRound(queries, keys, is_attended, place[:, :, current]))
+        has_other |= is_attended.any(-1).flatten(2).gather(-1, place[:, :, current])
+    itself = torch.eye(n_chunk, 2 * n_chunk, dtype=torch.bool, device=device)
+    rounds[0].is_attended.logical_or_(itself & look_up(real & ~has_other, rounds[0].queries)[..., None])
+    return rounds
+
+
+def attend_rounds(
+    query: Float[Tensor, "batch heads n d"],
+    value: Float[Tensor, "batch heads n d_value"],
+    rounds: list[HashRound],
+    *,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, "batch heads n d_value"]:
+    r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i}\, o^r_i$ with $z_i = \log \sum_r e^{z^r_i}$.
+
+    $o^r$ is round r's softmax output and $z^r$ its log-normaliser; the score of a pair is
+    $x_i \cdot x_j / \lVert x_j \rVert$. Tokens without a pair get finite numbers without a meaning.
+
+    Cost: O(rounds · n · n_chunk · d).
+    """
+    length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
+    unit = query / length.masked_fill(length == 0, 1.0)
+    nothing = torch.finfo(query.dtype).min  # not -inf: a round without pairs stays finite, then weighs 0
+    outputs, normalisers = [], []
+    for queries, keys, is_attended, place in rounds:
+        mine, theirs, values = (_take(x, tokens) for x, tokens in ((query, queries), (unit, keys), (value, keys)))
+        scores = (mine @ theirs.mT).masked_fill(~is_attended, nothing)  # batch heads chunks size twice_size
+        weights = torch.softmax(scores, -1)
+        if dropout > 0:
+            uniform = torch.rand(weights.shape, generator=generator, device=weights.device)
+            weights = weights * (uniform >= dropout) / (1 - dropout)
+        outputs.append(_take((weights @ values).flatten(2, 3), place))
+        normalisers.append(scores.logsumexp(-1).flatten(2).gather(-1, place))
+    shares = torch.softmax(torch.stack(normalisers), 0)[..., None]  # rounds batch heads n 1
+    return (shares * torch.stack(outputs)).sum(0)
+
+
+def _take(x: Tensor, tokens: Tensor) -> Tensor:
+    index = tokens.flatten(2)[..., None].expand(-1, -1, -1, x.shape[-1])
+    return x.gather(2, index).unflatten(2, tokens.shape[2:])
+
+
+class ReformerAttention(nn.Module):
+    r"""Softmax attention over the pairs that locality-sensitive hashing finds, without causality.
+
+    In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ under a random
+    $R \in \mathbb{R}^{d \times b/2}$, fresh for every call, head and round, and cut into chunks. A token attends those
+    of its bucket in its chunk and the one before. With $P_i$ the pairs that any round finds,
+
+    $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \qquad
+    P_i = \{i\} \text{ where nothing else is found, else } i \notin P_i.$$
+
+    The query is the key too: **the argument** ``key`` **is not looked at**, and the key projection of a layer around
+    this stays idle.
+
+    Args:
+        d_head: Width of a head.
+        n_heads: Number of heads.
+        n_hashes: Rounds of hashing, at least 1.
+        n_chunk: Tokens per chunk, at least 1. There are twice as many buckets as chunks.
+        dropout: On the attention weights while training, in [0, 1).
+
+    ``generator`` gives one int64 per call, from which rotations and dropout are drawn. In eval mode it hashes as well.
+    ``density`` counts every attended pair once.
+
+    Cost: O(rounds · n · d · (n / n_chunk + n_chunk) + rounds² · n · n_chunk) time, O(rounds · n · (n / n_chunk +
+    rounds · n_chunk)) memory. Hashing in one step, as here, makes the term in n².
+
+    Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, from which
+    the missing 1/√d is: there keys have length √d before the scores are divided by √d. Deviations: a pair that several
+    rounds find counts in the first, where the original subtracts log(number of rounds) in each, which is the same sum;
+    "itself only as the last resort" is exact, where the original subtracts a large constant; the chunk before the first
+    is the last of the same round; the number of buckets and that last chunk follow from an example's real tokens, so
+    padding does not change the law of its output. Reversible layers are no part of this.
+    """
+
+    def __init__(
+        self, d_head: int, n_heads: int, *, n_hashes: int = 2, n_chunk: int = 64, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        check_sizes(d_head=d_head, n_heads=n_heads, n_hashes=n_hashes, n_chunk=n_chunk)
+        check_dropout(dropout)
+        self.d_head, self.n_heads = d_head, n_heads
+        self.n_hashes, self.n_chunk, self.dropout = n_hashes, n_chunk, dropout
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        *,
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> AttentionOutput:
+        """Hashes and attends; see :class:`~sbmt.layers.SBMAttention` for arguments.
+
+        Raises:
+            SbmtError: If queries and keys differ in number or in their masks, besides what every attention refuses.
+        """
+        check_attention_inputs(query, key, value)
+        is_real = _one_mask(query, key, query_mask, key_mask)
+        _, heads, n_tokens, d_head = query.shape
+        n_chunk = min(self.n_chunk, n_tokens)
+        n_chunks = -(-n_tokens // n_chunk)
+        more = n_chunks * n_chunk - n_tokens
+        dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
+        x, values = (
+            nn.functional.pad(t.to(dtype).masked_fill(~is_real[:, None, :, None], 0.0), (0, 0, 0, more))
+            for t in (query, value)
+        )
+        source = torch.Generator(query.device).manual_seed(draw_seed(generator))
+        rotations = torch.randn(heads, self.n_hashes, d_head, n_chunks, generator=source, device=query.device)
+        half_buckets = (-(-is_real.sum(1) // n_chunk)).clamp(min=1)  # as many as chunks with real tokens
+        with torch.autocast(query.device.type, enabled=False):
+            bucket = hash_tokens(x, rotations, half_buckets)
+            rounds = find_pairs(bucket, nn.functional.pad(is_real, (0, more)), n_chunk)
+            dropout = self.dropout if self.training else 0.0
+            values = attend_rounds(x, values, rounds, dropout=dropout, generator=source)[:, :, :n_tokens]
+        values = values.masked_fill(~is_real[:, None, :, None], 0.0).to(value.dtype)
+        n_attended = torch.stack([each.is_attended.sum((2, 3, 4)) for each in rounds]).sum(0)
+        density = n_attended.to(torch.get_default_dtype()) / is_real.sum(1).square().clamp(min=1)[:, None]
+        edges = _to_edges(rounds, n_tokens, query_mask, key_mask) if return_edges else None
+        return AttentionOutput(values, density, density, edges)
+
+    def extra_repr(self) -> str:
+        """The settings in one line."""
+        sizes = f"d_head={self.d_head}, n_heads={self.n_heads}, n_hashes={self.n_hashes}, n_chunk={self.n_chunk}"
+        return f"{sizes}, dropout={self.dropout}"
+
+
+def _one_mask(query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> Tensor:
+    batch, _, n_tokens, _ = query.shape
+    do = "hashing is for self-attention, where a token is query and key at once"
+    if key.shape[2] != n_tokens:
+        raise SbmtError("as many keys as queries", f"{n_tokens} queries and {key.shape[2]} keys", do)
+    names = ("query_mask", query_mask), ("key_mask", key_mask)
+    everything = torch.ones((batch, n_tokens), dtype=torch.bool, device=query.device)
+    is_query, is_key = (
+        everything if (mask := check_mask(name, given, batch, n_tokens)) is None else mask for name, given in names
+    )
+    if not torch.equal(is_query, is_key):
+        raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
+    return is_query
+
+
+def _to_edges(rounds: list[HashRound], n_tokens: int, query_mask: Tensor | None, key_mask: Tensor | None) -> EdgeList:
+    batch, heads = rounds[0].keys.shape[:2]
+    graph = torch.arange(batch * heads, device=rounds[0].keys.device).view(batch, heads, 1, 1, 1)
+    cells = [
+        ((graph * n_tokens + each.queries[..., None]) * n_tokens + each.keys[..., None, :])[each.is_attended]
+        for each in rounds
+    ]
+    shape = (batch, heads, n_tokens, n_tokens)
+    return EdgeList.from_cells(torch.cat(cells).sort().values, shape, query_mask, key_mask)

@@ -1,0 +1,38 @@
+"""``sbmt study``: trains every run behind a figure or table of the documentation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sbmt.cli.progress import study_progress
+from sbmt.cli.tables import study_table
+from sbmt.errors import choose
+from sbmt.training.files import write_json
+from sbmt.training.studies import STUDIES
+from sbmt.training.study import run_study, summary
+
+
+def study(
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
+    output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
+    json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
+) -> None:
+    """Run a study of the synthetic task: several trials on several seeds.
+
+    What was interrupted goes on where it stopped. The numbers do not depend on the number of workers, but for 1, which
+    trains with as many threads as torch has.
+    """
+    chosen = choose("study", name, STUDIES)
+    folder = output or Path("runs") / name
+    console = Console()
+    with study_progress(console, chosen) as report:
+        runs = run_study(chosen, folder, n_workers=workers, report=report)
+    result = summary(chosen, runs)
+    write_json(folder / "result.json", result)
+    if json is not None:
+        write_json(json, result)
+    console.print(study_table(chosen.title, chosen.trials, runs))
+    console.print(f"Runs and numbers: {folder}", highlight=False)

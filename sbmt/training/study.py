@@ -1,0 +1,208 @@
+"""Studies: several trials on several seeds, resumable, on as many processes as wanted."""
+
+import multiprocessing
+import queue
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.training.config import RepeatedTokensConfig
+from sbmt.training.files import read_json
+from sbmt.training.loop import Step, train
+from sbmt.training.runs import METRICS, Run, load_run, manifest
+
+POINTS = 50  # of a curve in a summary
+_REPORT_EVERY = 10  # steps between two reports of a worker
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to train.
+
+    Attributes:
+        name: Of its folders and in the results.
+        title: What tables and figures call it.
+        settings: Fields of the study's configuration that it changes.
+        density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached.
+        n_seeds: How many seeds, if not the study's number.
+    """
+
+    name: str
+    title: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    density_of: str | None = None
+    n_seeds: int | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Trials that share all settings but those they name."""
+
+    name: str
+    title: str
+    config: RepeatedTokensConfig
+    trials: tuple[Trial, ...]
+    n_seeds: int
+
+    def plan(self) -> list[tuple[Trial, int]]:
+        """Every (trial, seed), seed by seed."""
+        count = {trial.name: trial.n_seeds or self.n_seeds for trial in self.trials}
+        first = self.config.seed
+        return [
+            (trial, seed)
+            for seed in range(first, first + max(count.values()))
+            for trial in self.trials
+            if seed < first + count[trial.name]
+        ]
+
+
+Report = Callable[[str, int, Step | int], None]
+"""Called with a trial's name, its seed, and a step, or the number of steps already done when a run begins."""
+
+
+def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
+    """Trains what is not yet trained: finished runs are loaded, begun ones go on.
+
+    Args:
+        study: What to train.
+        folder: Where the runs are kept, one folder ``{trial}-seed{seed}`` each.
+        n_workers: Processes, each with one thread; 1 trains in this process with the threads that it has.
+        report: See :data:`Report`.
+
+    Returns:
+        (trial's name, run) in the order of :meth:`Study.plan`.
+
+    Raises:
+        SbmtError: If a folder holds a run with other settings, or training fails.
+    """
+    if study.n_seeds < 1 or n_workers < 1:
+        raise SbmtError("at least one seed and one worker", (study.n_seeds, n_workers), "give 1 or more")
+    plan = study.plan()
+    for is_second in (False, True):  # trials that need another's density come after it
+        jobs = []
+        for trial, seed in plan:
+            if (trial.density_of is not None) is is_second:
+                jobs.append((trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed)))
+        if n_workers == 1:
+            for name, seed, config, place in jobs:
+                _train_or_load(name, seed, config, place, report)
+        else:
+            _in_processes(jobs, n_workers, report)
+    return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
+
+
+def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
+    """All results, a thinned curve of each, and medians over seeds per trial, with a manifest."""
+    medians = {
+        trial.name: {
+            name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
+            for name in ("loss", "accuracy", "density")
+        }
+        for trial in study.trials
+    }
+    results = []
+    for name, run in runs:
+        result = {"trial": name, **run.result(), "curve": _curve(run)}
+        del result["manifest"]
+        results.append(result)
+    return {
+        "task": "repeated_tokens",
+        "study": study.name,
+        "title": study.title,
+        "titles": {trial.name: trial.title for trial in study.trials},
+        "medians": medians,
+        "runs": results,
+        "manifest": manifest(),
+    }
+
+
+def _curve(run: Run) -> dict[str, list[float]]:
+    """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
+    n_steps = len(run.history["loss"])
+    ends = sorted({round(n_steps * (i + 1) / POINTS) for i in range(POINTS)} - {0})
+    starts = [0, *ends[:-1]]
+    curve: dict[str, list[float]] = {"step": [float(end) for end in ends]}
+    for name in METRICS:
+        values = torch.tensor(run.history[name], dtype=torch.float64)
+        curve[name] = [round(float(values[a:b].mean()), 4) for a, b in zip(starts, ends, strict=True)]
+    return curve
+
+
+def _folder(folder: Path, name: str, seed: int) -> Path:
+    return folder / f"{name}-seed{seed}"
+
+
+def _config(study: Study, trial: Trial, seed: int, folder: Path) -> RepeatedTokensConfig:
+    settings = dict(trial.settings)
+    if trial.density_of is not None:
+        settings["mask_density"] = load_run(_folder(folder, trial.density_of, seed)).test.density
+    return study.config.override(**settings, seed=seed)
+
+
+def _train_or_load(name: str, seed: int, config: RepeatedTokensConfig, folder: Path, report: Report | None) -> None:
+    is_begun = (folder / "config.json").exists()
+    if is_begun and RepeatedTokensConfig.from_dict(read_json(folder / "config.json")) != config:
+        raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
+    is_done = (folder / "result.json").exists()
+    if report is not None:
+        report(name, seed, config.steps if is_done else 0)
+    if is_done:
+        return
+    resume = (folder / "state.safetensors").exists()
+    if is_begun and not resume:
+        (folder / "config.json").unlink()  # begun, but stopped before its first checkpoint
+    train(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
+
+
+Job = tuple[str, int, RepeatedTokensConfig, Path]
+
+
+def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
+    context = multiprocessing.get_context("spawn")
+    reports: Queue[tuple[str, int, Step | int]] = context.Queue()
+
+    def drain() -> None:
+        while report is not None:
+            try:
+                report(*reports.get(timeout=0.2))
+            except queue.Empty:
+                return
+
+    with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports,)) as workers:
+        running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
+        try:
+            while running:
+                done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                drain()
+                for future in done:
+                    future.result()
+        except BaseException:
+            workers.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+_reports: "Queue[tuple[str, int, Step | int]] | None" = None
+
+
+def _prepare(reports: "Queue[tuple[str, int, Step | int]]") -> None:
+    global _reports
+    _reports = reports
+    torch.set_num_threads(1)
+
+
+def _work(name: str, seed: int, config: RepeatedTokensConfig, folder: Path) -> None:
+    def report(name: str, seed: int, step: Step | int) -> None:
+        is_due = isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps
+        if _reports is not None and is_due:
+            _reports.put((name, seed, step))
+
+    _train_or_load(name, seed, config, folder, report)

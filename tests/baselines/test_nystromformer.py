@@ -1,0 +1,227 @@
+"""Nyström attention is the product of its three factors, and full attention when every token is a landmark."""
+
+import pytest
+import torch
+
+from sbmt.baselines import FullAttention
+from sbmt.baselines.nystromformer import NystromAttention, pseudo_inverse, segment_means
+from sbmt.counter_rng import draw_seed
+from sbmt.errors import SbmtError
+from tests.layers.inputs import seeded, tokens
+
+LENGTHS = torch.tensor([[9], [0], [1], [4]])
+REAL = torch.arange(9) < LENGTHS
+SCATTERED = torch.rand(4, 9, generator=seeded(5)) < 0.6
+
+
+def same_values_and_gradients(first, second, inputs, atol=1e-10):
+    torch.testing.assert_close(first, second, rtol=0, atol=atol)
+    weight = torch.randn(first.shape, generator=seeded(9), dtype=first.dtype)
+    gradients = [torch.autograd.grad((out * weight).sum(), inputs) for out in (first, second)]
+    for mine, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=atol)
+
+
+def leaves(n_queries=9, n_keys=9, d=16):
+    """Queries near orthogonal axes and keys near the same ones: the landmarks' matrix has a fair condition."""
+    axes = torch.linalg.qr(tokens(4, 2, d, d, seed=4, dtype=torch.float64))[0]
+    near = (
+        3 * axes[:, :, :n] + 0.3 * tokens(4, 2, n, d, seed=seed, dtype=torch.float64)
+        for seed, n in enumerate((n_queries, n_keys), start=1)
+    )
+    return [x.requires_grad_() for x in (*near, tokens(4, 2, n_keys, 3, dtype=torch.float64))]
+
+
+def landmarks_by_hand(x, n_landmarks):
+    """Of one graph's real tokens."""
+    n = len(x)
+    count = min(n, n_landmarks)
+    return torch.stack([x[[r for r in range(n) if r * count // n == s]].mean(0) for s in range(count)])
+
+
+def attend_by_hand(query, key, value, is_query, is_key, n_landmarks):
+    """Graph by graph, on the real tokens alone, with the exact pseudo-inverse."""
+    batch, heads, n_queries, d = query.shape
+    rows = []
+    for b in range(batch):
+        for h in range(heads):
+            x, y, z = query[b, h][is_query[b]], key[b, h][is_key[b]], value[b, h][is_key[b]]
+            out = value.new_zeros(n_queries, value.shape[-1])
+            if len(x) and len(y):
+                few_x, few_y = landmarks_by_hand(x, n_landmarks), landmarks_by_hand(y, n_landmarks)
+                first, middle, last = (
+                    torch.softmax(left @ right.T / d**0.5, -1)
+                    for left, right in ((x, few_y), (few_x, few_y), (few_x, y))
+                )
+                out = out.index_put((is_query[b].nonzero()[:, 0],), first @ torch.linalg.pinv(middle) @ last @ z)
+            rows.append(out)
+    return torch.stack(rows).view(batch, heads, n_queries, -1)
+
+
+@pytest.mark.parametrize("n_landmarks", [1, 2, 4, 99])
+@pytest.mark.parametrize("mask", [REAL, SCATTERED], ids=["prefix", "scattered"])
+def test_it_is_the_product_of_three_factors(mask, n_landmarks):
+    inputs = leaves()
+    layer = NystromAttention(16, 2, n_landmarks=n_landmarks, n_iterations=25)
+    out = layer(*inputs, query_mask=mask, key_mask=mask, return_edges=True)
+    by_hand = attend_by_hand(*inputs, mask, mask, n_landmarks)
+    same_values_and_gradients(out.values, by_hand, inputs, atol=1e-8)
+    pairs = mask[:, None, :, None] & mask[:, None, None, :]
+    assert torch.equal(out.edges.to_dense(), pairs.expand(4, 2, 9, 9))
+    torch.testing.assert_close(out.density, out.edges.density(), check_dtype=False)
+
+
+@pytest.mark.parametrize("n_queries, n_keys", [(9, 5), (5, 9), (1, 9), (9, 1)])
+def test_queries_and_keys_have_landmarks_of_their_own(n_queries, n_keys):
+    inputs = leaves(n_queries, n_keys)
+    query_mask = torch.arange(n_queries) < torch.tensor([[n_queries], [0], [2], [3]])
+    key_mask = torch.arange(n_keys) < torch.tensor([[n_keys], [n_keys], [n_keys], [2]])
+    masks = query_mask, key_mask
+    out = NystromAttention(16, 2, n_landmarks=4, n_iterations=25)(*inputs, query_mask=masks[0], key_mask=masks[1])
+    same_values_and_gradients(out.values, attend_by_hand(*inputs, *masks, 4), inputs, atol=1e-8)
+
+
+def test_with_a_landmark_per_token_it_is_full_attention():
+    inputs, masks = leaves(), dict(query_mask=REAL, key_mask=REAL)
+    full = FullAttention(16, 2)(*inputs, **masks).values
+    values = {n: NystromAttention(16, 2, n_iterations=n)(*inputs, **masks).values for n in (1, 2, 4, 25)}
+    errors = [(each - full).abs().max() for each in values.values()]
+    assert errors == sorted(errors, reverse=True) and errors[1] > 1e-3  # it takes the iterations to get there
+    same_values_and_gradients(values[25], full, inputs)
+
+
+def test_the_iteration_converges_cubically_to_the_pseudo_inverse():
+    """E becomes (3 E³ + E⁴) / 4 in each step; also for matrices that are not square, of deficient rank, or zero."""
+    matrix, wide = (torch.softmax(tokens(2, 3, n, 5, dtype=torch.float64) + 4 * torch.eye(n, 5), -1) for n in (5, 3))
+    deficient = torch.cat([wide, wide[..., :1, :]], -2)
+    padded = torch.nn.functional.pad(matrix, (0, 2, 0, 3))
+    for each in (matrix, wide, wide.mT, deficient, padded, torch.zeros_like(matrix)):
+        torch.testing.assert_close(pseudo_inverse(each, 8), torch.linalg.pinv(each), rtol=0, atol=1e-8)
+    far = [(pseudo_inverse(deficient, n) - torch.linalg.pinv(deficient)).abs().max() for n in (8, 16)]
+    assert far[1] > 1000 * far[0]  # rounding outside the range grows by 13/4 a step, as documented
+    identity = torch.eye(5, dtype=torch.float64)
+    error = identity - matrix @ (matrix.mT / (matrix.sum(-2).amax(-1) * matrix.sum(-1).amax(-1))[..., None, None])
+    for step in range(1, 4):
+        error = (3 * error @ error @ error + error @ error @ error @ error) / 4
+        torch.testing.assert_close(identity - matrix @ pseudo_inverse(matrix, step), error, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("mask", [REAL, SCATTERED], ids=["prefix", "scattered"])
+@pytest.mark.parametrize("n_landmarks", [1, 4, 99])
+def test_landmarks_are_means_of_segments_of_real_tokens(n_landmarks, mask):
+    x = tokens(4, 2, 9).masked_fill(~mask[:, None, :, None], 0.0)
+    landmarks, is_landmark = segment_means(x, mask, n_landmarks)
+    assert torch.equal(is_landmark.sum(1), mask.sum(1).clamp(max=n_landmarks))
+    for b in range(4):
+        for h in range(2):
+            count = is_landmark[b].sum()
+            assert is_landmark[b, :count].all() and (landmarks[b, h, count:] == 0).all()
+            if count:
+                by_hand = landmarks_by_hand(x[b, h][mask[b]], n_landmarks)
+                torch.testing.assert_close(landmarks[b, h, :count], by_hand)
+
+
+@pytest.mark.parametrize("n_conv", [1, 3, 5, 21])
+def test_the_convolution_is_a_loop_over_neighbours(n_conv):
+    inputs = leaves()
+    torch.manual_seed(0)
+    layer = NystromAttention(16, 2, n_landmarks=3, n_conv=n_conv)
+    plain = NystromAttention(16, 2, n_landmarks=3)
+    masks = dict(query_mask=REAL, key_mask=SCATTERED)
+    kernel = layer.conv.weight[:, 0, :, 0].double()  # heads n_conv
+    expected = plain(*inputs, **masks).values
+    for b, h, i in ((b, h, i) for b in range(4) for h in range(2) for i in range(9)):
+        if REAL[b, i] and SCATTERED[b].any():
+            near = [j for j in range(9) if abs(i - j) <= n_conv // 2 and SCATTERED[b, j]]
+            added = sum((kernel[h, j - i + n_conv // 2] * inputs[2][b, h, j] for j in near), torch.zeros(3).double())
+            expected = expected.index_put(tuple(map(torch.tensor, (b, h, i))), added, accumulate=True)
+    same_values_and_gradients(layer(*inputs, **masks).values, expected, [*inputs, layer.conv.weight], atol=1e-7)
+
+
+@pytest.mark.parametrize("n_landmarks", [4, 12])
+@pytest.mark.parametrize("n_conv", [None, 3])
+def test_padding_changes_nothing(n_conv, n_landmarks):
+    """Also before the inverse has converged, and where the longer batch has room for more landmarks."""
+    inputs = leaves()
+    layer = NystromAttention(16, 2, n_landmarks=n_landmarks, n_iterations=2, n_conv=n_conv)
+    longer = [torch.nn.functional.pad(x, (0, 0, 0, 7), value=torch.nan) for x in inputs]
+    masks = [torch.arange(n) < LENGTHS for n in (9, 16)]
+    short, long = (
+        layer(*x, query_mask=mask, key_mask=mask).values for x, mask in ((inputs, masks[0]), (longer, masks[1]))
+    )
+    assert (long[:, :, 9:] == 0).all()
+    same_values_and_gradients(long[:, :, :9], short, inputs)
+
+
+@pytest.mark.parametrize("n_conv", [None, 3])
+def test_examples_do_not_depend_on_each_other(n_conv):
+    inputs = leaves()
+    layer = NystromAttention(16, 2, n_landmarks=4, n_iterations=2, n_conv=n_conv)
+    together = layer(*inputs).values
+    torch.testing.assert_close(layer(*(x[2:3] for x in inputs)).values, together[2:3], rtol=0, atol=1e-12)
+
+
+def test_dropout_acts_in_training_only_and_on_the_first_factor():
+    x = tokens(n=32)
+    layer, plain = NystromAttention(4, 3, n_landmarks=8, dropout=0.25), NystromAttention(4, 3, n_landmarks=8)
+    dropped = layer(x, x, x, generator=seeded()).values
+    assert torch.equal(dropped, layer(x, x, x, generator=seeded()).values)
+    assert not torch.allclose(dropped, layer(x, x, x, generator=seeded(1)).values)
+    expected = plain(x, x, x).values
+    torch.testing.assert_close(layer.eval()(x, x, x).values, expected)
+    mean = torch.stack([layer.train()(x, x, x).values for _ in range(400)])
+    z = (mean.mean(0) - expected) / (mean.std(0) / 20).clamp(min=1e-6)
+    assert dropped.std() > 0 and z.abs().max() < 7  # scaled so that the mean is kept
+
+
+def test_a_seed_is_drawn_for_dropout_alone():
+    x, generator, untouched = tokens(n=8), seeded(), seeded()
+    NystromAttention(4, 3)(x, x, x, generator=generator)
+    NystromAttention(4, 3, dropout=0.5).eval()(x, x, x, generator=generator)
+    assert torch.equal(generator.get_state(), untouched.get_state())
+    NystromAttention(4, 3, dropout=0.5)(x, x, x, generator=generator)
+    draw_seed(untouched)
+    assert torch.equal(generator.get_state(), untouched.get_state())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_number_types(dtype):
+    x = tokens(n=8).to(dtype).requires_grad_()
+    layer = NystromAttention(4, 3, n_landmarks=4, n_conv=3)
+    out = layer(x, x, x)
+    assert out.values.dtype == dtype
+    wide = layer(*[x.double()] * 3).values
+    torch.testing.assert_close(out.values.double(), wide, rtol=0.01, atol=1e-6)  # only the output is rounded
+    out.values.square().sum().backward()
+    assert all(t.grad.isfinite().all() and (t.grad != 0).any() for t in (x, layer.conv.weight))
+
+
+@pytest.mark.parametrize("n_conv", [None, 3])
+def test_equal_tokens_and_nothing_but_padding_keep_gradients_finite(n_conv):
+    x = torch.ones(2, 3, 8, 4, requires_grad=True)
+    layer = NystromAttention(4, 3, n_landmarks=4, n_conv=n_conv)
+    out = layer(x, x, x, query_mask=REAL[:2, :8], key_mask=REAL[:2, :8])
+    assert (out.values[0] != 0).all() and (out.values[1] == 0).all()
+    assert torch.equal(out.density, torch.tensor([[1.0] * 3, [0.0] * 3]))
+    out.values.square().sum().backward()
+    assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))
+
+
+@pytest.mark.bad_input
+def test_what_does_not_fit_is_refused():
+    x = tokens(n=5)
+    with pytest.raises(SbmtError, match="as many queries as keys, got 5 queries and 4 keys"):
+        NystromAttention(4, 3, n_conv=3)(x, x[:, :, :4], x[:, :, :4])
+    with pytest.raises(SbmtError, match="3 heads"):
+        NystromAttention(4, 3, n_conv=3)(x[:, :2], x[:, :2], x[:, :2])
+    for settings in (
+        *(dict(n_conv=n) for n in (0, 2, -1, 3.0)),
+        *(dict(n_landmarks=0), dict(n_iterations=0), dict(dropout=1.0), dict(d_head=0)),
+    ):
+        with pytest.raises(SbmtError, match=next(iter(settings))):
+            NystromAttention(**dict(d_head=4, n_heads=3) | settings)
+
+
+def test_settings_are_shown():
+    settings = "d_head=4, n_heads=3, n_landmarks=8, n_iterations=6, n_conv=None, dropout=0.5"
+    assert repr(NystromAttention(4, 3, n_landmarks=8, dropout=0.5)) == f"NystromAttention({settings})"

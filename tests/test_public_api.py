@@ -7,6 +7,7 @@ import torch
 
 import sbmt
 from sbmt import AttentionOutput, BlockModel, EdgeList, MultiHeadAttention, SBMAttention
+from sbmt.layers.registry import ATTENTIONS
 
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
@@ -74,9 +75,10 @@ def test_every_public_name_exists_and_is_sorted():
     assert sbmt.__version__
 
 
-@pytest.mark.parametrize("name", ["sbm", "full", "random_mask"])
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_attentions_share_one_interface(name):
-    layer = sbmt.build_attention(name, d_head=2, n_heads=2)
+    by_position = {"n_positions": 3} if "n_positions" in inspect.signature(ATTENTIONS[name]).parameters else {}
+    layer = sbmt.build_attention(name, d_head=2, n_heads=2, **by_position)
     assert rendered(type(layer).forward) == rendered(SBMAttention.forward)
 
 

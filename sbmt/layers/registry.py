@@ -28,10 +28,11 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "link": "bilinear"},
-    "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "link": "bilinear"},
+    "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
+    "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
 }
-"""Settings of ``"sbm"``. ``recommended``: an exact law. ``faithful``: the paper to the letter, Algorithm 1 included."""
+"""Settings of ``"sbm"``. ``recommended``: an exact law, and self-loops, without which some seeds lose their mask in
+training; they need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included."""
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:

@@ -17,6 +17,7 @@ from sbmt.samplers import SAMPLERS, sample_edges
 from sbmt.types import AttentionOutput
 
 Membership = Literal["sigmoid", "softmax"]
+LARGEST_EXPONENT = 10.0  # of a Poisson rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every single one
 SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
 
 
@@ -202,7 +203,9 @@ class SBMAttention(nn.Module):
             if self.link == "bilinear":
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
-                block_matrix = scores.exp() / (scores[0].numel() if self.membership == "sigmoid" else 4)
+                block_matrix = scores.clamp(max=LARGEST_EXPONENT).exp() / (
+                    scores[0].numel() if self.membership == "sigmoid" else 4
+                )
             logits = [node @ clusters.mT for node in nodes]  # batch heads n k
             memberships = [x.sigmoid_() if self.membership == "sigmoid" else x.softmax(-1) for x in logits]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)

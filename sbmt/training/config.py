@@ -29,6 +29,7 @@ class RepeatedTokensConfig:
     gate_rule: str | None = _option(None, "gate of sbm: score (equation 9) or weight; the preset's if left out")
     link: str | None = _option(None, "link of sbm: bilinear or poisson; the preset's if left out")
     membership: str | None = _option(None, "memberships of sbm: sigmoid or softmax; sigmoid if left out")
+    self_loops: bool | None = _option(None, "whether every token of sbm attends itself; the preset's if left out")
     window: int | None = _option(None, "sbm also attends the tokens at most window / 2 places away")
     has_tied_start: bool = _option(False, "start the key projection as a copy of the query projection")
     exploration: float | None = _option(None, "exploration δ of sbm while training; the preset's if left out")
@@ -83,7 +84,7 @@ class RepeatedTokensConfig:
         }
         mine = arguments.get(self.attention, {})
         if self.attention in ("sbm", "sbm_static"):
-            names = ("sampler", "gate_rule", "link", "membership", "window", "exploration")
+            names = ("sampler", "gate_rule", "link", "membership", "self_loops", "window", "exploration")
             mine |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
             mine |= {"n_clusters": self.n_clusters}
             if self.extra_keys is not None:

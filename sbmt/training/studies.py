@@ -1,6 +1,7 @@
 """The named studies of the synthetic task."""
 
 from dataclasses import replace
+from typing import Any
 
 from sbmt.training.config import SIZES
 from sbmt.training.study import Study, Trial
@@ -10,8 +11,10 @@ _PAPER = replace(SIZES["paper"], batch_size=64)  # the paper's 256 would take fo
 
 FULL = Trial("full", "full attention", {"attention": "full"})
 SBM = Trial("sbm", "SBM")
+NO_LOOPS = Trial("no-loops", "SBM without self-loops", {"self_loops": False})
 ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"})
 RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
+STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
 RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
 SPARSE = {
     **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
@@ -30,8 +33,8 @@ def _baselines(rank: int, n_landmarks: int, chunk: int) -> tuple[Trial, ...]:
     )
 
 
-def _sbm(name: str, title: str, **settings: object) -> Trial:
-    return Trial(name, title, settings)
+def _sbm(name: str, title: str, n_seeds: int | None = None, **settings: Any) -> Trial:
+    return Trial(name, title, settings, n_seeds=n_seeds)
 
 
 STUDIES = {
@@ -40,28 +43,30 @@ STUDIES = {
         Study("demo", "five attentions", _DEMO, (FULL, SBM, ALGORITHM_1, RANDOM_EQUAL, RANDOM_QUARTER), 1),
         Study(
             "figure4",
-            "Figure 4: 256 tokens",
+            "Figure 4, 256 tokens",
             _PAPER,
             (
-                *(replace(trial, n_seeds=3) for trial in (FULL, SBM, RANDOM_EQUAL)),
+                *(replace(trial, n_seeds=3) for trial in (FULL, SBM)),
+                replace(NO_LOOPS, n_seeds=2),
+                RANDOM_EQUAL,
                 ALGORITHM_1,
-                _sbm("sbm-static", "SBM by position", attention="sbm_static"),
+                STATIC,
                 *_baselines(rank=256, n_landmarks=32, chunk=32),
             ),
             1,
         ),
         Study(
             "figure4-64",
-            "Figure 4 on 64 tokens",
+            "Figure 4, 64 tokens",
             replace(_DEMO, steps=2000),
             (
-                *(replace(trial, n_seeds=5) for trial in (FULL, SBM, RANDOM_EQUAL)),
+                *(replace(trial, n_seeds=5) for trial in (FULL, SBM, NO_LOOPS, RANDOM_EQUAL)),
                 ALGORITHM_1,
-                _sbm("sbm-static", "SBM by position", attention="sbm_static"),
+                STATIC,
                 *_baselines(rank=64, n_landmarks=16, chunk=16),
                 Trial("nystromformer-64", "Nyströmformer, 64", {"attention": "nystromformer", "rank": 64}),
             ),
-            3,
+            1,
         ),
         Study(
             "collapse",
@@ -69,8 +74,8 @@ STUDIES = {
             _DEMO,
             (
                 SBM,
-                _sbm("poisson", "Poisson link", link="poisson"),
-                _sbm("keys-4", "4 extra keys per query", extra_keys=4.0),
+                NO_LOOPS,
+                _sbm("poisson", "Poisson link, no self-loops", n_seeds=5, self_loops=False, link="poisson"),
             ),
             10,
         ),
@@ -84,34 +89,29 @@ STUDIES = {
                 _sbm("std-0.3", "embedding std .3", embedding_std=0.3),
                 _sbm("delta-0", "δ = 0", exploration=0.0),
                 _sbm("delta-0.1", "δ = .1", exploration=0.1),
+                _sbm("keys-4", "4 extra keys per query", extra_keys=4.0),
                 _sbm("k-16", "k = 16", n_clusters=16),
-                _sbm("k-64", "k = 64", n_clusters=64),
-                _sbm("poisson-fastrg", "Poisson link, Algorithm 1", link="poisson", sampler="fastrg"),
-                _sbm("softmax", "Poisson, softmax memberships", link="poisson", membership="softmax"),
+                _sbm("poisson", "Poisson link", link="poisson"),
+                _sbm("softmax", "Poisson link, softmax memberships", link="poisson", membership="softmax"),
                 *(_sbm(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.01, 0.1, 0.3)),
                 *(
                     _sbm(f"expected-{w}", f"λ = {w:g}, expected", density_weight=w, density_kind="expected")
                     for w in (0.01, 0.1, 0.3)
                 ),
-                *(
-                    _sbm(f"late-{w}", f"λ = {w:g}, late", density_weight=w, density_start=500, density_ramp=500)
-                    for w in (0.1,)
-                ),
+                _sbm("late-0.1", "λ = 0.1, late", density_weight=0.1, density_start=500, density_ramp=500),
             ),
-            3,
+            2,
         ),
         Study(
             "sparse",
             "a sparse solution",
             replace(_DEMO, steps=4000),
             (
-                replace(_sbm("sparse", "all of it", **SPARSE), n_seeds=3),
+                _sbm("sparse", "all of it", n_seeds=3, **SPARSE),
                 _sbm("untied", "without the tied start", **SPARSE | {"has_tied_start": False}),
-                _sbm("no-window", "without the window", **SPARSE | {"window": None}),
+                _sbm("no-window", "without the window", **SPARSE | {"window": None, "self_loops": True}),
                 _sbm("sigmoid", "with sigmoid memberships", **SPARSE | {"membership": "sigmoid"}),
                 _sbm("bilinear", "with the bilinear link", **SPARSE | {"membership": "sigmoid", "link": "bilinear"}),
-                _sbm("k-64", "with 64 clusters", **SPARSE | {"n_clusters": 64}),
-                Trial("full", "full attention", {"attention": "full"}),
             ),
             1,
         ),

@@ -4,6 +4,9 @@ import sys
 import pytest
 
 from sbmt.cli import main
+from sbmt.training import RepeatedTokensConfig
+from sbmt.training.studies import STUDIES
+from sbmt.training.study import Study, Trial
 from tests.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--n-clusters", "4", "--test-sequences", "8"]
@@ -79,6 +82,42 @@ def test_demo_compares_and_draws(run, tmp_path):
     assert set(result["medians"]) == {"full", "sbm", "sbm-algorithm-1", "random-equal", "random-quarter"}
 
 
+@pytest.fixture
+def tiny_study(monkeypatch):
+    """A study of two trials, one of them on two seeds, that takes a second."""
+    config = RepeatedTokensConfig(length=8, batch_size=4, steps=3, n_clusters=4, test_sequences=8)
+    trials = Trial("sbm", "SBM", n_seeds=2), Trial("linear", "linear attention", {"attention": "linear"})
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=1))
+
+
+def test_study_trains_prints_and_writes(run, tmp_path, tiny_study):
+    code, out, _ = run("study", "tiny", "--json", "numbers/tiny.json")
+    assert code == 0
+    assert all(words in out for words in ("two of them", "SBM", "linear attention"))
+    folder = tmp_path / "runs" / "tiny"
+    assert {p.name for p in folder.iterdir()} == {"sbm-seed0", "sbm-seed1", "linear-seed0", "result.json"}
+    written = (folder / "result.json").read_text()
+    assert (tmp_path / "numbers" / "tiny.json").read_text() == written
+    result = json.loads(written)
+    assert result["study"] == "tiny" and set(result["medians"]) == {"sbm", "linear"}
+    assert [r["trial"] for r in result["runs"]] == ["sbm", "linear", "sbm"]
+    assert result["manifest"]["command"].startswith("sbmt study tiny")
+
+
+def test_study_goes_on_with_what_is_there(run, tmp_path, tiny_study):
+    assert run("study", "tiny", "--output", "s")[0] == 0
+    first = (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
+    assert run("study", "tiny", "--output", "s")[0] == 0
+    assert (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
+
+
+@pytest.mark.bad_input
+def test_an_unknown_study_is_answered_in_one_line(run):
+    code, out, err = run("study", "magic")
+    assert (code, out) == (2, "")
+    assert err.startswith("sbmt: expected study among ") and err.count("\n") == 1
+
+
 def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
     use_tiny_grids(monkeypatch)
     options = ["--suite", "attention", "--suite", "sampler", "--threads", "1"]
@@ -96,14 +135,12 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
 def test_every_field_is_an_option(run):
     from dataclasses import fields
 
-    from sbmt.training import RepeatedTokensConfig
-
     code, out, _ = run("train", "repeated-tokens", "--help")
     assert code == 0
     assert all("--" + field.name.replace("_", "-") in out for field in fields(RepeatedTokensConfig))
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample", "bench"])
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample", "study", "bench"])
 def test_every_command_has_help(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
@@ -130,6 +167,9 @@ def test_every_command_has_help(run, command):
         (["train", "repeated-tokens", "--steps", "many"], "steps"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
         (["demo", "--seeds", "0"], "at least one seed"),
+        (["study", "magic"], "study among 'demo', 'figure4'"),
+        (["study", "demo", "--workers", "0"], "one worker"),
+        (["study"], "NAME"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
         (["bench", "--threads", "0"], "threads ≥ 1"),
         (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention for --figure"),

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from sbmt.attention import available_backends
+from sbmt.errors import SbmtError
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from sbmt.layers.registry import ATTENTIONS as NAMES
 from tests.layers.inputs import seeded, tokens, without_edges
 
 ATTENTIONS = {
@@ -18,8 +20,19 @@ ATTENTIONS = {
     "bernoulli": dict(name="sbm", n_clusters=3, sampler="bernoulli"),
     "poisson": dict(name="sbm", n_clusters=3, link="poisson"),
     "weight rule": dict(name="sbm", n_clusters=3, gate_rule="weight"),
+    "softmax memberships": dict(name="sbm", n_clusters=3, link="poisson", membership="softmax"),
     "window": dict(name="sbm", n_clusters=3, window=2),
+    "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
+    "linear": dict(name="linear"),
+    "linformer": dict(name="linformer", n_positions=7, n_projected=3),
+    "reformer": dict(name="reformer", n_chunk=2),
+    "reformer, one chunk": dict(name="reformer", n_chunk=8, n_hashes=1),
+    "performer": dict(name="performer", n_features=5),
+    "nystromformer": dict(name="nystromformer", n_landmarks=2),
+    "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
 } | {backend: dict(name="sbm", n_clusters=3, backend=backend) for backend in available_backends()}
+SELF_ATTENTIONS = {"window", "reformer", "reformer, one chunk", "nystromformer, convolution"}
+"""What needs a token to be query and key at once."""
 every_attention = pytest.mark.parametrize("name", ATTENTIONS)
 
 
@@ -55,7 +68,7 @@ def test_values_are_zero_where_nothing_is_attended(padding, batch, heads, n, nam
     assert finite_gradients(out, x, *layer.parameters())
 
 
-@pytest.mark.parametrize("name", [name for name in ATTENTIONS if name != "window"])
+@pytest.mark.parametrize("name", [name for name in ATTENTIONS if name not in SELF_ATTENTIONS])
 @pytest.mark.parametrize("n_queries, n_keys", [(1, 6), (6, 1), (4, 7)])
 def test_queries_and_keys_differ_in_number(n_queries, n_keys, name):
     layer = build_attention(**ATTENTIONS[name], d_head=4, n_heads=3)
@@ -66,6 +79,18 @@ def test_queries_and_keys_differ_in_number(n_queries, n_keys, name):
     assert out.edges.shape == (2, 3, n_queries, n_keys)
     assert (out.values[1] == 0).all() and out.values.isfinite().all()
     assert finite_gradients(out, query, key, *layer.parameters())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", sorted(SELF_ATTENTIONS))
+def test_self_attention_refuses_other_keys(name):
+    layer = build_attention(**ATTENTIONS[name], d_head=4, n_heads=3)
+    with pytest.raises(SbmtError):
+        layer(tokens(n=4), tokens(n=7), tokens(n=7))
+
+
+def test_every_name_is_among_them():
+    assert {settings["name"] for settings in ATTENTIONS.values()} == set(NAMES)
 
 
 @pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
@@ -80,9 +105,10 @@ def test_no_edge_at_all(backend, gate_rule, sampler):
     assert finite_gradients(out, x, *layer.parameters())
 
 
-@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
-def test_a_batch_of_padding_through_the_projections(attention):
-    layer = MultiHeadAttention(8, 2, attention=attention)
+@every_attention
+def test_a_batch_of_padding_through_the_projections(name):
+    settings = dict(ATTENTIONS[name])
+    layer = MultiHeadAttention(8, 2, attention=settings.pop("name"), **settings)
     x = torch.randn(3, 5, 8, generator=seeded())
     output, attended = layer(x, x, x, torch.ones(3, 5, dtype=torch.bool))
     assert torch.equal(output, layer.out_proj.bias.expand(3, 5, 8))

@@ -134,3 +134,33 @@ def test_padded_tokens_do_not_leak():
     first, second = (layer(t, t, t, is_pad, generator=seeded())[0] for t in (x, changed))
     assert torch.equal(first, second)
     assert not torch.equal(first, layer(changed, changed, changed, generator=seeded())[0])
+
+
+def make(seed=0, attention="full", **settings):
+    torch.manual_seed(seed)
+    return MultiHeadAttention(D_MODEL, N_HEADS, attention=attention, **settings).double()
+
+
+def test_a_seed_gives_torchs_weights():
+    torch.manual_seed(3)
+    theirs = nn.MultiheadAttention(D_MODEL, N_HEADS, batch_first=True).double().state_dict()
+    ours = make(3).state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("attention", ["full", "sbm"])
+def test_a_tied_start_copies_the_query_projection_and_nothing_else(attention):
+    free, tied = make(attention=attention).state_dict(), make(attention=attention, has_tied_start=True).state_dict()
+    assert free.keys() == tied.keys()
+    assert all(torch.equal(free[name], tied[name]) for name in free if name != "in_proj_weight")
+    (query, key, value), (q, k, v) = (state["in_proj_weight"].chunk(3) for state in (free, tied))
+    assert torch.equal(q, query) and torch.equal(k, query) and torch.equal(v, value) and not torch.equal(key, query)
+
+
+@pytest.mark.parametrize("attention", ["full", "sbm"])
+def test_tied_projections_part_in_training(attention):
+    layer, x = make(attention=attention, has_tied_start=True), vectors()
+    layer(x, x, x, generator=seeded())[0].square().sum().backward()
+    torch.optim.SGD(layer.parameters(), 0.1).step()
+    query, key, _ = layer.in_proj_weight.chunk(3)
+    assert not torch.equal(query, key)

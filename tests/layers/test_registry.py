@@ -1,5 +1,7 @@
 """Attentions by name."""
 
+import inspect
+
 import pytest
 
 from sbmt.errors import SbmtError
@@ -11,7 +13,8 @@ SHAPE = dict(d_head=4, n_heads=2)
 
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_every_name_builds_its_class(name):
-    assert type(build_attention(name, **SHAPE)) is ATTENTIONS[name]
+    by_position = {"n_positions": 3} if "n_positions" in inspect.signature(ATTENTIONS[name]).parameters else {}
+    assert type(build_attention(name, **SHAPE, **by_position)) is ATTENTIONS[name]
 
 
 def test_presets_set_and_arguments_override():
@@ -31,6 +34,8 @@ def test_presets_set_and_arguments_override():
         ("full", SHAPE | {"preset": "faithful"}, ["'faithful'", "'full'", "'sbm'"]),
         ("full", SHAPE | {"n_clusters": 4}, ["FullAttention", "n_clusters"]),
         ("sbm", SHAPE | {"clusters": 4}, ["SBMAttention", "clusters"]),
+        ("linformer", SHAPE, ["LinformerAttention", "n_positions"]),
+        ("sbm_static", SHAPE, ["StaticSBMAttention", "n_positions"]),
         ("random_mask", {"d_head": 4}, ["RandomMaskAttention", "n_heads"]),
         ("sbm", {}, ["SBMAttention", "d_head"]),
     ],

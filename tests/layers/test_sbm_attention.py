@@ -6,6 +6,7 @@ from scipy.stats import chi2, norm
 from torch import nn
 
 from sbmt.attention import edge_attention
+from sbmt.errors import SbmtError
 from sbmt.layers import SBMAttention, sbm_attention
 from tests.layers.inputs import seeded, tokens, without_edges
 from tests.statistics import binomial_p_values
@@ -168,3 +169,81 @@ def test_a_step_along_the_density_gradient_thins_the_mask(gate_rule):
         for parameter in layer.parameters():
             parameter -= 0.5 * parameter.grad
     assert layer(x, x, x, generator=seeded()).expected_density.mean() < before.expected_density.mean()
+
+
+def test_softmax_memberships_divide_a_token_among_clusters():
+    layer = SBMAttention(4, 3, 5, link="poisson", membership="softmax").double()
+    query, key = tokens(dtype=torch.float64), tokens(n=6, seed=1, dtype=torch.float64)
+    model = layer.block_model(query, key)
+    rates = (layer.clusters @ layer.clusters.mT).exp() / 4
+    shares = [torch.softmax(layer.node_mlp(x) @ layer.clusters.mT, -1) for x in (query, key)]
+    for ours, expected in zip((model.query_membership, model.key_membership), shares, strict=True):
+        torch.testing.assert_close(ours.sum(-1), torch.ones_like(ours[..., 0]), rtol=0, atol=1e-12)
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
+    p = 1 - (-shares[0] @ rates @ shares[1].mT).exp()
+    torch.testing.assert_close(model.expected_mask(), p, rtol=0, atol=1e-12)
+
+
+def test_softmax_memberships_start_near_one_quarter_but_apart():
+    """The mean over seeds, that is; single layers scatter, most of all narrow ones."""
+    x, starts = tokens(2, 4, 64, 32), {}
+    for membership in ("sigmoid", "softmax"):
+        starts[membership] = []
+        for seed in range(6):
+            torch.manual_seed(seed)
+            layer = SBMAttention(32, 4, link="poisson", membership=membership)
+            starts[membership].append(layer.block_model(x, x).expected_mask().detach())
+    means = torch.stack([p.mean() for p in starts["softmax"]])
+    assert abs(means.mean() - 0.25) < 0.1 and means.min() > 0.2 and means.max() < 0.5
+    pairs = zip(starts["softmax"], starts["sigmoid"], strict=True)
+    assert all(ours.std() > 10 * theirs.std() for ours, theirs in pairs)
+    assert all(p.diagonal(dim1=2, dim2=3).mean() > p.mean() + p.std() for p in starts["softmax"])  # tokens meet their like
+
+
+@pytest.mark.parametrize("what", ["values", "density", "expected_density"])
+def test_gradients_reach_softmax_memberships(what):
+    layer, x = SBMAttention(8, 2, 5, link="poisson", membership="softmax"), tokens(heads=2, n=16, d=8)
+    getattr(layer(x, x, x, generator=seeded()), what).square().sum().backward()
+    assert all(p.grad.isfinite().all() and (p.grad != 0).any() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
+@pytest.mark.parametrize("size", [12.0, 1e4, 1e15])
+@pytest.mark.parametrize("membership", ["sigmoid", "softmax"])
+def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, sampler):
+    """Without a cut, a cluster of |C_a|² > 88 has an infinite rate with its like."""
+    layer, x = SBMAttention(4, 3, 5, link="poisson", membership=membership, sampler=sampler), tokens(n=6).requires_grad_()
+    with torch.no_grad():
+        layer.clusters.normal_().mul_(size)
+    assert (layer.clusters.square().sum(-1) > 88).any()
+    model = layer.block_model(x, x)
+    total = (model.query_membership @ model.block_matrix @ model.key_membership.mT).sum()
+    assert total < 1e7  # few enough that Algorithm 1 can draw every one
+    p = model.expected_mask()
+    assert ((p >= 0) & (p <= 1)).all()
+    out = layer(x, x, x, generator=seeded())
+    assert out.values.isfinite().all() and out.density.isfinite().all()
+    (out.values.square().sum() + out.density.sum() + out.expected_density.sum()).backward()
+    assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))
+
+
+def test_memberships_share_their_parameters_and_are_shown():
+    layers = [SBMAttention(4, 3, 5, link="poisson", membership=name) for name in ("sigmoid", "softmax")]
+    shapes = [{name: t.shape for name, t in layer.state_dict().items()} for layer in layers]
+    assert shapes[0] == shapes[1]
+    assert "membership='sigmoid'" in repr(layers[0]) and "membership='softmax'" in repr(layers[1])
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        (dict(membership="softmax"), "link='poisson'"),
+        (dict(membership="softmax", link="bilinear"), "link='poisson'"),
+        (dict(membership="relu"), "membership among 'sigmoid', 'softmax'"),
+        (dict(membership="hardmax", link="poisson"), "membership among 'sigmoid', 'softmax'"),
+    ],
+)
+def test_memberships_that_do_not_fit_are_refused(settings, words):
+    with pytest.raises(SbmtError, match=words):
+        SBMAttention(4, 3, 5, **settings)

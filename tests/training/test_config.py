@@ -1,7 +1,9 @@
 import pytest
+import torch
 
 from sbmt import SbmtError
-from sbmt.training import SIZES, RepeatedTokensConfig
+from sbmt.layers.registry import ATTENTIONS
+from sbmt.training import SIZES, RepeatedTokensConfig, build_model
 
 pytestmark = pytest.mark.bad_input
 
@@ -30,6 +32,30 @@ def test_attention_arguments_override_the_preset_only_where_given():
 
 
 @pytest.mark.parametrize(
+    ("settings", "weights"),
+    [
+        ({}, {1: 0.5, 2: 0.5, 1000: 0.5}),
+        ({"density_start": 10}, {1: 0.0, 10: 0.0, 11: 0.5, 1000: 0.5}),
+        ({"density_ramp": 4}, {1: 0.125, 2: 0.25, 3: 0.375, 4: 0.5, 5: 0.5}),
+        ({"density_start": 10, "density_ramp": 4}, {10: 0.0, 11: 0.125, 13: 0.375, 14: 0.5, 1000: 0.5}),
+        ({"density_weight": 0.0, "density_start": 10, "density_ramp": 4}, {1: 0.0, 12: 0.0, 1000: 0.0}),
+    ],
+)
+def test_density_weight_waits_and_then_grows_along_a_line(settings, weights):
+    config = RepeatedTokensConfig(**{"density_weight": 0.5} | settings)
+    assert {step: config.density_weight_at(step) for step in weights} == weights
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_can_be_trained(attention):
+    config = RepeatedTokensConfig(attention=attention, length=8, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4)
+    model = build_model(config)
+    assert any(type(part) is ATTENTIONS[attention] for part in model.modules())
+    output = model(torch.arange(8).repeat(2, 1))
+    assert output.values.shape == (2, 8, 1) and output.values.isfinite().all()
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"steps": 0}, "steps ≥ 1"),
@@ -37,6 +63,12 @@ def test_attention_arguments_override_the_preset_only_where_given():
         ({"learning_rate": float("nan")}, "learning_rate > 0"),
         ({"embedding_std": 0.0}, "embedding_std > 0"),
         ({"density_weight": -1.0}, "density_weight ≥ 0"),
+        ({"density_start": -1}, "density_start ≥ 0"),
+        ({"density_ramp": -1}, "density_ramp ≥ 0"),
+        ({"density_kind": "magic"}, "kind among"),
+        ({"rank": 0}, "rank ≥ 1"),
+        ({"chunk": 0}, "chunk ≥ 1"),
+        ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
         ({"seed": -1}, "seed in"),
     ],
 )

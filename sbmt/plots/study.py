@@ -1,0 +1,81 @@
+"""Figures of a study's results, drawn from its summary alone."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sbmt.plots.curves import plot_ceiling, plot_majority
+from sbmt.plots.save import save_figure
+from sbmt.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, use_style
+
+COLOURS = {
+    "full": BLUE,
+    "sbm": VERMILLION,
+    "random-equal": PURPLE,
+    "sbm-algorithm-1": ORANGE,
+    "linear": GREEN,
+    "performer": SKY,
+}
+_OTHERS = ((INK, "-"), (INK, "--"), (INK, ":"), (QUIET, "-"), (QUIET, "--"), (QUIET, ":"))
+
+
+def trial_styles(result: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Colour and line style of each trial of a summary: a hue for those in :data:`COLOURS`, greys for the rest."""
+    rest = [name for name in result["titles"] if name not in COLOURS]
+    greys = {name: _OTHERS[i % len(_OTHERS)] for i, name in enumerate(rest)}
+    return {name: (COLOURS[name], "-") if name in COLOURS else greys[name] for name in result["titles"]}
+
+
+def plot_curves(axes: Axes, result: dict[str, Any], name: str) -> None:
+    """One thin line per run: ``loss``, ``accuracy`` or ``density`` of the training batches over steps."""
+    styles, seen = trial_styles(result), set()
+    for run in result["runs"]:
+        trial, curve = run["trial"], run["curve"]
+        label = None if trial in seen else result["titles"][trial]
+        seen.add(trial)
+        colour, line = styles[trial]
+        axes.plot(curve["step"], curve[name], color=colour, linestyle=line, linewidth=1.3, alpha=0.85, label=label)
+    axes.set(xlabel="step", title=f"{name} of the training batch", xlim=(0, None), ylim=(0, None))
+
+
+def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
+    """One dot per run, with the majority guess and the ceiling of a random mask."""
+    length = result["runs"][0]["config"]["length"]
+    plot_ceiling(axes, length)
+    plot_majority(axes, length)
+    styles = trial_styles(result)
+    for run in result["runs"]:
+        colour, line = styles[run["trial"]]
+        hollow = {"-": colour, "--": "white", ":": "none"}[line]
+        axes.scatter(
+            run["test"]["density"], run["test"]["accuracy"], s=34, facecolors=hollow, edgecolors=colour, zorder=3
+        )
+
+
+def draw_study(result: dict[str, Any], path: Path) -> None:
+    """Writes the figure of a study: loss and density over training, accuracy against density after it.
+
+    Args:
+        result: What :func:`~sbmt.training.study.summary` made.
+        path: Where the figure goes.
+    """
+    with use_style():
+        figure = Figure(figsize=(11.5, 4.6), layout="constrained")
+        axes = figure.subplots(1, 3, width_ratios=(1.2, 1, 1))
+        plot_curves(axes[0], result, "loss")
+        plot_curves(axes[1], result, "density")
+        axes[1].set_ylim(0, 1.03)
+        plot_accuracy_over_density(axes[2], result)
+        axes[2].set_title("unseen sequences")
+        axes[2].legend(loc="lower right", fontsize=8)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+        save_figure(figure, path)
+
+
+def medians_in_order(result: dict[str, Any], name: str) -> dict[str, float]:
+    """Median over seeds of a test number of every trial, greatest first."""
+    values = {t: median(r["test"][name] for r in result["runs"] if r["trial"] == t) for t in result["titles"]}
+    return dict(sorted(values.items(), key=lambda pair: -pair[1]))

@@ -5,16 +5,21 @@
 
 import json
 import re
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 BENCH = ROOT / "results" / "bench.json"
 BEGIN, END = "<!-- demo table: make results -->", "<!-- end of demo table -->"
+STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
+TABLE_BLOCK = re.compile(r"(<!-- table (\S+): [^>]+? -->\n).*?(\n<!-- end of table \2 -->)", re.DOTALL)
 BENCH_BLOCK = re.compile(r"(<!-- bench (\S+): make bench -->\n).*?(\n<!-- end of bench \2 -->)", re.DOTALL)
 NOT_YET = "*Not measured yet: run `make bench`.*"
+NOT_TRAINED_YET = "*Not measured yet: run `make results`.*"
 TITLES = {
     "full": "full attention",
     "sbm": "**SBM**, exact edge law",
@@ -71,11 +76,74 @@ def with_bench_blocks(text: str, blocks: dict[str, str]) -> str:
     return BENCH_BLOCK.sub(lambda found: found[1] + blocks.get(found[2], NOT_YET) + found[3], text)
 
 
+def study_table(result: dict[str, Any]) -> str:
+    """A row per trial: parameters, seeds, and medians with ranges over the seeds."""
+    rows = ["| | parameters | seeds | accuracy | density | loss |", "|---|---|---|---|---|---|"]
+    for trial, title in result["titles"].items():
+        mine = [run for run in result["runs"] if run["trial"] == trial]
+        cells = [f"{mine[0]['n_parameters']:,}", f"{len(mine)}"]
+        for name in ("accuracy", "density", "loss"):
+            values = [run["test"][name] for run in mine]
+            spread = f" ({min(values):.3f} to {max(values):.3f})" if len(mine) > 1 else ""
+            cells.append(f"{median(values):.3f}{spread}")
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def seeds_table(result: dict[str, Any]) -> str:
+    """A row per trial, a column per seed: accuracy / density."""
+    seeds = sorted({run["config"]["seed"] for run in result["runs"]})
+    rows = [f"| seed | {' | '.join(map(str, seeds))} |", "|---" * (len(seeds) + 1) + "|"]
+    by_run = {(run["trial"], run["config"]["seed"]): run["test"] for run in result["runs"]}
+    for trial, title in result["titles"].items():
+        tests = [by_run.get((trial, seed)) for seed in seeds]
+        cells = [f"{test['accuracy']:.3f} / {test['density']:.2f}" if test else "" for test in tests]
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def pushes_table(result: dict[str, Any]) -> str:
+    """What each kind of edge asks for, at a few moments of training."""
+    rows = ["| | step | loss | density | p of twins | push of self | of twins | of others |", "|---" * 8 + "|"]
+    for title, found in result["cases"].items():
+        for step in (100, 200, 300, 500, 700, 900):
+            i = found["step"].index(step)
+            columns = ("loss", "density", "p_twin", "push_self", "push_twin", "push_other")
+            digits = (2, 2, 2, 3, 3, 3)
+            cells = [f"{found[name][i]:.{n}f}" for name, n in zip(columns, digits, strict=True)]
+            rows.append(f"| {title} | {step} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def trained_blocks() -> dict[str, str]:
+    """The tables of the synthetic task's page by the names that the markers call them."""
+    blocks = {}
+    for name in STUDIES:
+        if (path := ROOT / "results" / f"{name}.json").exists():
+            result = json.loads(path.read_text("utf-8"))
+            blocks[name] = study_table(result)
+            blocks[f"{name}-seeds"] = seeds_table(result)
+    if (path := ROOT / "results" / "gate_gradients.json").exists():
+        blocks["gate-gradients"] = pushes_table(json.loads(path.read_text("utf-8")))
+    if (path := ROOT / "results" / "ste_bias.json").exists():
+        table = runpy.run_path(str(ROOT / "results" / "measure_ste_bias.py"))["ste_bias_table"]
+        result = json.loads(path.read_text("utf-8"))
+        blocks["ste-bias"] = table(result)
+        blocks["ste-bias-aligned"] = table(result, scores="scores aligned with use")
+    return blocks
+
+
+def with_trained_blocks(text: str, blocks: dict[str, str]) -> str:
+    """A page with its tables as the results have them."""
+    return TABLE_BLOCK.sub(lambda found: found[1] + blocks.get(found[2], NOT_TRAINED_YET) + found[3], text)
+
+
 def main() -> int:
     """Rewrites or checks every page."""
     write = {
         ROOT / "README.md": with_demo_table,
         ROOT / "docs" / "index.md": with_demo_table,
+        ROOT / "docs" / "synthetic.md": partial(with_trained_blocks, blocks=trained_blocks()),
         ROOT / "docs" / "benchmarks.md": partial(with_bench_blocks, blocks=bench_blocks()),
     }
     stale = []

@@ -18,6 +18,7 @@ def study(
     name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
     workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
 ) -> None:
     """Run a study of the synthetic task: several trials on several seeds.
@@ -26,6 +27,10 @@ def study(
     trains with as many threads as torch has.
     """
     chosen = choose("study", name, STUDIES)
+    if figure is not None:
+        from sbmt.plots.save import figure_format
+
+        figure_format(figure)  # an unknown ending is told before the hours of training, not after
     folder = output or Path("runs") / name
     console = Console()
     with study_progress(console, chosen) as report:
@@ -34,5 +39,9 @@ def study(
     write_json(folder / "result.json", result)
     if json is not None:
         write_json(json, result)
+    if figure is not None:
+        from sbmt.plots.study import draw_study
+
+        draw_study(result, figure)
     console.print(study_table(chosen.title, chosen.trials, runs))
     console.print(f"Runs and numbers: {folder}", highlight=False)

@@ -1,7 +1,6 @@
 """Figures of a study's results, drawn from its summary alone."""
 
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -73,9 +72,3 @@ def draw_study(result: dict[str, Any], path: Path) -> None:
         axes[2].legend(loc="lower right", fontsize=8)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         save_figure(figure, path)
-
-
-def medians_in_order(result: dict[str, Any], name: str) -> dict[str, float]:
-    """Median over seeds of a test number of every trial, greatest first."""
-    values = {t: median(r["test"][name] for r in result["runs"] if r["trial"] == t) for t in result["titles"]}
-    return dict(sorted(values.items(), key=lambda pair: -pair[1]))

@@ -45,6 +45,7 @@ class RepeatedTokensConfig:
     batch_size: int = _option(64, "sequences per step")
     steps: int = _option(1000, "optimiser steps")
     learning_rate: float = _option(1e-3, "Adam's learning rate")
+    cooldown: int = _option(0, "steps at the end over which the learning rate falls to 0 along a line")
     d_model: int = _option(32, "width")
     d_hidden: int = _option(32, "width inside the MLPs")
     n_heads: int = _option(1, "heads per layer")
@@ -64,7 +65,7 @@ class RepeatedTokensConfig:
             raise SbmtError("exploration or extra_keys", "both", "leave one out")
         if not 0 <= self.density_weight < float("inf"):
             raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
-        for name in ("density_start", "density_ramp"):
+        for name in ("density_start", "density_ramp", "cooldown"):
             if getattr(self, name) < 0:
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
         choose("density_kind", self.density_kind, dict.fromkeys(get_args(DensityKind)))
@@ -95,6 +96,11 @@ class RepeatedTokensConfig:
         """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
         share = (step - self.density_start) / max(1, self.density_ramp)
         return self.density_weight * max(0.0, min(1.0, share))
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate at a step (from 1): constant, then a line over the last ``cooldown`` steps towards 0."""
+        left = (self.steps - step + 1) / (self.cooldown + 1)
+        return self.learning_rate * min(1.0, left)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON holds."""

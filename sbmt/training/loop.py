@@ -113,6 +113,8 @@ def _step(
         total = loss + weight * density_penalty(output.attention, config.density_kind)
     if not torch.isfinite(total):
         raise SbmtError("a finite loss", f"{total.item()} at step {number}", "lower the learning rate")
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate_at(number)
     optimizer.zero_grad()
     total.backward()
     optimizer.step()

@@ -16,9 +16,10 @@ ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"
 RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
 STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
 RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
-SPARSE = {
+SPARSE: dict[str, Any] = {
     **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
     **{"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000},
+    **{"learning_rate": 3e-3, "cooldown": 2000},
 }
 """What finds a sparse solution of repeated tokens: see the study ``sparse``."""
 
@@ -109,7 +110,7 @@ STUDIES = {
             (
                 _sbm("sparse", "all of it", n_seeds=3, **SPARSE),
                 _sbm("untied", "without the tied start", **SPARSE | {"has_tied_start": False}),
-                _sbm("no-window", "without the window", **SPARSE | {"window": None, "self_loops": True}),
+                _sbm("no-window", "without the window", **SPARSE | {"window": None}),
                 _sbm("sigmoid", "with sigmoid memberships", **SPARSE | {"membership": "sigmoid"}),
                 _sbm("bilinear", "with the bilinear link", **SPARSE | {"membership": "sigmoid", "link": "bilinear"}),
             ),

@@ -31,7 +31,7 @@ def write_tables_here(root, monkeypatch, *options):
 
 
 def copy_pages(folder):
-    pages = [ROOT / name for name in ("README.md", "docs/index.md", "docs/benchmarks.md")]
+    pages = [ROOT / name for name in ("README.md", "docs/index.md", "docs/benchmarks.md", "docs/synthetic.md")]
     for path in [*pages, *(ROOT / "results").glob("*.*")]:
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(exist_ok=True)
@@ -72,3 +72,19 @@ def test_benchmarks_are_written_from_their_results(tmp_path, monkeypatch, capsys
     page.write_text(text.replace("| near-constant | 64 | 5 % |", "| near-constant | 64 | 6 % |"), "utf-8")
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
     assert "stale: benchmarks.md" in capsys.readouterr().err
+
+
+def test_trained_tables_are_written_from_their_results(tmp_path, monkeypatch):
+    copy_pages(tmp_path)
+    page = tmp_path / "docs" / "synthetic.md"
+    result = json.loads((tmp_path / "results" / "collapse.json").read_text("utf-8"))
+    chosen = next(run for run in result["runs"] if run["trial"] == "sbm" and run["config"]["seed"] == 3)
+    chosen["test"] |= {"accuracy": 0.12345, "density": 0.54321}
+    (tmp_path / "results" / "collapse.json").write_text(json.dumps(result), "utf-8")
+    (tmp_path / "results" / "sparse.json").unlink()
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
+    assert write_tables_here(tmp_path, monkeypatch) == 0
+    text = page.read_text("utf-8")
+    assert "| 0.123 / 0.54 |" in text
+    assert text.count("*Not measured yet: run `make results`.*") == 1
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0

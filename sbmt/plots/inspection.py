@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
+from sbmt.patterns import sliding_window
 from sbmt.plots.curves import plot_curve, plot_majority
 from sbmt.plots.masks import plot_mask
 from sbmt.plots.save import save_figure
@@ -22,7 +23,7 @@ class SeenMask:
     """Layer 0, head 0 on one sequence.
 
     Attributes:
-        expected: Edge probabilities ``(n, n)``.
+        expected: Edge probabilities ``(n, n)``, 1 where a window or a self-loop makes an edge certain.
         drawn: One draw, bool ``(n, n)``.
         membership: Query memberships ``(n, k)``, None for attentions without clusters.
     """
@@ -48,7 +49,11 @@ def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
             if not isinstance(attention, SBMAttention):  # every pair has the same probability
                 return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, None)
             block_model = attention.block_model(*inputs[0][:2])
-            return SeenMask(block_model.expected_mask()[0, 0], drawn, block_model.query_membership[0, 0])
+            expected = block_model.expected_mask()[0, 0]
+            if attention.window is not None:
+                certain = sliding_window(attended.edges.shape, attention.window).to_dense()[0, 0]
+                expected = expected.masked_fill(certain, 1.0)
+            return SeenMask(expected, drawn, block_model.query_membership[0, 0])
     finally:
         handle.remove()
         model.train(was_training)

@@ -91,13 +91,14 @@ def tiny_study(monkeypatch):
 
 
 def test_study_trains_prints_and_writes(run, tmp_path, tiny_study):
-    code, out, _ = run("study", "tiny", "--json", "numbers/tiny.json")
+    code, out, _ = run("study", "tiny", "--json", "numbers/tiny.json", "--figure", "numbers/tiny.png")
     assert code == 0
     assert all(words in out for words in ("two of them", "SBM", "linear attention"))
     folder = tmp_path / "runs" / "tiny"
     assert {p.name for p in folder.iterdir()} == {"sbm-seed0", "sbm-seed1", "linear-seed0", "result.json"}
     written = (folder / "result.json").read_text()
     assert (tmp_path / "numbers" / "tiny.json").read_text() == written
+    assert (tmp_path / "numbers" / "tiny.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads(written)
     assert result["study"] == "tiny" and set(result["medians"]) == {"sbm", "linear"}
     assert [r["trial"] for r in result["runs"]] == ["sbm", "linear", "sbm"]
@@ -169,7 +170,7 @@ def test_every_command_has_help(run, command):
         (["demo", "--seeds", "0"], "at least one seed"),
         (["study", "magic"], "study among 'demo', 'figure4'"),
         (["study", "demo", "--workers", "0"], "one worker"),
-        (["study"], "NAME"),
+        (["study", "demo", "--figure", "x.xyz"], "file ending"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
         (["bench", "--threads", "0"], "threads ≥ 1"),
         (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention for --figure"),

@@ -20,9 +20,11 @@ def test_every_name_builds_its_class(name):
 def test_presets_set_and_arguments_override():
     layers = {name: build_attention("sbm", preset=name, **SHAPE) for name in PRESETS}
     assert {name: layer.sampler for name, layer in layers.items()} == {"recommended": "exact", "faithful": "fastrg"}
+    assert {name: layer.window for name, layer in layers.items()} == {"recommended": 0, "faithful": None}
     default = SBMAttention(**SHAPE)
-    for name, value in PRESETS["recommended"].items():
-        assert getattr(layers["recommended"], name) == getattr(default, name) == value
+    for name in PRESETS["recommended"].keys() - {"self_loops"}:  # which the class leaves out, for cross-attention
+        assert getattr(layers["recommended"], name) == getattr(default, name) == PRESETS["recommended"][name]
+    assert default.window is None
     assert build_attention("sbm", preset="faithful", sampler="bernoulli", **SHAPE).sampler == "bernoulli"
 
 

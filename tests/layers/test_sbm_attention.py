@@ -197,7 +197,9 @@ def test_softmax_memberships_start_near_one_quarter_but_apart():
     assert abs(means.mean() - 0.25) < 0.1 and means.min() > 0.2 and means.max() < 0.5
     pairs = zip(starts["softmax"], starts["sigmoid"], strict=True)
     assert all(ours.std() > 10 * theirs.std() for ours, theirs in pairs)
-    assert all(p.diagonal(dim1=2, dim2=3).mean() > p.mean() + p.std() for p in starts["softmax"])  # tokens meet their like
+    assert all(
+        p.diagonal(dim1=2, dim2=3).mean() > p.mean() + p.std() for p in starts["softmax"]
+    )  # tokens meet their like
 
 
 @pytest.mark.parametrize("what", ["values", "density", "expected_density"])
@@ -212,7 +214,10 @@ def test_gradients_reach_softmax_memberships(what):
 @pytest.mark.parametrize("membership", ["sigmoid", "softmax"])
 def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, sampler):
     """Without a cut, a cluster of |C_a|² > 88 has an infinite rate with its like."""
-    layer, x = SBMAttention(4, 3, 5, link="poisson", membership=membership, sampler=sampler), tokens(n=6).requires_grad_()
+    layer, x = (
+        SBMAttention(4, 3, 5, link="poisson", membership=membership, sampler=sampler),
+        tokens(n=6).requires_grad_(),
+    )
     with torch.no_grad():
         layer.clusters.normal_().mul_(size)
     assert (layer.clusters.square().sum(-1) > 88).any()

@@ -46,6 +46,13 @@ def test_density_weight_waits_and_then_grows_along_a_line(settings, weights):
     assert {step: config.density_weight_at(step) for step in weights} == weights
 
 
+def test_learning_rate_falls_along_a_line_at_the_end():
+    constant = RepeatedTokensConfig(steps=10, learning_rate=0.5)
+    assert [constant.learning_rate_at(step) for step in (1, 10)] == [0.5, 0.5]
+    config = RepeatedTokensConfig(steps=10, learning_rate=0.5, cooldown=3)
+    assert [config.learning_rate_at(step) for step in (1, 7, 8, 9, 10)] == [0.5, 0.5, 0.375, 0.25, 0.125]
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_attention_can_be_trained(attention):
     config = RepeatedTokensConfig(attention=attention, length=8, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4)
@@ -65,6 +72,7 @@ def test_every_attention_can_be_trained(attention):
         ({"density_weight": -1.0}, "density_weight ≥ 0"),
         ({"density_start": -1}, "density_start ≥ 0"),
         ({"density_ramp": -1}, "density_ramp ≥ 0"),
+        ({"cooldown": -1}, "cooldown ≥ 0"),
         ({"density_kind": "magic"}, "kind among"),
         ({"rank": 0}, "rank ≥ 1"),
         ({"chunk": 0}, "chunk ≥ 1"),

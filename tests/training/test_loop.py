@@ -136,3 +136,16 @@ def test_weights_of_another_size_are_refused(tmp_path):
     (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
     with pytest.raises(SbmtError, match="weights in"):
         load_run(tmp_path / "a")
+
+
+def test_the_learning_rate_falls_at_the_end(monkeypatch):
+    seen = []
+    step = torch.optim.Adam.step
+
+    def watched(self, *given, **more):
+        seen.append(self.param_groups[0]["lr"])
+        return step(self, *given, **more)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    train(replace(TINY, steps=6, learning_rate=1.0, cooldown=3))
+    assert seen == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25]

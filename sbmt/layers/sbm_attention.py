@@ -1,5 +1,6 @@
 """Attention whose mask the network draws for itself."""
 
+from math import log
 from typing import Literal, get_args
 
 import torch
@@ -17,7 +18,7 @@ from sbmt.samplers import SAMPLERS, sample_edges
 from sbmt.types import AttentionOutput
 
 Membership = Literal["sigmoid", "softmax"]
-LARGEST_EXPONENT = 10.0  # of a Poisson rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every single one
+LARGEST_RATE = 10.0  # logarithm; 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every single one
 SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
 
 
@@ -127,8 +128,8 @@ class SBMAttention(nn.Module):
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
-    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start the mean edge
-    probability is close to ¼, and with sigmoids so is every single one.
+    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
+    probability is close to ¼; with softmax memberships they differ, and their mean lies above that.
 
     Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
 
@@ -203,9 +204,9 @@ class SBMAttention(nn.Module):
             if self.link == "bilinear":
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
-                block_matrix = scores.clamp(max=LARGEST_EXPONENT).exp() / (
-                    scores[0].numel() if self.membership == "sigmoid" else 4
-                )
+                pairs = scores[0].numel() if self.membership == "sigmoid" else 4
+                largest = LARGEST_RATE + (log(pairs) if self.membership == "sigmoid" else 0.0)
+                block_matrix = scores.clamp(max=largest).exp() / pairs
             logits = [node @ clusters.mT for node in nodes]  # batch heads n k
             memberships = [x.sigmoid_() if self.membership == "sigmoid" else x.softmax(-1) for x in logits]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)

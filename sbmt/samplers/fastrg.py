@@ -5,7 +5,10 @@ import torch
 from sbmt.block_model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
 from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, within_row
+
+MOST_DRAWS = 1 << 28  # a few GiB of draws
 
 
 def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
@@ -16,6 +19,9 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 
     Paper: Algorithm 1. Deviations: D_Y and D_Z are printed inverted there; examples and heads are drawn together;
     exploration is one more cluster; the multiplicity of each edge is kept.
+
+    Raises:
+        SbmtError: If the rates ask for more than 2²⁸ draws.
 
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
     """
@@ -28,6 +34,11 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     query_table = cumulative_table(query.mT.flatten(0, 2))
     key_table = cumulative_table(key.mT.flatten(0, 2))
     pair_table = cumulative_table(rate.flatten(0, 1).flatten(1))
+
+    total = float(rate.sum())
+    if total > MOST_DRAWS:
+        do = "use sampler='exact', whose cost does not grow with rates beyond 1, or smaller rates"
+        raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
 
     # Line 4: the number of edges of each graph is Poisson(1 B̄ 1ᵀ).
     graphs = torch.arange(batch * heads, device=device)

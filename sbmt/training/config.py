@@ -39,7 +39,7 @@ class RepeatedTokensConfig:
     chunk: int = _option(32, "tokens per chunk of reformer")
     density_weight: float = _option(0.0, "λ, weight of the mean density in the loss")
     density_kind: Literal["sampled", "expected"] = _option("sampled", "density in the loss: sampled or expected")
-    density_start: int = _option(0, "step from which on the density counts")
+    density_start: int = _option(0, "step after which the density counts")
     density_ramp: int = _option(0, "steps over which λ then grows to its full size")
     length: int = _option(64, "tokens per sequence, and number of values")
     batch_size: int = _option(64, "sequences per step")

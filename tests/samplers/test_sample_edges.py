@@ -161,3 +161,12 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_drawn(options, messa
 def test_only_block_models_are_drawn_from():
     with pytest.raises(SbmtError, match="a BlockModel, got Tensor"):
         sample_edges(torch.ones(1, 1, 2, 2))
+
+
+@pytest.mark.bad_input
+def test_algorithm_1_refuses_rates_that_it_could_not_draw():
+    one = torch.ones(1, 1, 4, 1)
+    model = BlockModel(one, torch.full((1, 1, 1), 1e9), one, link="poisson")
+    with pytest.raises(SbmtError, match="sampler='exact'"):
+        sample_edges(model, "fastrg")
+    assert sample_edges(model, "exact").n_edges == 16

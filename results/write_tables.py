@@ -8,6 +8,7 @@ import re
 import runpy
 import sys
 from functools import partial
+from math import exp
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -102,6 +103,18 @@ def seeds_table(result: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def algorithm_1_table(result: dict[str, Any]) -> str:
+    """Where the density of Algorithm 1 ends, with exploration and without, beside its limits."""
+    rows = ["| Algorithm 1 | limit | density reached |", "|---|---|---|"]
+    run = next(run for run in result["runs"] if run["trial"] == "sbm-algorithm-1")
+    for title, rate, density in (
+        ("while training, δ = .01", 1.01, run["curve"]["density"][-1]),
+        ("in eval mode", 1.0, run["test"]["density"]),
+    ):
+        rows.append(f"| {title} | 1 − exp(−{rate:g}) = {1 - exp(-rate):.3f} | {density:.3f} |")
+    return "\n".join(rows)
+
+
 def pushes_table(result: dict[str, Any]) -> str:
     """What each kind of edge asks for, at a few moments of training."""
     rows = ["| | step | loss | density | p of twins | push of self | of twins | of others |", "|---" * 8 + "|"]
@@ -123,6 +136,8 @@ def trained_blocks() -> dict[str, str]:
             result = json.loads(path.read_text("utf-8"))
             blocks[name] = study_table(result)
             blocks[f"{name}-seeds"] = seeds_table(result)
+            if "sbm-algorithm-1" in result["titles"]:
+                blocks["algorithm-1"] = algorithm_1_table(result)
     if (path := ROOT / "results" / "gate_gradients.json").exists():
         blocks["gate-gradients"] = pushes_table(json.loads(path.read_text("utf-8")))
     if (path := ROOT / "results" / "ste_bias.json").exists():

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sbmt.plots.curves import plot_ceiling, plot_majority
 from sbmt.plots.save import save_figure
-from sbmt.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, use_style
+from sbmt.plots.style import BLUE, GREEN, ORANGE, PALETTE, PURPLE, SKY, VERMILLION, use_style
 
 COLOURS = {
     "full": BLUE,
@@ -18,14 +18,15 @@ COLOURS = {
     "linear": GREEN,
     "performer": SKY,
 }
-_OTHERS = ((INK, "-"), (INK, "--"), (INK, ":"), (QUIET, "-"), (QUIET, "--"), (QUIET, ":"))
+_OTHERS = [(colour, line) for line in ("--", ":", "-.") for colour in PALETTE]
+_FILLS = {"-": "full", "--": "none", ":": "left", "-.": "top"}
 
 
 def trial_styles(result: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Colour and line style of each trial of a summary: a hue for those in :data:`COLOURS`, greys for the rest."""
+    """Colour and line style of each trial: a solid line for those in :data:`COLOURS`, a broken one for the rest."""
     rest = [name for name in result["titles"] if name not in COLOURS]
-    greys = {name: _OTHERS[i % len(_OTHERS)] for i, name in enumerate(rest)}
-    return {name: (COLOURS[name], "-") if name in COLOURS else greys[name] for name in result["titles"]}
+    broken = {name: _OTHERS[i % len(_OTHERS)] for i, name in enumerate(rest)}
+    return {name: (COLOURS[name], "-") if name in COLOURS else broken[name] for name in result["titles"]}
 
 
 def plot_curves(axes: Axes, result: dict[str, Any], name: str) -> None:
@@ -48,10 +49,8 @@ def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
     styles = trial_styles(result)
     for run in result["runs"]:
         colour, line = styles[run["trial"]]
-        hollow = {"-": colour, "--": "white", ":": "none"}[line]
-        axes.scatter(
-            run["test"]["density"], run["test"]["accuracy"], s=34, facecolors=hollow, edgecolors=colour, zorder=3
-        )
+        place = [run["test"]["density"]], [run["test"]["accuracy"]]
+        axes.plot(*place, "o", color=colour, fillstyle=_FILLS[line], markersize=6, alpha=0.9)
 
 
 def draw_study(result: dict[str, Any], path: Path) -> None:

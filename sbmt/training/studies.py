@@ -49,7 +49,6 @@ STUDIES = {
             (
                 *(replace(trial, n_seeds=3) for trial in (FULL, SBM)),
                 NO_LOOPS,
-                RANDOM_EQUAL,
                 *_baselines(rank=256, n_landmarks=32, chunk=32),
             ),
             1,
@@ -76,7 +75,7 @@ STUDIES = {
             (
                 SBM,
                 NO_LOOPS,
-                _sbm("poisson-loops", "SBM with the Poisson link", link="poisson"),
+                _sbm("poisson-loops", "SBM with the Poisson link", n_seeds=5, link="poisson"),
                 _sbm("poisson", "Poisson link without self-loops", n_seeds=5, self_loops=False, link="poisson"),
             ),
             10,

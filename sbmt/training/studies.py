@@ -16,6 +16,7 @@ ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"
 RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
 STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
 RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
+_LATE: dict[str, Any] = {"density_start": 500, "density_ramp": 500}
 SPARSE: dict[str, Any] = {
     **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
     **{"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000},
@@ -93,12 +94,16 @@ STUDIES = {
                 _sbm("keys-4", "4 extra keys per query", extra_keys=4.0),
                 _sbm("k-16", "k = 16", n_clusters=16),
                 _sbm("softmax", "Poisson link, softmax memberships", link="poisson", membership="softmax"),
-                *(_sbm(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.01, 0.1, 0.3)),
-                *(
-                    _sbm(f"expected-{w}", f"λ = {w:g}, expected", density_weight=w, density_kind="expected")
-                    for w in (0.01, 0.1, 0.3)
+                *(_sbm(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.001, 0.01, 0.1)),
+                _sbm("expected-0.01", "λ = 0.01, expected", density_weight=0.01, density_kind="expected"),
+                *(_sbm(f"late-{w}", f"λ = {w:g}, late", density_weight=w, **_LATE) for w in (0.01, 0.1, 0.3)),
+                _sbm(
+                    "late-expected-0.1",
+                    "λ = 0.1, late, expected",
+                    density_weight=0.1,
+                    density_kind="expected",
+                    **_LATE,
                 ),
-                _sbm("late-0.1", "λ = 0.1, late", density_weight=0.1, density_start=500, density_ramp=500),
             ),
             2,
         ),

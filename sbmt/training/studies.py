@@ -87,6 +87,7 @@ STUDIES = {
             _DEMO,
             (
                 _sbm("weight", "gate rule weight", gate_rule="weight"),
+                _sbm("weight-alone", "gate rule weight, no self-loops", gate_rule="weight", self_loops=False),
                 _sbm("std-0.02", "embedding std .02", embedding_std=0.02),
                 _sbm("std-0.3", "embedding std .3", embedding_std=0.3),
                 _sbm("delta-0", "δ = 0", exploration=0.0),

@@ -8,7 +8,7 @@ from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, within_row
 
-MOST_DRAWS = 1 << 28  # a few GiB of draws
+MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
 
 def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
@@ -21,7 +21,7 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     exploration is one more cluster; the multiplicity of each edge is kept.
 
     Raises:
-        SbmtError: If the rates ask for more than 2²⁸ draws.
+        SbmtError: If the rates ask for more than 2²⁶ draws.
 
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
     """

@@ -215,7 +215,7 @@ def test_gradients_reach_softmax_memberships(what):
 def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, sampler):
     """Without a cut, a cluster of |C_a|² > 88 has an infinite rate with its like."""
     layer = SBMAttention(4, 3, 5, link="poisson", membership=membership, sampler=sampler)
-    x = tokens(n=6).requires_grad_()
+    x = tokens(batch=1, n=3).requires_grad_()
     with torch.no_grad():
         layer.clusters.normal_().mul_(size)
     assert (layer.clusters.square().sum(-1) > 88).any()

@@ -4,6 +4,7 @@ import multiprocessing
 import queue
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -183,10 +184,13 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
                 drain()
                 for future in done:
                     future.result()
-        except BaseException:
+        except BaseException as error:
             workers.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()
+            if isinstance(error, BrokenProcessPool):  # killed, mostly for want of memory
+                do = "run it again with fewer workers: what was begun goes on"
+                raise SbmtError("every worker to finish", "one that was killed", do) from error
             raise
 
 

@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,16 @@ def test_a_failure_in_a_run_is_told(tmp_path, n_workers):
     broken = replace(DEMO, config=replace(TINY, learning_rate=1e30))
     with pytest.raises(SbmtError, match="finite loss"):
         run_study(broken, tmp_path, n_workers=n_workers)
+
+
+def test_a_worker_that_is_killed_is_told(tmp_path):
+    def kill_workers(*given):
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    long = replace(DEMO, config=replace(TINY, steps=100_000))
+    with pytest.raises(SbmtError, match="fewer workers"):
+        run_study(long, tmp_path, n_workers=2, report=kill_workers)
 
 
 def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):

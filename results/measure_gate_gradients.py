@@ -124,7 +124,7 @@ def main() -> None:
     """Measures, writes and draws."""
     from rich.progress import track
 
-    from sbmt.training.files import write_json
+    from sbmt.files import write_json
     from sbmt.training.runs import manifest
 
     torch.set_num_threads(1)

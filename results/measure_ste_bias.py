@@ -134,7 +134,7 @@ def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", 
 
 def main() -> None:
     """Measures and writes."""
-    from sbmt.training.files import write_json
+    from sbmt.files import write_json
     from sbmt.training.runs import manifest
 
     torch.set_num_threads(1)

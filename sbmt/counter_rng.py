@@ -7,6 +7,9 @@ counter, whatever the order, the batch split, the device or the number of thread
 Paper: not specified there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 
 import torch
@@ -39,6 +42,32 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     device = "cpu" if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
+
+
+_first_example: ContextVar[int] = ContextVar("first_example", default=0)
+
+
+@contextmanager
+def examples_from(first_example: int) -> Iterator[None]:
+    """Numbers the examples of every batch inside the block from ``first_example`` on.
+
+    A process that holds examples 4…7 of a batch of eight then draws what one process would draw for them.
+
+    Raises:
+        SbmtError: If the number is negative or not an integer.
+    """
+    if not isinstance(first_example, int) or first_example < 0:
+        raise SbmtError("an integer first_example ≥ 0", first_example, "count examples from 0")
+    token = _first_example.set(first_example)
+    try:
+        yield
+    finally:
+        _first_example.reset(token)
+
+
+def first_example() -> int:
+    """The number of a batch's first example: 0 unless :func:`examples_from` says otherwise."""
+    return _first_example.get()
 
 
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 LEVELS = {
     0: ["errors", "types"],
     1: [
+        "files",
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),
         *("density", "csr", "compiled"),
     ],

@@ -60,7 +60,7 @@ def merge_rows(density):
 
 def cell_uniforms(density):
     edges = make_case(2, 2, 5, 7, 3, 4, density=density).edges
-    return edges.row_ptr, edges.keys, -5, 5, 2
+    return edges.row_ptr, edges.keys, -5, 5, 2, 3
 
 
 def sample(density):

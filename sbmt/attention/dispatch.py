@@ -11,7 +11,7 @@ from sbmt.attention.dense import attend_dense
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.compiled import can_run_on, has_numba
-from sbmt.counter_rng import Purpose, draw_seed, edge_words, to_uniform
+from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 
@@ -110,26 +110,28 @@ def _cell_uniforms(edges: EdgeList, seed: int) -> Tensor:
     """One uniform per edge, which belongs to its cell: the same whatever else is in the mask, and on every device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
-        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads)
+        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads, first_example())
     rows = edges.rows()
     graph = rows // n_queries
-    address = (graph // heads, graph % heads, rows % n_queries, edges.keys)
+    address = (graph // heads + first_example(), graph % heads, rows % n_queries, edges.keys)
     return to_uniform(edge_words(seed, Purpose.CELL, *address))
 
 
 @torch.library.custom_op("sbmt::cell_uniforms", mutates_args=(), device_types="cpu")
-def _uniforms_on_cpu(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int) -> Tensor:
+def _uniforms_on_cpu(
+    row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int
+) -> Tensor:
     from sbmt.compiled.parallel import balanced_parts, in_parallel
     from sbmt.compiled.philox import cell_uniforms
 
     out = torch.empty(keys.shape, dtype=torch.float64)
     graph = row_ptr.numpy(), keys.numpy()
-    in_parallel(cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, out.numpy())
+    in_parallel(cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, first_example, out.numpy())
     return out
 
 
 @_uniforms_on_cpu.register_fake
-def _(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int) -> Tensor:
+def _(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int) -> Tensor:
     return torch.empty(keys.shape, dtype=torch.float64)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sbmt.cli.progress import case_progress
 from sbmt.errors import SbmtError
-from sbmt.training.files import write_bytes, write_json
+from sbmt.files import write_bytes, write_json
 
 if TYPE_CHECKING:
     from sbmt.benchmarks.tables import Table as Found

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from sbmt.cli.progress import study_progress
 from sbmt.cli.tables import study_table
+from sbmt.files import write_json
 from sbmt.tasks.repeated_tokens import majority_accuracy
 from sbmt.training.config import SIZES
-from sbmt.training.files import write_json
 from sbmt.training.studies import STUDIES
 from sbmt.training.study import run_study, summary
 

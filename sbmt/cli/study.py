@@ -9,7 +9,7 @@ from rich.console import Console
 from sbmt.cli.progress import study_progress
 from sbmt.cli.tables import study_table
 from sbmt.errors import choose
-from sbmt.training.files import write_json
+from sbmt.files import write_json
 from sbmt.training.studies import STUDIES
 from sbmt.training.study import run_study, summary
 

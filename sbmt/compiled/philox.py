@@ -41,7 +41,7 @@ def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, exam
 
 
 @kernel
-def cell_uniforms(start, stop, row_ptr, keys, seed, n_queries, heads, out):
+def cell_uniforms(start, stop, row_ptr, keys, seed, n_queries, heads, first_example, out):
     """A uniform for each edge of rows start … stop, the one that :func:`sbmt.counter_rng.cell_words` gives its cell.
 
     Key j owns word j % 4 of block j // 4.
@@ -50,5 +50,5 @@ def cell_uniforms(start, stop, row_ptr, keys, seed, n_queries, heads, out):
     for row in range(start, stop):
         graph = row // n_queries
         for e in range(row_ptr[row], row_ptr[row + 1]):
-            fill_words(block_of_key, seed, keys[e] // 4, row % n_queries, graph % heads, graph // heads)
+            fill_words(block_of_key, seed, keys[e] // 4, row % n_queries, graph % heads, graph // heads + first_example)
             out[e] = (float(block_of_key[keys[e] % 4, 0]) + 0.5) / 4294967296.0

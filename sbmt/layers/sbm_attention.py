@@ -119,6 +119,8 @@ class SBMAttention(nn.Module):
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"softmax"``, which needs the Poisson link: a mean of entries of
             a bilinear block matrix, which sum to 1, starts near 1/k².
+        is_diagonal: Whether a cluster meets only itself: S keeps its diagonal alone, which still sums to 1 under the
+            bilinear link. Masks are then unions of blocks, as those of hashing are.
         self_loops: Whether every token also attends itself.
         window: Whether every token also attends those at most ``window / 2`` places away.
         dropout: On the attention weights while training, in [0, 1).
@@ -151,6 +153,7 @@ class SBMAttention(nn.Module):
         exploration: float | ExtraKeys = 0.01,
         link: Link = "bilinear",
         membership: Membership = "sigmoid",
+        is_diagonal: bool = False,
         self_loops: bool = False,
         window: int | None = None,
         dropout: float = 0.0,
@@ -171,6 +174,7 @@ class SBMAttention(nn.Module):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
+        self.is_diagonal = is_diagonal
         self.window = 0 if self_loops and window is None else window
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.empty(n_heads, n_clusters, d_head))
@@ -201,6 +205,10 @@ class SBMAttention(nn.Module):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             scores = clusters @ clusters.mT  # heads k k
+            if self.is_diagonal:
+                scores = torch.where(
+                    torch.eye(len(scores[0]), dtype=torch.bool, device=scores.device), scores, -torch.inf
+                )
             if self.link == "bilinear":
                 block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
             else:
@@ -262,5 +270,5 @@ class SBMAttention(nn.Module):
         return (
             f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
-            f"membership={self.membership!r}, window={self.window}"
+            f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}"
         )

@@ -1,7 +1,8 @@
 """Networks built from the attentions."""
 
 from sbmt.models.classifier import SequenceClassifier
+from sbmt.models.dual_encoder import DualEncoder
 from sbmt.models.encoder import Encoder, EncoderBlock, ModelOutput
 from sbmt.models.tagger import TokenTagger
 
-__all__ = ["Encoder", "EncoderBlock", "ModelOutput", "SequenceClassifier", "TokenTagger"]
+__all__ = ["DualEncoder", "Encoder", "EncoderBlock", "ModelOutput", "SequenceClassifier", "TokenTagger"]

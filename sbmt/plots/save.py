@@ -8,7 +8,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
-from sbmt.training.files import write_bytes
+from sbmt.files import write_bytes
 
 
 def figure_format(path: Path) -> str:

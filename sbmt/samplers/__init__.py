@@ -5,6 +5,7 @@ import torch
 from sbmt.block_model import BlockModel
 from sbmt.compiled import can_run_on
 from sbmt.counter_rng import WORD, draw_seed
+from sbmt.counter_rng import first_example as example_offset
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
@@ -47,7 +48,8 @@ def sample_edges(
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
         generator: Source of the call's one random int64; None is torch's default CPU generator.
         first_example: Number of the batch's first example. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from
-            the same seed with ``first_example`` 0 and 4.
+            the same seed with ``first_example`` 0 and 4. Counts from the number that
+            :func:`~sbmt.counter_rng.examples_from` sets, if it does.
 
     Returns:
         The edges; ``fastrg`` also keeps how often each was drawn.
@@ -67,6 +69,8 @@ def sample_edges(
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     draw = choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
+    if isinstance(first_example, int):
+        first_example += example_offset()
     if not isinstance(first_example, int) or not 0 <= first_example <= WORD - block_model.shape[0]:
         raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
     with torch.no_grad():

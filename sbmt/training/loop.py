@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from sbmt.density import density_penalty
 from sbmt.errors import SbmtError
+from sbmt.files import read_json, read_tensors, write_json, write_tensors
 from sbmt.models import Encoder, TokenTagger
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens
 from sbmt.training.config import RepeatedTokensConfig
 from sbmt.training.evaluate import evaluate
-from sbmt.training.files import read_json, read_tensors, write_json, write_tensors
 from sbmt.training.runs import METRICS, Run, load_weights
 
 CHECKPOINT_EVERY = 200

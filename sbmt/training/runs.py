@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 import sbmt
 from sbmt.errors import SbmtError
+from sbmt.files import read_json, read_tensors, write_bytes, write_json, write_tensors
 from sbmt.models import TokenTagger
 from sbmt.training.config import RepeatedTokensConfig
 from sbmt.training.evaluate import Evaluation
-from sbmt.training.files import read_json, read_tensors, write_bytes, write_json, write_tensors
 
 METRICS = ("loss", "accuracy", "density")
+POINTS = 50  # of a curve in a summary
 SHIPPED = Path(__file__).parent.parent / "checkpoints" / "repeated_tokens"
 
 
@@ -41,6 +42,17 @@ class Run:
     history: dict[str, list[float]]
     test: Evaluation
     seconds: float
+
+    def curve(self) -> dict[str, list[float]]:
+        """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
+        n_steps = len(self.history["loss"])
+        ends = sorted({round(n_steps * (i + 1) / POINTS) for i in range(POINTS)} - {0})
+        starts = [0, *ends[:-1]]
+        curve: dict[str, list[float]] = {"step": [float(end) for end in ends]}
+        for name in METRICS:
+            values = torch.tensor(self.history[name], dtype=torch.float64)
+            curve[name] = [round(float(values[a:b].mean()), 4) for a, b in zip(starts, ends, strict=True)]
+        return curve
 
     def result(self) -> dict[str, Any]:
         """Numbers and manifest as JSON holds them."""

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from sbmt.errors import SbmtError
-from sbmt.training.config import RepeatedTokensConfig
-from sbmt.training.files import read_json
-from sbmt.training.loop import Step, train
-from sbmt.training.runs import METRICS, Run, load_run, manifest
+from sbmt.training.any_run import load_any_run, read_config, train_any
+from sbmt.training.attention_config import AttentionConfig
+from sbmt.training.loop import Step
+from sbmt.training.runs import manifest
 
-POINTS = 50  # of a curve in a summary
 _REPORT_EVERY = 10  # steps between two reports of a worker
 
 
@@ -48,7 +47,7 @@ class Study:
 
     name: str
     title: str
-    config: RepeatedTokensConfig
+    config: AttentionConfig
     trials: tuple[Trial, ...]
     n_seeds: int
 
@@ -68,7 +67,7 @@ Report = Callable[[str, int, Step | int], None]
 """Called with a trial's name, its seed, and a step, or the number of steps already done when a run begins."""
 
 
-def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
+def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Any]]:
     """Trains what is not yet trained: finished runs are loaded, begun ones go on.
 
     Args:
@@ -96,10 +95,10 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
                 _train_or_load(name, seed, config, place, report)
         else:
             _in_processes(jobs, n_workers, report)
-    return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
+    return [(trial.name, load_any_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
-def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
+def summary(study: Study, runs: list[tuple[str, Any]]) -> dict[str, Any]:
     """All results, a thinned curve of each, and medians over seeds per trial, with a manifest."""
     medians = {
         trial.name: {
@@ -110,11 +109,11 @@ def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
     }
     results = []
     for name, run in runs:
-        result = {"trial": name, **run.result(), "curve": _curve(run)}
+        result = {"trial": name, **run.result(), "curve": run.curve()}
         del result["manifest"]
         results.append(result)
     return {
-        "task": "repeated_tokens",
+        "task": getattr(study.config, "task", "repeated_tokens"),
         "study": study.name,
         "title": study.title,
         "titles": {trial.name: trial.title for trial in study.trials},
@@ -124,32 +123,20 @@ def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
     }
 
 
-def _curve(run: Run) -> dict[str, list[float]]:
-    """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
-    n_steps = len(run.history["loss"])
-    ends = sorted({round(n_steps * (i + 1) / POINTS) for i in range(POINTS)} - {0})
-    starts = [0, *ends[:-1]]
-    curve: dict[str, list[float]] = {"step": [float(end) for end in ends]}
-    for name in METRICS:
-        values = torch.tensor(run.history[name], dtype=torch.float64)
-        curve[name] = [round(float(values[a:b].mean()), 4) for a, b in zip(starts, ends, strict=True)]
-    return curve
-
-
 def _folder(folder: Path, name: str, seed: int) -> Path:
     return folder / f"{name}-seed{seed}"
 
 
-def _config(study: Study, trial: Trial, seed: int, folder: Path) -> RepeatedTokensConfig:
+def _config(study: Study, trial: Trial, seed: int, folder: Path) -> AttentionConfig:
     settings = dict(trial.settings)
     if trial.density_of is not None:
-        settings["mask_density"] = load_run(_folder(folder, trial.density_of, seed)).test.density
+        settings["mask_density"] = load_any_run(_folder(folder, trial.density_of, seed)).test.density
     return study.config.override(**settings, seed=seed)
 
 
-def _train_or_load(name: str, seed: int, config: RepeatedTokensConfig, folder: Path, report: Report | None) -> None:
+def _train_or_load(name: str, seed: int, config: AttentionConfig, folder: Path, report: Report | None) -> None:
     is_begun = (folder / "config.json").exists()
-    if is_begun and RepeatedTokensConfig.from_dict(read_json(folder / "config.json")) != config:
+    if is_begun and read_config(folder) != config:
         raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
     is_done = (folder / "result.json").exists()
     if report is not None:
@@ -159,10 +146,10 @@ def _train_or_load(name: str, seed: int, config: RepeatedTokensConfig, folder: P
     resume = (folder / "state.safetensors").exists()
     if is_begun and not resume:
         (folder / "config.json").unlink()  # begun, but stopped before its first checkpoint
-    train(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
+    train_any(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
 
 
-Job = tuple[str, int, RepeatedTokensConfig, Path]
+Job = tuple[str, int, AttentionConfig, Path]
 
 
 def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
@@ -203,7 +190,7 @@ def _prepare(reports: "Queue[tuple[str, int, Step | int]]") -> None:
     torch.set_num_threads(1)
 
 
-def _work(name: str, seed: int, config: RepeatedTokensConfig, folder: Path) -> None:
+def _work(name: str, seed: int, config: AttentionConfig, folder: Path) -> None:
     def report(name: str, seed: int, step: Step | int) -> None:
         is_due = isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps
         if _reports is not None and is_due:

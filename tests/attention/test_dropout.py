@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt.attention import available_backends, dispatch, edge_attention
-from sbmt.counter_rng import draw_seed
+from sbmt.counter_rng import draw_seed, examples_from
 from sbmt.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
 from tests.statistics import binomial_p_values
@@ -95,3 +95,15 @@ def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, see
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
     assert torch.equal(compiled, dispatch._cell_uniforms(edges, seed)) and compiled.dtype == torch.float64
     assert compiled.unique().numel() == edges.n_edges
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_half_a_batch_drops_what_the_whole_batch_does(is_compiled, monkeypatch):
+    if not is_compiled:
+        monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
+    whole = make_case(batch=4, heads=2, n_queries=5, n_keys=7, d=1, d_value=1, density=0.7).edges
+    half = type(whole).from_dense(whole.to_dense()[2:])
+    with examples_from(2):
+        uniforms = dispatch._cell_uniforms(half, 5)
+    assert torch.equal(uniforms, dispatch._cell_uniforms(whole, 5)[-half.n_edges :])
+    assert not torch.equal(uniforms, dispatch._cell_uniforms(half, 5))

@@ -64,9 +64,10 @@ def test_uniforms_of_edges_equal_those_of_the_plain_twin_bit_for_bit(seed, n_key
     out = np.full(len(key), -1.0)
     middle = n_rows // 3
     for start, stop in ((middle, n_rows), (0, middle)):  # a range of rows is as good as all of them
-        philox.cell_uniforms(start, stop, row_ptr, key, seed, n_queries, heads, out)
+        philox.cell_uniforms(start, stop, row_ptr, key, seed, n_queries, heads, 3, out)
     graph = row // n_queries
-    example, head, query, keys = (torch.from_numpy(x) for x in (graph // heads, graph % heads, row % n_queries, key))
+    address = graph // heads + 3, graph % heads, row % n_queries, key
+    example, head, query, keys = (torch.from_numpy(x) for x in address)
     assert torch.equal(torch.from_numpy(out), to_uniform(edge_words(seed, Purpose.CELL, example, head, query, keys)))
     cells = cell_words(seed, Purpose.CELL, example[:1], head[:1], query[:1], n_keys)
     assert torch.equal(torch.from_numpy(out[:1]), to_uniform(cells[:, keys[0]]))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
+from sbmt.counter_rng import examples_from
 from tests.samplers.laws import each_draw, each_link, random_model, stacked
 
 REAL_TOKENS = (7, [7, 5, 1, 0, 6, 7]), (9, [9, 9, 2, 4, 1, 0])
@@ -170,3 +171,26 @@ def test_algorithm_1_refuses_rates_that_it_could_not_draw():
     with pytest.raises(SbmtError, match="sampler='exact'"):
         sample_edges(model, "fastrg")
     assert sample_edges(model, "exact").n_edges == 16
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fastrg", "bernoulli"])
+def test_a_context_numbers_examples_as_the_argument_does(sampler, make_block_model):
+    model = make_block_model(batch=2)
+    seed = torch.Generator().manual_seed(3).get_state()
+
+    def draw(first_example=0):
+        generator = torch.Generator()
+        generator.set_state(seed)
+        return sample_edges(model, sampler, generator=generator, first_example=first_example).to_dense()
+
+    with examples_from(4):
+        inside = draw(), draw(1)
+    assert torch.equal(inside[0], draw(4)) and torch.equal(inside[1], draw(5))
+    assert not torch.equal(inside[0], draw())
+
+
+@pytest.mark.parametrize("first", [-1, 1.5])
+@pytest.mark.bad_input
+def test_examples_are_numbered_from_a_whole_number(first):
+    with pytest.raises(SbmtError, match="first_example ≥ 0"), examples_from(first):
+        pass

@@ -6,8 +6,9 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.training.config import RepeatedTokensConfig
+from sbmt.training.runs import POINTS
 from sbmt.training.studies import STUDIES
-from sbmt.training.study import POINTS, Study, Trial, run_study, summary
+from sbmt.training.study import Study, Trial, run_study, summary
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4, test_sequences=16

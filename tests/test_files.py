@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.training.files import read_json, read_tensors, write_bytes, write_json, write_tensors
+from sbmt.files import read_json, read_tensors, write_bytes, write_json, write_tensors
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):

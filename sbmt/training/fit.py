@@ -1,0 +1,177 @@
+"""Trains a model on a long-range task with Lightning."""
+
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
+
+from sbmt.errors import SbmtError
+from sbmt.files import read_json, write_json
+from sbmt.tasks.prepared import Prepared, Split
+from sbmt.training.callbacks import BEST, STATE, EveryStep, MetricsTable, checkpoints
+from sbmt.training.checkpoints import TensorsAndJson, weights
+from sbmt.training.long_range import LongRangeConfig
+from sbmt.training.long_range_runs import LongRangeRun, describe, open_task, split_of
+from sbmt.training.loop import Step
+from sbmt.training.module import SequenceModule
+from sbmt.training.runs import load_weights
+from sbmt.training.streams import BatchStream, endless, once
+
+
+def fit(
+    config: LongRangeConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_step: Callable[[Step], None] | None = None,
+    accelerator: str = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    strategy: str = "auto",
+) -> LongRangeRun:
+    """Trains a model, keeps the weights that do best on dev, and tests them.
+
+    Args:
+        config: What to train.
+        folder: Where the run is written, and its checkpoints while it lasts.
+        resume: Whether to go on from the checkpoint in ``folder``. The result equals an uninterrupted run's, on the
+            same machine and number of threads.
+        on_step: Called after every optimiser step.
+        accelerator: Lightning's: ``auto``, ``cpu``, ``gpu``.
+        devices: Processes on this machine, each with its own device.
+        nodes: Machines.
+        strategy: Lightning's: ``auto``, ``ddp``.
+
+    Raises:
+        SbmtError: If the data are not prepared, the folder holds another run, there is nothing to resume, a batch does
+            not divide among the processes, or the loss is not finite.
+    """
+    prepared = open_task(config)
+    claim(folder, config, resume)
+    module = SequenceModule(config, prepared.info)
+    table = MetricsTable(folder, config.steps)
+    steps = [] if on_step is None else [EveryStep(on_step)]
+    with _quiet():
+        trainer = Trainer(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=config.precision,
+            max_steps=config.steps,
+            max_epochs=-1,
+            accumulate_grad_batches=config.accumulate,
+            val_check_interval=min(config.eval_every, config.steps) * config.accumulate,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            callbacks=[*steps, table, *checkpoints(folder)],
+            plugins=[TensorsAndJson()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            inference_mode=False,
+            default_root_dir=folder,
+        )
+        if config.batch_size % (config.accumulate * trainer.world_size):
+            parts = config.accumulate * trainer.world_size
+            raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
+        loaders = _Loaders(config, prepared, trainer)
+        start = time.perf_counter()
+        state = folder / f"{STATE}.safetensors"
+        trainer.fit(
+            module, loaders.train(state if resume else None), loaders.dev(), ckpt_path=state if resume else None
+        )
+        if trainer.global_step < config.steps:
+            raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
+        seconds = time.perf_counter() - start
+        load_weights(module.model, weights(folder / f"{BEST}.safetensors"), folder)
+        trainer.test(module, loaders.test(), verbose=False)
+    run = LongRangeRun(
+        config, module.model, table.rows, module.scores, describe(config, prepared, table.rows, module.scores), seconds
+    )
+    if trainer.is_global_zero:
+        run.save(folder)
+        for name in (STATE, BEST):
+            (folder / f"{name}.safetensors").unlink(missing_ok=True)
+    return run
+
+
+def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
+    """Makes the folder this configuration's, or checks that it is.
+
+    Raises:
+        SbmtError: If it holds another run, or none to resume.
+    """
+    path = folder / "config.json"
+    if int(os.environ.get("LOCAL_RANK", 0)) or int(os.environ.get("RANK", 0)):
+        return  # the first process has done it
+    if resume:
+        if LongRangeConfig.from_dict(read_json(path)) != config:
+            raise SbmtError(f"the configuration in {path}", "another", "resume with the same settings")
+        if not (folder / f"{STATE}.safetensors").exists():
+            done = (folder / "result.json").exists()
+            raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished" if done else "remove the folder")
+    elif path.exists():
+        raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
+    else:
+        write_json(path, config.to_dict())
+
+
+class _Loaders:
+    """The three streams, each divided among the processes of a trainer."""
+
+    def __init__(self, config: LongRangeConfig, prepared: Prepared, trainer: Trainer) -> None:
+        self.config, self.prepared, self.trainer = config, prepared, trainer
+        self.encoding = config.encoding(prepared.info["first_id"])
+
+    def train(self, state: Path | None) -> DataLoader[Any]:
+        first = 0
+        if state is not None:
+            first = TensorsAndJson().load_checkpoint(state)["global_step"] * self.config.accumulate
+        split = split_of(self.prepared, self.config, "train")
+        size = self.config.batch_size // self.config.accumulate
+        return self._loader(split, endless(split, size, self.config.seed), first)
+
+    def dev(self) -> DataLoader[Any]:
+        return self._evaluation("dev", self.config.dev_examples)
+
+    def test(self) -> DataLoader[Any]:
+        return self._evaluation("test", self.config.test_examples)
+
+    def _evaluation(self, name: str, n_examples: int | None) -> DataLoader[Any]:
+        split = split_of(self.prepared, self.config, name)
+        size = self.config.batch_size // self.config.accumulate
+        return self._loader(split, once(min(len(split), n_examples or len(split)), size), 0)
+
+    def _loader(self, split: Split, examples_of: Callable[[int], Any], first: int) -> DataLoader[Any]:
+        ranks = {"rank": self.trainer.global_rank, "n_ranks": self.trainer.world_size}
+        return DataLoader(BatchStream(split, self.encoding, examples_of, first=first, **ranks), batch_size=None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's advice: what it advises against here is meant."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for about in (
+                "does not have many workers",
+                "exists and is not empty",
+                "IterableDataset",
+                "litlogger",
+                "LeafSpec",
+            ):
+                warnings.filterwarnings("ignore", f".*{about}.*")
+            yield
+    finally:
+        logger.setLevel(level)

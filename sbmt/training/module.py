@@ -1,0 +1,175 @@
+"""What Lightning trains: one model on one task of Long Range Arena."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassAccuracy
+
+from sbmt.counter_rng import examples_from
+from sbmt.density import density_penalty
+from sbmt.errors import SbmtError
+from sbmt.models import DualEncoder, Encoder, ModelOutput, SequenceClassifier
+from sbmt.tasks.batches import Batch
+from sbmt.training.long_range import LongRangeConfig
+
+_EVALUATION = 1 << 62  # no batch of a training has a number so large
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over examples.
+
+    Attributes:
+        loss: Cross entropy in nats.
+        accuracy: Share of examples labelled right, in [0, 1].
+        density: Share of pairs attended, in [0, 1]: mean over heads and layers.
+        expected_density: Mean edge probability, in [0, 1].
+        densities: Density per layer and head.
+    """
+
+    loss: float
+    accuracy: float
+    density: float
+    expected_density: float
+    densities: list[list[float]]
+
+    def row(self) -> dict[str, float]:
+        """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
+        values = asdict(self)
+        layers = values.pop("densities")
+        return values | {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
+
+
+def build_long_range_model(config: LongRangeConfig, info: dict[str, Any]) -> nn.Module:
+    """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
+
+    Args:
+        config: What to build.
+        info: Of the prepared examples: vocabulary, classes, documents per example.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        encoder = Encoder(
+            info["vocab_size"],
+            config.length,
+            d_model=config.d_model,
+            d_hidden=config.d_hidden,
+            n_heads=config.n_heads,
+            n_layers=config.n_layers,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            embedding_std=config.embedding_std,
+            attention=config.attention,
+            has_tied_start=config.has_tied_start,
+            **config.attention_arguments(),
+        )
+        n_classes, mean = len(info["class_names"]), {"is_padded_mean": config.quirks}
+        if info["n_documents"] == 2:
+            return DualEncoder(encoder, n_classes, config.d_hidden, pair_features=config.pair_features, **mean)
+        return SequenceClassifier(encoder, n_classes, config.d_hidden, **mean)
+
+
+class SequenceModule(LightningModule):
+    """Loss, metrics, optimiser and schedule of a run.
+
+    Every random number of a step comes from (seed, number of the batch), so a run goes on from a checkpoint as if it
+    had never stopped, and processes that share a batch draw what one process would.
+
+    Args:
+        config: What is trained.
+        info: Of the prepared examples.
+    """
+
+    def __init__(self, config: LongRangeConfig, info: dict[str, Any]) -> None:
+        super().__init__()
+        self.config, self.n_documents = config, info["n_documents"]
+        self.model = build_long_range_model(config, info)
+        self.accuracy = MulticlassAccuracy(len(info["class_names"]), average="micro")
+        self.means = nn.ModuleDict({name: MeanMetric() for name in ("loss", "expected_density")})
+        layers_and_heads = config.n_layers * config.n_heads
+        self.densities = nn.ModuleList(MeanMetric() for _ in range(layers_and_heads))
+        self.latest: dict[str, Tensor] = {}  # of the last batch, for the progress bar and the table of metrics
+
+    def forward(self, batch: Batch) -> ModelOutput:
+        """Logits and attention; masks are drawn from (seed, batch number, place in the batch)."""
+        number = batch.number if self.training else _EVALUATION + batch.number
+        state = np.random.SeedSequence((self.config.seed, number)).generate_state(1, np.uint64)
+        masks = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
+        if self.training and self.config.dropout + self.config.attention_dropout > 0:  # drawn from the global generator
+            torch.manual_seed(int(state[0] >> np.uint64(1)) + batch.first_example)
+        is_whole = bool(batch.mask.all())
+        with examples_from(batch.first_example * self.n_documents):
+            output: ModelOutput = self.model(batch.tokens, None if is_whole else batch.mask, generator=masks)
+        return output
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Cross entropy plus λ times the density."""
+        output = self(batch)
+        loss = nn.functional.cross_entropy(output.values.float(), batch.labels)
+        if not torch.isfinite(loss):
+            raise SbmtError("a finite loss", f"{loss.item()} at step {self.global_step + 1}", "lower the learning rate")
+        accuracy = (output.values.argmax(-1) == batch.labels).float().mean()
+        self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": _densities(output).mean(0).detach()}
+        if weight := self.config.density_weight_at(self.global_step + 1):
+            loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
+        return loss
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        """Counts a batch of dev or test in."""
+        output = self(batch)
+        n = len(batch.labels)
+        self.accuracy.update(output.values, batch.labels)
+        self.means["loss"].update(nn.functional.cross_entropy(output.values.float(), batch.labels), n)
+        expected = torch.stack([a.expected_density.float().mean() for a in output.attention]).mean()
+        self.means["expected_density"].update(expected, n)
+        for metric, density in zip(self.densities, _densities(output).mean(0), strict=True):
+            metric.update(density, n)
+
+    test_step = validation_step
+
+    def on_validation_epoch_end(self) -> None:
+        """Tells the callbacks how dev went."""
+        self.scores = self._collect()
+        self.log("dev_accuracy", self.scores.accuracy, logger=False)
+
+    def on_test_epoch_end(self) -> None:
+        """Keeps how the test went."""
+        self.scores = self._collect()
+
+    def _collect(self) -> Scores:
+        densities = torch.stack([metric.compute() for metric in self.densities]).double().cpu()
+        loss, expected = (float(self.means[name].compute()) for name in ("loss", "expected_density"))
+        accuracy = float(self.accuracy.compute())
+        for metric in (self.accuracy, *self.means.values(), *self.densities):
+            metric.reset()
+        layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
+        return Scores(loss, accuracy, float(densities.mean()), expected, layers)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW, whose rate rises along a line and falls along another."""
+        config = self.config
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), config.learning_rate, eps=1e-6, weight_decay=config.weight_decay
+        )
+
+        def share(step: int) -> float:
+            if step < config.warmup_steps:
+                return (step + 1) / (config.warmup_steps + 1)
+            return (config.steps - step) / (config.steps - config.warmup_steps)
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, _: int) -> Batch:
+        """Moves a batch."""
+        return batch.to(device)
+
+
+def _densities(output: ModelOutput) -> Tensor:
+    """Density of every example (rows) in every head of every layer (columns)."""
+    return torch.cat([a.density.float() for a in output.attention], 1)

@@ -53,10 +53,11 @@ class Examples:
             >>> Examples.of([(b"ab",), (b"c",)], [0, 1]).symbols.tolist()
             [97, 98, 99]
         """
+        n_documents = len(examples[0]) if examples else 1
         lengths = np.array([[len(d) for d in documents] for documents in examples], dtype=np.int64)
         symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), dtype=np.uint8)
         arrays = {name: np.asarray(values) for name, values in extras.items()}
-        return cls(symbols, lengths.reshape(len(examples), -1), np.asarray(labels, dtype=np.int64), arrays)
+        return cls(symbols, lengths.reshape(len(examples), n_documents), np.asarray(labels, dtype=np.int64), arrays)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Pool:
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    splits: NDArray[np.str_]
+    splits: NDArray[Any]
     extras: dict[str, NDArray[Any]]
 
 

@@ -5,6 +5,7 @@
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (two hours on two cores; resumable)
+#   make long-range  train the reduced long-range tasks (an hour or so on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -18,11 +19,12 @@ TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 STUDIES := figure4 figure4-64 collapse decides sparse
+LONG_RANGE := listops text retrieval image pathfinder
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results bench clean distclean
+.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results long-range bench clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,6 +65,15 @@ endif
 
 site-test: $(STAMP)
 	$(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
+
+# Text, retrieval and image need their files: see docs/long-range.md.
+long-range: $(STAMP)
+	mkdir -p results
+	for task in $(LONG_RANGE); do \
+	    $(BIN)/sbmt data prepare $$task --reduced || exit 1; \
+	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
+	done
+	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)
 	$(BIN)/sbmt demo --seeds 5 --output runs/demo5

@@ -148,6 +148,17 @@ def trained_blocks() -> dict[str, str]:
     return blocks
 
 
+def long_range_blocks() -> dict[str, str]:
+    """The tables of the long-range tasks and of what attention costs, by the names that the markers call them."""
+    tables = runpy.run_path(str(ROOT / "results" / "long_range_tables.py"))
+    paths = {task: ROOT / "results" / f"{task}.json" for task in tables["TASKS"]}
+    results = {task: json.loads(path.read_text("utf-8")) for task, path in paths.items() if path.exists()}
+    if not results:
+        return {}
+    names = ("accuracy", "interval", "settings", "layers")
+    return {f"long-range-{name}": tables[f"{name}_table"](results) for name in names}
+
+
 def with_trained_blocks(text: str, blocks: dict[str, str]) -> str:
     """A page with its tables as the results have them."""
     return TABLE_BLOCK.sub(lambda found: found[1] + blocks.get(found[2], NOT_TRAINED_YET) + found[3], text)
@@ -159,6 +170,7 @@ def main() -> int:
         ROOT / "README.md": with_demo_table,
         ROOT / "docs" / "index.md": with_demo_table,
         ROOT / "docs" / "synthetic.md": partial(with_trained_blocks, blocks=trained_blocks()),
+        ROOT / "docs" / "long-range.md": partial(with_trained_blocks, blocks=long_range_blocks()),
         ROOT / "docs" / "benchmarks.md": partial(with_bench_blocks, blocks=bench_blocks()),
     }
     stale = []

@@ -7,7 +7,7 @@ from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
 from sbmt.exploration import ExtraKeys
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
-from sbmt.models import Encoder, SequenceClassifier, TokenTagger
+from sbmt.models import DualEncoder, Encoder, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
 from sbmt.straight_through import straight_through_gate
 from sbmt.types import AttentionOutput
@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AttentionOutput",
     "BlockModel",
+    "DualEncoder",
     "EdgeAttention",
     "EdgeList",
     "Encoder",

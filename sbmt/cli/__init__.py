@@ -5,9 +5,11 @@ import sys
 import typer
 
 from sbmt.cli.bench import bench
+from sbmt.cli.data import data_app
 from sbmt.cli.demo import demo
 from sbmt.cli.look import inspect, sample
 from sbmt.cli.study import study
+from sbmt.cli.sweep import sweep
 from sbmt.cli.train import evaluate, train_app
 from sbmt.errors import SbmtError
 
@@ -19,7 +21,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
+app.command()(sweep)
 app.command()(evaluate)
 app.command()(inspect)
 app.command()(sample)

@@ -10,29 +10,49 @@ from rich.table import Table
 
 from sbmt.errors import SbmtError, choose
 from sbmt.samplers import SAMPLERS, sample_edges
-from sbmt.training.runs import SHIPPED, load_run
+from sbmt.training.any_run import load_any_run
+from sbmt.training.runs import SHIPPED, Run
 
 
 def inspect(
     run: Annotated[Path | None, typer.Argument(help="folder of a run; the shipped checkpoint if left out")] = None,
     output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("inspect.png"),
-    seed: Annotated[int, typer.Option(help="seed of the sequence and the mask")] = 0,
+    examples: Annotated[
+        int | None, typer.Option(help="long-range tasks: test examples to look at; 256 if left out")
+    ] = None,
+    query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
+    seed: Annotated[int, typer.Option(help="seed of the masks, and of the sequence of repeated tokens")] = 0,
 ) -> None:
-    """Show what a trained model does: settings, results, and a sampled mask beside its expectation."""
-    from sbmt.plots.inspection import draw_inspection
-
+    """Show what a trained model does: settings, results, and the masks that it draws."""
     _check_seed(seed)
     folder = SHIPPED if run is None else run
-    loaded = load_run(folder)
-    console = Console()
-    table = Table(title="the shipped checkpoint" if run is None else str(folder), show_header=False)
-    shown = {name: value for name, value in loaded.config.to_dict().items() if value is not None}
+    title = "the shipped checkpoint" if run is None else str(folder)
+    loaded = load_any_run(folder)
+    if isinstance(loaded, Run):
+        for name, value in (("--examples", examples), ("--query", query)):
+            if value is not None:
+                raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
+        _inspect_repeated_tokens(Console(), loaded, title, output, seed)
+        return
+    from sbmt.cli.look_long_range import inspect_long_range
+
+    if examples is not None and examples < 2:
+        raise SbmtError("--examples ≥ 2", examples, "one example has no deviation")
+    inspect_long_range(Console(), loaded, title, output, n_examples=examples, query=query, seed=seed)
+
+
+def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
+    """Prints settings and results, and draws a sampled mask beside its expectation."""
+    from sbmt.plots.inspection import draw_inspection
+
+    table = Table(title=title, show_header=False)
+    shown = {name: value for name, value in run.config.to_dict().items() if value is not None}
     for name, value in shown.items():
         table.add_row(name, str(value))
     console.print(table)
-    test = loaded.test
+    test = run.test
     console.print(f"Unseen sequences: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
-    draw_inspection(loaded, output, seed)
+    draw_inspection(run, output, seed)
     console.print(f"Figure: {output}")
 
 

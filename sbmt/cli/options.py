@@ -1,7 +1,7 @@
 """Command-line options made from a configuration's fields."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from functools import wraps
 from types import NoneType
@@ -10,13 +10,14 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 
-def with_fields_of(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_fields_of(config: type, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command one option per field of a dataclass.
 
     The decorated command takes ``**overrides``: the fields that were given, None for the rest.
 
     Args:
         config: The dataclass; a field's help text is its metadata ``"help"``.
+        without: Fields that get no option.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -24,10 +25,12 @@ def with_fields_of(config: type) -> Callable[[Callable[..., None]], Callable[...
         hints = get_type_hints(config)
         options = []
         for field in fields(config):
+            if field.name in without:
+                continue
             choices = get_args(hints[field.name])  # of T | None, or the names of a Literal
             types = [t for t in choices if isinstance(t, type) and t is not NoneType]
             kind = types[0] if types else str if choices else hints[field.name]
-            default = "" if field.default is None else f" (default: {field.default})"
+            default = "" if field.default in (None, "") else f" (default: {field.default})"
             option = typer.Option(help=field.metadata["help"] + default, show_default=False)
             annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
             options.append(

@@ -7,26 +7,27 @@ import typer
 from rich.console import Console
 
 from sbmt.cli.progress import study_progress
-from sbmt.cli.tables import study_table
+from sbmt.cli.tables import long_range_table, study_table
 from sbmt.errors import choose
 from sbmt.files import write_json
+from sbmt.training.long_range_studies import LONG_RANGE_STUDIES
 from sbmt.training.studies import STUDIES
 from sbmt.training.study import run_study, summary
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES | LONG_RANGE_STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
     workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
 ) -> None:
-    """Run a study of the synthetic task: several trials on several seeds.
+    """Run a study of the synthetic task, or a reduced one of a long-range task: several trials on several seeds.
 
     What was interrupted goes on where it stopped. The numbers do not depend on the number of workers, but for 1, which
     trains with as many threads as torch has.
     """
-    chosen = choose("study", name, STUDIES)
+    chosen = choose("study", name, STUDIES | LONG_RANGE_STUDIES)
     if figure is not None:
         from sbmt.plots.save import figure_format
 
@@ -43,5 +44,8 @@ def study(
         from sbmt.plots.study import draw_study
 
         draw_study(result, figure)
-    console.print(study_table(chosen.title, chosen.trials, runs))
+    if name in LONG_RANGE_STUDIES:
+        console.print(long_range_table({name: result}, "reduced"))
+    else:
+        console.print(study_table(chosen.title, chosen.trials, runs))
     console.print(f"Runs and numbers: {folder}", highlight=False)

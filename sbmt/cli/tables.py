@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
+from statistics import mean, median, stdev
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -31,3 +32,28 @@ def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]
         cells = (f"{accuracy:.3f}", *worst, f"{density:.3f}", f"{loss:.3f}", f"{parameters:,}", f"{seconds:.0f}")
         table.add_row(trial.title + (f" ({len(mine)})" if is_mixed else ""), *cells)
     return table
+
+
+def long_range_table(results: dict[str, dict[str, Any]], settings: str) -> Table:
+    """Test accuracy in percent, mean ± deviation over seeds, and mean density in brackets: a column per task."""
+    titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
+    origins = {task: result["runs"][0]["data"]["origin"] for task, result in results.items()}
+    table = Table(title=f"Test accuracy in %, mean ± deviation over seeds (density in %); {settings}", box=box.SIMPLE)
+    table.add_column("attention")
+    for task, origin in origins.items():
+        table.add_column(task + ("" if origin == "official" else f" ({origin})"), justify="right")
+    for trial, title in titles.items():
+        cells = [accuracy_cell([r for r in result["runs"] if r["trial"] == trial]) for result in results.values()]
+        table.add_row(title, *cells)
+    table.add_row("always the commonest label", *(f"{100 * r['runs'][0]['chance']:.2f}" for r in results.values()))
+    return table
+
+
+def accuracy_cell(runs: list[dict[str, Any]]) -> str:
+    """One cell of such a table: ``37.60 ± 0.38 (24.64)``; no deviation for one seed, a dash for none."""
+    if not runs:
+        return "–"
+    accuracies = [100 * run["test"]["accuracy"] for run in runs]
+    density = 100 * mean(run["test"]["density"] for run in runs)
+    spread = f" ± {stdev(accuracies):.2f}" if len(runs) > 1 else ""
+    return f"{mean(accuracies):.2f}{spread} ({density:.2f})"

@@ -9,11 +9,13 @@ from rich.console import Console
 from sbmt.cli.options import with_fields_of
 from sbmt.cli.progress import training_progress
 from sbmt.errors import SbmtError, choose
+from sbmt.training.any_run import load_any_run
 from sbmt.training.config import SIZES, RepeatedTokensConfig
 from sbmt.training.evaluate import Evaluation
 from sbmt.training.evaluate import evaluate as evaluate_model
+from sbmt.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES, LongRangeConfig
 from sbmt.training.loop import CHECKPOINT_EVERY, train
-from sbmt.training.runs import load_run
+from sbmt.training.runs import Run
 
 train_app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
 
@@ -49,17 +51,68 @@ def repeated_tokens(
     console.print(f"Run: {output}")
 
 
+def _add(task: str) -> None:
+    """``sbmt train TASK`` for a task of Long Range Arena."""
+    title = TASK_TITLES[task]
+
+    @with_fields_of(LongRangeConfig, without=("task",))
+    def command(
+        output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs") / task,
+        reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")] = False,
+        resume: Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")] = False,
+        devices: Annotated[int, typer.Option(help="processes here, each with its own GPU if there are any")] = 1,
+        nodes: Annotated[int, typer.Option(help="machines")] = 1,
+        **overrides: Any,
+    ) -> None:
+        from sbmt.training.fit import fit
+
+        config = (REDUCED if reduced else PAPER)[task].override(**overrides)
+        console = Console()
+        strategy = "auto" if devices * nodes == 1 else "ddp"
+        with training_progress(console) as progress:
+            progress.start(f"{config.attention} on {task}", config.steps)
+            run = fit(
+                config, output, resume=resume, on_step=progress.step, devices=devices, nodes=nodes, strategy=strategy
+            )
+        _print_scores(console, run.test, run.about)
+        console.print(f"Run: {output}", highlight=False)
+
+    command.__doc__ = (
+        f"{title}\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data."
+    )
+    train_app.command(task)(command)
+
+
+for _task in LONG_RANGE_TASKS:
+    _add(_task)
+
+
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="unseen sequences")] = 1024,
+    sequences: Annotated[int, typer.Option(help="unseen sequences; for long-range tasks, test examples")] = 1024,
     n_samples: Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")] = 1,
     seed: Annotated[int, typer.Option(help="seed of sequences and masks")] = 0,
 ) -> None:
     """Evaluate a run on unseen sequences."""
     if seed < 0:
         raise SbmtError("seed ≥ 0", seed, "give a non-negative integer")
-    loaded = load_run(run)
-    _print(Console(), evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed))
+    loaded = load_any_run(run)
+    if isinstance(loaded, Run):
+        _print(Console(), evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed))
+        return
+    from sbmt.training.long_range_evaluate import evaluate_long_range
+
+    scores = evaluate_long_range(loaded, sequences, n_samples=n_samples, seed=seed)
+    _print_scores(Console(), scores, {"n_test": scores.n_examples})
+
+
+def _print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
+    more = f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}" if "interval" in about else ""
+    chance = f"   chance {about['chance']:.3f}" if "chance" in about else ""
+    console.print(
+        f"Test, {about['n_test']:,} examples: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  "
+        f"density {test.density:.4f}{more}{chance}"
+    )
 
 
 def _print(console: Console, test: Evaluation) -> None:

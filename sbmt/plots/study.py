@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sbmt.plots.curves import plot_ceiling, plot_majority
 from sbmt.plots.save import save_figure
-from sbmt.plots.style import BLUE, GREEN, ORANGE, PALETTE, PURPLE, SKY, VERMILLION, use_style
+from sbmt.plots.style import BLUE, GREEN, INK, ORANGE, PALETTE, PURPLE, SKY, VERMILLION, use_style
 
 COLOURS = {
     "full": BLUE,
@@ -42,15 +42,21 @@ def plot_curves(axes: Axes, result: dict[str, Any], name: str) -> None:
 
 
 def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
-    """One dot per run, with the majority guess and the ceiling of a random mask."""
-    length = result["runs"][0]["config"]["length"]
-    plot_ceiling(axes, length)
-    plot_majority(axes, length)
+    """One dot per run, with what guessing reaches; and with the ceiling of a random mask, or the 95 % interval."""
     styles = trial_styles(result)
+    first = result["runs"][0]
+    if "chance" in first:
+        axes.axhline(first["chance"], color=INK, linestyle=":", linewidth=1, label="always the commonest label")
+        axes.set(xlabel="density", ylabel="accuracy", xlim=(-0.02, 1.04))
+    else:
+        plot_ceiling(axes, first["config"]["length"])
+        plot_majority(axes, first["config"]["length"])
     for run in result["runs"]:
         colour, line = styles[run["trial"]]
         place = [run["test"]["density"]], [run["test"]["accuracy"]]
         axes.plot(*place, "o", color=colour, fillstyle=_FILLS[line], markersize=6, alpha=0.9)
+        if "interval" in run:
+            axes.vlines(place[0], *run["interval"], color=colour, linewidth=1, alpha=0.5)
 
 
 def draw_study(result: dict[str, Any], path: Path) -> None:
@@ -67,7 +73,8 @@ def draw_study(result: dict[str, Any], path: Path) -> None:
         plot_curves(axes[1], result, "density")
         axes[1].set_ylim(0, 1.03)
         plot_accuracy_over_density(axes[2], result)
-        axes[2].set_title("unseen sequences")
+        is_test = "n_test" in result["runs"][0]
+        axes[2].set_title("test examples, 95 % intervals" if is_test else "unseen sequences")
         axes[2].legend(loc="lower right", fontsize=8)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         save_figure(figure, path)

@@ -123,10 +123,10 @@ def training_examples(n_examples: int, batch_size: int, seed: int, number: int) 
     places = np.arange(number * batch_size, (number + 1) * batch_size)
     epochs = places // n_examples
     return np.concatenate(
-        [_permutation(n_examples, seed, e)[places[epochs == e] % n_examples] for e in np.unique(epochs)]
+        [_permutation(n_examples, seed, e)[places[epochs == e] % n_examples] for e in np.unique(epochs).tolist()]
     )
 
 
 @lru_cache(maxsize=4)
 def _permutation(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    return np.random.Generator(np.random.PCG64([seed, int(epoch)])).permutation(n)
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(n)

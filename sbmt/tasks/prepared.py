@@ -137,7 +137,7 @@ def open_prepared(folder: Path) -> Prepared:
             at = _load(folder, f"split-{split}")
             mine = {name: x[at] for name, x in extras.items()}
             splits[split] = Split(at, labels[at], symbols, offsets, lengths, mine)
-    except (KeyError, OSError, ValueError, TypeError) as error:
+    except (LookupError, OSError, EOFError, ValueError, TypeError) as error:
         if isinstance(error, SbmtError):
             raise
         raise SbmtError(

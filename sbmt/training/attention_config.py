@@ -8,7 +8,6 @@ from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys
 from sbmt.layers.registry import ATTENTIONS
 
-
 Config = TypeVar("Config", bound="AttentionConfig")
 
 

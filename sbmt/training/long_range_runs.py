@@ -15,7 +15,7 @@ from sbmt.tasks.prepared import Prepared, Split, open_prepared
 from sbmt.training.callbacks import metrics_csv
 from sbmt.training.long_range import LongRangeConfig
 from sbmt.training.module import Scores, build_long_range_model
-from sbmt.training.runs import load_weights, manifest
+from sbmt.training.runs import METRICS, POINTS, load_weights, manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,14 @@ class LongRangeRun:
         }
 
     def curve(self) -> dict[str, list[float]]:
-        """Loss, accuracy and density on training batches, by step."""
+        """Loss, accuracy and density of training batches: means over equal stretches, :data:`POINTS` at most."""
         mine = [row for row in self.rows if row["split"] == "train"]
-        return {name: [round(float(r[name]), 4) for r in mine] for name in ("step", "loss", "accuracy", "density")}
+        size = -(-len(mine) // POINTS)
+        parts = [mine[start : start + size] for start in range(0, len(mine), size)]
+        curve = {"step": [float(part[-1]["step"]) for part in parts]}
+        return curve | {
+            name: [round(sum(row[name] for row in part) / len(part), 4) for part in parts] for name in METRICS
+        }
 
     def save(self, folder: Path) -> None:
         """Writes ``config.json``, ``metrics.csv``, ``model.safetensors`` and ``result.json``."""
@@ -122,7 +127,7 @@ def describe(config: LongRangeConfig, prepared: Prepared, rows: list[dict[str, A
     best = max(dev, key=lambda row: row["accuracy"])
     names = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
     return {
-        "data": {name: prepared.info[name] for name in names},
+        "data": {name: prepared.info[name] for name in names} | {"n_train": len(split_of(prepared, config, "train"))},
         "best_step": best["step"],
         "dev": {"accuracy": best["accuracy"], "loss": best["loss"]},
         "n_test": n,

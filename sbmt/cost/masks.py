@@ -1,0 +1,84 @@
+"""Costs of the attentions that draw their mask: the paper's, and its controls."""
+
+from sbmt.baselines import RandomMaskAttention
+from sbmt.cost.parts import ModuleCost, Part, part
+from sbmt.layers import SBMAttention
+from sbmt.layers.sbm_static import StaticSBMAttention
+
+_FROM_INPUT, _FROM_POSITIONS = "b·h", "h"  # how many times a token's memberships are computed
+
+
+def sbm_cost(layer: SBMAttention, n: int) -> ModuleCost:
+    """Memberships of queries and keys from the input."""
+    return _sbm_cost(layer, _FROM_INPUT)
+
+
+def static_sbm_cost(layer: StaticSBMAttention, n: int) -> ModuleCost:
+    """Memberships of positions: once for the whole batch."""
+    return _sbm_cost(layer, _FROM_POSITIONS)
+
+
+def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
+    """A block model of one cluster that all tokens belong to, drawn by the exact sampler."""
+    sampling = sampling_parts("exact")
+    parts = (*sampling, *density_parts(is_closed_form=True), *edge_parts(layer.backend))
+    return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": 1})
+
+
+def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:
+    n_heads, n_clusters, d_head = layer.clusters.shape
+    is_bilinear, is_sigmoid = layer.link == "bilinear", layer.membership == "sigmoid"
+    parts = (
+        part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
+        part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k"),
+        part("block matrix", "2·h·k²·d", f"{5 if is_bilinear else 3}·h·k²"),
+        *sampling_parts(layer.sampler),
+        *window_parts(layer.window),
+        *density_parts(is_closed_form=is_bilinear),
+        *edge_parts(layer.backend),
+    )
+    return ModuleCost(parts, {"h": n_heads, "d": d_head, "k": n_clusters})
+
+
+def sampling_parts(sampler: str) -> tuple[Part, ...]:
+    r"""Drawing the mask, by the name of the sampler.
+
+    - ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a
+      comparison per edge. An edge in doubt takes a product of width k more, 2·k FLOPs, which are **not counted**: how
+      many there are depends on the memberships, from none where all are alike.
+    - ``fastrg``: Algorithm 1's normalisation and tables, then per edge three words and three searches, each counted as
+      one. Repeated draws are not counted. Needs no rates.
+    - ``bernoulli``: the rates, then every pair.
+    """
+    rates = part("sampling: rates T = Q̂ S", "2·b·h·n·k²")
+    if sampler == "exact":
+        return rates, part("sampling: bounds", elementwise="9·b·h·n·k"), part("sampling: draws", elementwise="4·m")
+    if sampler == "fastrg":
+        return part("sampling: tables", elementwise="8·b·h·n·k + 6·b·h·k²"), part("sampling: draws", elementwise="6·m")
+    return rates, part("sampling: every pair", "2·b·h·n²·k", "3·b·h·n²")
+
+
+def window_parts(window: int | None) -> tuple[Part, ...]:
+    """Uniting the drawn edges with those that are always there; none without a window."""
+    return () if window is None else (part("union with the window", elementwise="m"),)
+
+
+def density_parts(*, is_closed_form: bool) -> tuple[Part, ...]:
+    """The mean edge probability that an attention reports; the Poisson link has no closed form and visits all pairs."""
+    name = "expected density"
+    if is_closed_form:
+        return (part(name, "2·b·h·k² + 2·b·h·k", "2·b·h·n·k"),)
+    return (part(name, "2·b·h·n²·k", "3·b·h·n²"),)
+
+
+def edge_parts(backend: str) -> tuple[Part, ...]:
+    """Attention along edges; the dense backend visits all pairs instead, and only hides those without an edge.
+
+    ``"auto"`` counts as edges: it turns to the dense one where sequences are short and masks dense.
+    """
+    pairs, pair = ("m", "edge") if backend != "dense" else ("b·h·n²", "pair")
+    return (
+        part(f"scores per {pair}", f"2·{pairs}·d", pairs),
+        part(f"softmax per {pair}", elementwise=f"5·{pairs}"),
+        part(f"weights × V per {pair}", f"2·{pairs}·d"),
+    )

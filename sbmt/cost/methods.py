@@ -1,0 +1,118 @@
+"""The attentions that are compared, in the paper's models."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.models import DualEncoder, Encoder, SequenceClassifier
+from sbmt.training.long_range import PAPER, LongRangeConfig
+
+N_IDS, N_LABELS = 256, 10  # neither matters for what attention costs
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the tables.
+
+    Attributes:
+        title: What the row is called.
+        settings: Of :class:`~sbmt.training.long_range.LongRangeConfig`.
+        is_fused: Whether torch's fused kernel may be used; otherwise all scores are kept, as was usual when the paper
+            was written.
+        draws_mask: Whether it has a density.
+    """
+
+    title: str
+    settings: Mapping[str, Any]
+    is_fused: bool = True
+    draws_mask: bool = False
+
+
+REFERENCE = "full"
+METHODS = {
+    REFERENCE: Method("full attention, all scores in memory", {"attention": "full"}, is_fused=False),
+    "full-fused": Method("full attention, fused kernel", {"attention": "full"}),
+    "linear": Method("linear", {"attention": "linear"}),
+    "reformer": Method("Reformer", {"attention": "reformer"}),
+    "performer": Method("Performer", {"attention": "performer"}),
+    "linformer": Method("Linformer", {"attention": "linformer"}),
+    "nystromformer": Method("Nyströmformer", {"attention": "nystromformer"}),
+    "sbm": Method("SBM, exact law", {"attention": "sbm", "self_loops": False}, draws_mask=True),
+    "sbm-algorithm-1": Method(
+        "SBM, Algorithm 1", {"attention": "sbm", "preset": "faithful", "self_loops": False}, draws_mask=True
+    ),
+    "sbm-static": Method("SBM of positions alone", {"attention": "sbm_static", "self_loops": False}, draws_mask=True),
+    "random-mask": Method("random mask", {"attention": "random_mask"}, draws_mask=True),
+}
+"""``full`` is what the others are divided by: with a fused kernel, full attention keeps no n² numbers at all."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model on one input.
+
+    Attributes:
+        method: A name of :data:`METHODS`.
+        n: Tokens per sequence.
+        density: Of the masks, in (0, 1), where they are drawn; otherwise of no effect.
+        task: Whose model it is; ``retrieval`` reads two documents.
+        settings: Further settings of :class:`~sbmt.training.long_range.LongRangeConfig`.
+    """
+
+    method: str
+    n: int
+    density: float
+    task: str = "listops"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choose("attention", self.method, METHODS)
+        choose("task", self.task, PAPER)
+        check_sizes(n=self.n)
+        if not 0 < self.density < 1:
+            raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
+
+    @property
+    def config(self) -> LongRangeConfig:
+        """All settings of the model, those of the paper's Table 7 where nothing else is said."""
+        mine = {"length": self.n, "mask_density": self.density, **METHODS[self.method].settings, **self.settings}
+        return replace(PAPER[self.task], **mine)
+
+    @property
+    def draws_mask(self) -> bool:
+        """Whether the density matters."""
+        return METHODS[self.method].draws_mask
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary that JSON holds."""
+        return asdict(self)
+
+
+def build_case(case: Case, seed: int = 0) -> nn.Module:
+    """The model of a case, in eval mode and without gradients; torch's own generator is left alone."""
+    config = case.config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        encoder = Encoder(
+            N_IDS,
+            case.n,
+            d_model=config.d_model,
+            d_hidden=config.d_hidden,
+            n_heads=config.n_heads,
+            n_layers=config.n_layers,
+            attention=config.attention,
+            **config.attention_arguments(),
+        )
+        kind = DualEncoder if case.task == "retrieval" else SequenceClassifier
+        model = kind(encoder, N_LABELS, config.d_hidden)
+    return model.eval().requires_grad_(False)
+
+
+def sample_tokens(case: Case, seed: int = 0) -> Tensor:
+    """A batch of one example for the model of a case, without padding."""
+    shape = (1, 2, case.n) if case.task == "retrieval" else (1, case.n)
+    return torch.randint(N_IDS, shape, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,80 @@
+"""Costs of all that stands around the attention."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from sbmt.cost.parts import ModuleCost, Part, part
+from sbmt.layers import MultiHeadAttention
+from sbmt.models import DualEncoder, Encoder, EncoderBlock, SequenceClassifier, TokenTagger
+
+
+def multi_head_cost(layer: MultiHeadAttention) -> ModuleCost:
+    """The four projections."""
+    has_bias = layer.in_proj_bias is not None
+    parts = (
+        part("projections to Q, K and V", "6·b·n·D²", "3·b·n·D" if has_bias else "0"),
+        part("output projection", "2·b·n·D²", "b·n·D" if has_bias else "0"),
+    )
+    return ModuleCost(parts, {"D": layer.embed_dim})
+
+
+def block_cost(block: EncoderBlock) -> ModuleCost:
+    """Two norms, the MLP and two residual sums; the attention counts for itself."""
+    first = _linears(block.mlp)[0]
+    parts = (
+        part("norms", elementwise="14·b·n·D"),
+        part("MLP", "4·b·n·D·H", "2·b·n·H + b·n·D"),
+        part("residual sums", elementwise="2·b·n·D"),
+    )
+    return ModuleCost(parts, {"D": first.in_features, "H": first.out_features})
+
+
+def encoder_cost(encoder: Encoder) -> ModuleCost:
+    """Positions added, if there are any, and the last norm."""
+    positions = () if encoder.position_embedding is None else (part("positions", elementwise="b·n·D"),)
+    parts = (*positions, part("last norm", elementwise="7·b·n·D"))
+    return ModuleCost(parts, {"D": encoder.token_embedding.embedding_dim})
+
+
+def classifier_cost(model: SequenceClassifier) -> ModuleCost:
+    """Mean over tokens, and the head."""
+    first, last = _linears(model.head)
+    parts = (part("mean over tokens", elementwise="b·n·D"), part("head", "2·b·D·H + 2·b·H·L", "2·b·H + b·L"))
+    sizes = {"D": first.in_features, "H": first.out_features, "L": last.out_features}
+    return ModuleCost(parts, sizes)
+
+
+def dual_encoder_cost(model: DualEncoder) -> ModuleCost:
+    """Means of both documents, their features, and the head; b counts pairs here."""
+    first, *_, last = _linears(model.head)
+    parts: list[Part] = [part("means over tokens", elementwise="2·b·n·D")]
+    if model.pair_features == "products":
+        parts.append(part("product and difference", elementwise="2·b·D"))
+        parts.append(part("head", "2·b·F·H + 2·b·H·L", "2·b·H + b·L"))
+    else:
+        parts.append(part("head", "2·b·F·H + 2·b·H·E + 2·b·E·L", "2·b·H + 2·b·E + b·L"))
+    sizes = {"D": model.encoder.token_embedding.embedding_dim, "F": first.in_features, "H": first.out_features}
+    return ModuleCost(tuple(parts), sizes | {"E": last.in_features, "L": last.out_features})
+
+
+def tagger_cost(model: TokenTagger) -> ModuleCost:
+    """The head, for each token."""
+    sizes = {"D": model.head.in_features, "L": model.head.out_features}
+    return ModuleCost((part("head", "2·b·n·D·L", "b·n·L"),), sizes)
+
+
+def _linears(layers: nn.Sequential) -> list[nn.Linear]:
+    return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+
+MODULES: dict[type[nn.Module], Callable[[Any], ModuleCost]] = {
+    SequenceClassifier: classifier_cost,
+    DualEncoder: dual_encoder_cost,
+    TokenTagger: tagger_cost,
+    Encoder: encoder_cost,
+    EncoderBlock: block_cost,
+    MultiHeadAttention: multi_head_cost,
+}
+"""What is counted besides attentions. What these hold inside (linear layers, norms) is counted with them."""

@@ -1,0 +1,176 @@
+"""How many operations a forward pass takes, and where.
+
+**Convention.** ``n_flops`` counts matrix products and convolutions, a multiply-add as 2, as
+``torch.utils.flop_counter`` does; the paper does not say what it counts. ``n_elementwise`` counts everything else that
+computes a number: additions outside products (biases, residuals), multiplications, comparisons, elementary functions
+(exp, a GELU) and random draws, one each. So a softmax takes 5 per entry (maximum, difference, exp, sum, quotient) and a
+LayerNorm 7. Not counted: copies, padding, checks of the input, sorting, look-ups of embeddings.
+
+It is the forward pass in eval mode without gradient, of sequences without padding, with as many keys as queries.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sbmt.baselines import (
+    FullAttention,
+    LinearAttention,
+    LinformerAttention,
+    NystromAttention,
+    PerformerAttention,
+    RandomMaskAttention,
+    ReformerAttention,
+)
+from sbmt.cost import baselines, masks
+from sbmt.cost.modules import MODULES
+from sbmt.cost.parts import ModuleCost
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.layers import SBMAttention
+from sbmt.layers.sbm_static import StaticSBMAttention
+from sbmt.models import DualEncoder
+
+ATTENTIONS: dict[type[nn.Module], Callable[[Any, int], ModuleCost]] = {
+    FullAttention: baselines.full_cost,
+    LinearAttention: baselines.linear_cost,
+    PerformerAttention: baselines.performer_cost,
+    LinformerAttention: baselines.linformer_cost,
+    NystromAttention: baselines.nystromformer_cost,
+    ReformerAttention: baselines.reformer_cost,
+    SBMAttention: masks.sbm_cost,
+    StaticSBMAttention: masks.static_sbm_cost,
+    RandomMaskAttention: masks.random_mask_cost,
+}
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """One step of one module.
+
+    Attributes:
+        module: Its path in the model, empty for the model itself.
+        part: What it computes.
+        flops: Formula of ``n_flops``, in the letters of :data:`~sbmt.cost.parts.SYMBOLS`.
+        elementwise: Formula of ``n_elementwise``.
+        n_flops: Of matrix products, a multiply-add as 2.
+        n_elementwise: Of the rest.
+        is_attention: Whether it is part of the attention, without the projections around it.
+    """
+
+    module: str
+    part: str
+    flops: str
+    elementwise: str
+    n_flops: int
+    n_elementwise: int
+    is_attention: bool
+
+
+@dataclass(frozen=True)
+class OperationCount:
+    """Rows and their sums."""
+
+    rows: tuple[OperationRow, ...]
+
+    @property
+    def n_flops(self) -> int:
+        """Of all rows."""
+        return sum(row.n_flops for row in self.rows)
+
+    @property
+    def n_elementwise(self) -> int:
+        """Of all rows."""
+        return sum(row.n_elementwise for row in self.rows)
+
+    def attention(self) -> "OperationCount":
+        """The attentions alone, without projections, MLPs and norms."""
+        return OperationCount(tuple(row for row in self.rows if row.is_attention))
+
+    def within(self, module: str) -> "OperationCount":
+        """A module, by its path, and those inside it."""
+        inside = (row for row in self.rows if f"{row.module}.".startswith(f"{module}." if module else ""))
+        return OperationCount(tuple(inside))
+
+
+def count_operations(
+    model: nn.Module, n: int, *, density: float | Sequence[float] | None = None, batch: int = 1
+) -> OperationCount:
+    """The operations of one forward pass, part by part.
+
+    Args:
+        model: A model, block or attention of the library.
+        n: Tokens per sequence.
+        density: Share of the pairs that masks hold, in [0, 1], one number or one per attention in the order of the
+            layers. Needed where a mask is drawn from an inferred block model; for a random mask it defaults to its own.
+        batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
+
+    Raises:
+        SbmtError: On a model or an attention that is not known here, or a density that is missing or out of range.
+
+    Example:
+        >>> from sbmt import build_attention
+        >>> count = count_operations(build_attention("full", d_head=8, n_heads=2), 100)
+        >>> count.n_flops == 4 * 2 * 100**2 * 8
+        True
+        >>> [row.flops for row in count.rows]
+        ['2·b·h·n²·d', '0', '2·b·h·n²·d']
+    """
+    check_sizes(n=n, batch=batch)
+    known = {**MODULES, **ATTENTIONS}
+    if type(model) not in known:
+        names = ", ".join(kind.__name__ for kind in known)
+        raise SbmtError(f"one of {names}", type(model).__name__, "count its parts one by one")
+    densities = _per_attention(density, sum(type(module) in ATTENTIONS for module in model.modules()))
+    return OperationCount(tuple(_rows(model, n, densities, batch)))
+
+
+def _rows(model: nn.Module, n: int, densities: Iterator[float | None], batch: int) -> Iterator[OperationRow]:
+    documents = 2 if isinstance(model, DualEncoder) else 1
+    for path, module in model.named_modules():
+        if type(module) in MODULES:
+            cost, is_attention = MODULES[type(module)](module), False
+        elif type(module) in ATTENTIONS:
+            cost, is_attention = ATTENTIONS[type(module)](module, n), True
+        else:
+            _check_is_inside_a_known_one(path, module)
+            continue
+        sequences = batch if isinstance(module, DualEncoder) else batch * documents
+        sizes = {"b": sequences, "n": n, **cost.sizes}
+        if is_attention:
+            sizes |= _edges(module, sizes, next(densities))
+        yield from _of_module(path, cost, sizes, is_attention)
+
+
+def _of_module(path: str, cost: ModuleCost, sizes: Mapping[str, int], is_attention: bool) -> Iterable[OperationRow]:
+    for one in cost.parts:
+        numbers = one.flops.at(sizes), one.elementwise.at(sizes)
+        yield OperationRow(path, one.name, one.flops.text, one.elementwise.text, *numbers, is_attention)
+
+
+def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -> dict[str, int]:
+    if isinstance(module, RandomMaskAttention) and density is None:
+        density = module.mask_density
+    if density is None:
+        if isinstance(module, SBMAttention):
+            raise SbmtError("the density of the masks", "none", "say density=, as measured on the inputs of interest")
+        return {}
+    if not 0 <= density <= 1:
+        raise SbmtError("density in [0, 1]", density, "give the share of the pairs that are edges")
+    return {"m": round(density * sizes["b"] * sizes["h"] * sizes["n"] ** 2)}
+
+
+def _per_attention(density: float | Sequence[float] | None, n_attentions: int) -> Iterator[float | None]:
+    if density is None or isinstance(density, (int, float)):
+        return iter([density] * n_attentions)
+    if len(density) != n_attentions:
+        raise SbmtError(f"{n_attentions} densities, one per attention", len(density), "or give one number for all")
+    return iter(density)
+
+
+def _check_is_inside_a_known_one(path: str, module: nn.Module) -> None:
+    """An attention that nobody has counted must not come out as free."""
+    if path.rpartition(".")[2] == "attention":
+        do = "add a function for it to sbmt.cost"
+        raise SbmtError(f"a known attention at {path}", type(module).__name__, do)

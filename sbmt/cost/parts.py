@@ -1,0 +1,60 @@
+"""What a module's cost is made of, and what the letters mean."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sbmt.cost.formula import Formula
+
+SYMBOLS = {
+    "b": "sequences in the batch",
+    "h": "heads",
+    "n": "tokens of a sequence",
+    "m": "edges, over all sequences and heads",
+    "d": "width of a head",
+    "k": "clusters (SBM), random features (Performer), mixtures (Linformer), landmarks (Nyströmformer)",
+    "D": "width of the model",
+    "H": "hidden width of an MLP",
+    "r": "rounds of hashing (Reformer)",
+    "c": "tokens per chunk (Reformer)",
+    "s": "chunks per sequence (Reformer)",
+    "N": "tokens rounded up to whole chunks, c·s (Reformer)",
+    "i": "steps of the pseudo-inverse (Nyströmformer)",
+    "w": "length of the convolution (Nyströmformer)",
+    "F": "numbers that the head sees (dual encoder)",
+    "E": "width of the last hidden layer of the head (dual encoder)",
+    "L": "labels",
+}
+"""The letters of all formulas."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One step of a module.
+
+    Attributes:
+        name: What it computes.
+        flops: Of its matrix products; a multiply-add counts 2.
+        elementwise: Of everything else, see :mod:`sbmt.cost.operations`.
+    """
+
+    name: str
+    flops: Formula
+    elementwise: Formula
+
+
+@dataclass(frozen=True)
+class ModuleCost:
+    """Parts of a module and its own sizes, beside those that come from the input.
+
+    Attributes:
+        parts: In the order of the computation.
+        sizes: Numbers for the letters of the parts' formulas, but for b, n and m.
+    """
+
+    parts: tuple[Part, ...]
+    sizes: Mapping[str, int]
+
+
+def part(name: str, flops: str = "0", elementwise: str = "0") -> Part:
+    """A :class:`Part` from the texts of its formulas."""
+    return Part(name, Formula(flops), Formula(elementwise))

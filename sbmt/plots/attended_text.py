@@ -1,0 +1,132 @@
+"""A text, with how often each of its tokens is attended as the shade behind it."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
+from torch import Tensor
+
+from sbmt.plots.style import INK, MASK_COLOURS, VERMILLION
+from sbmt.tasks.listops import CLOSE, TOKENS
+
+ADVANCE = 0.602  # width of a character of the monospaced font, in ems
+LINE = 1.32  # height of a line, in ems
+_DARK = 0.55  # lightness below which writing is white
+
+
+def byte_glyph(byte: int) -> str:
+    r"""How a byte is written: printable ASCII as it is, anything else escaped as Python does.
+
+    Example:
+        >>> [byte_glyph(byte) for byte in b"a$\n\x00" + "é".encode()]
+        ['a', '$', '\\n', '\\x00', '\\xc3', '\\xa9']
+    """
+    return repr(bytes([byte]))[2:-1]
+
+
+def listops_glyph(symbol: int) -> str:
+    """How a token of ListOps is written, with the blank after it.
+
+    Example:
+        >>> "".join(listops_glyph(symbol) for symbol in [2, 8, 15, 5])
+        '[MAX 2 9 ] '
+    """
+    if symbol == CLOSE:
+        return "] "
+    return f"{TOKENS[symbol - 1]} " if 1 <= symbol <= len(TOKENS) else "? "
+
+
+def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
+    """Line and column where each glyph begins; no glyph is broken.
+
+    Example:
+        >>> wrap(["a", "bc", "d"], 2)
+        [(0, 0), (1, 0), (2, 0)]
+    """
+    places, line, column = [], 0, 0
+    for glyph in glyphs:
+        if column and column + len(glyph) > width:
+            line, column = line + 1, 0
+        places.append((line, column))
+        column += len(glyph)
+    return places
+
+
+def stretch(n: int, query: int, most: int) -> range:
+    """At most so many of n positions, one after the other, with the query in their middle as far as that goes.
+
+    Example:
+        >>> stretch(10, 8, 4), stretch(10, 5, 4), stretch(3, 0, 4)
+        (range(6, 10), range(3, 7), range(0, 3))
+    """
+    first = max(0, min(query - most // 2, n - most))
+    return range(first, min(n, first + most))
+
+
+def plot_attended_text(
+    axes: Axes,
+    glyphs: Sequence[str],
+    in_degrees: Float[Tensor, " n"],
+    is_attended: Bool[Tensor, " n"],
+    query: int,
+    *,
+    upper: float,
+    width: int,
+    n_lines: int | None = None,
+) -> None:
+    """Writes tokens in a block, shaded by in-degree; a box around one query, a line under the keys that it attends.
+
+    Args:
+        axes: Where to write.
+        glyphs: How each token is written; anything of printable ASCII.
+        in_degrees: Share of queries that attend each token, in [0, 1].
+        is_attended: Whether the query attends each token.
+        query: Number of the token that is boxed; outside of ``range(n)`` no token is.
+        upper: The share drawn darkest.
+        width: Characters per line.
+        n_lines: Lines that there is room for; None means as many as it takes.
+    """
+    places = wrap(glyphs, width)
+    colours = MASK_COLOURS((in_degrees / upper).clamp(0, 1).double().numpy())
+    cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
+    axes.add_collection(PatchCollection(cells, facecolors=colours, linewidths=0))
+    is_dark = (colours[:, :3] @ (0.299, 0.587, 0.114) < _DARK).tolist()
+    for dark, colour in ((False, INK), (True, "white")):
+        mine = [at for at, is_so in enumerate(is_dark) if is_so == dark]
+        paths = list(_paths([glyphs[at] for at in mine], [places[at] for at in mine]))
+        if paths:
+            axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0))
+    under = [
+        [(column + 0.08, line + 0.93), (column + len(glyph.rstrip() or glyph) - 0.08, line + 0.93)]
+        for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
+        if is_key
+    ]
+    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=1.4))
+    if 0 <= query < len(glyphs):
+        line, column = places[query]
+        box = Rectangle((column, line), len(glyphs[query]), 1, fill=False, edgecolor=VERMILLION, linewidth=1.8)
+        axes.add_patch(box)
+    lines = max(places[-1][0] + 1, n_lines or 0)
+    axes.set(xlim=(-0.2, width + 0.2), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
+    axes.axis("off")
+
+
+def _paths(glyphs: Sequence[str], places: Sequence[tuple[int, int]]) -> Iterator[Path]:
+    """Outlines of all characters, in columns and lines; the latter count downwards."""
+    for glyph, (line, column) in zip(glyphs, places, strict=True):
+        for at, character in enumerate(glyph):
+            if character != " ":
+                placed = Affine2D().scale(1 / ADVANCE, -1 / LINE).translate(column + at, line + 0.74)
+                yield placed.transform_path(_outline(character))
+
+
+@lru_cache(maxsize=128)
+def _outline(character: str) -> Path:
+    return TextPath((0, 0), character, size=1, prop=FontProperties(family="DejaVu Sans Mono"))

@@ -1,0 +1,150 @@
+"""What one trained model does with the examples of a long-range task, in one figure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from numpy.typing import NDArray
+
+from sbmt.plots.attended import AttendedDocument, Inspection
+from sbmt.plots.attended_text import ADVANCE, LINE, byte_glyph, listops_glyph, plot_attended_text, stretch, wrap
+from sbmt.plots.density_bars import plot_density_bars
+from sbmt.plots.density_maps import plot_in_degrees, plot_input_image
+from sbmt.plots.save import figure_format, save_figure
+from sbmt.plots.style import use_style
+
+MOST_TOKENS = 1200  # of an example's text that are shown
+_WIDTH = 12.0  # inches, of a figure
+_BARS = 2.6  # inches, of the row of bars
+_TITLE = 0.45  # inches, above an example
+_MAPS, _TEXTS = 5, 2  # beside each other
+_COLUMNS = 76  # characters per line of a text
+_LINE_HEIGHT = (_WIDTH / _TEXTS - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the figure: one document, seen by every head."""
+
+    title: str
+    height: float  # inches
+    draw: Callable[[SubFigure], None]
+
+
+def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
+    """Writes a figure: density per layer and head above, what is attended in the least and the densest example below.
+
+    Images are shown beside a map per head, texts once per head; how dark a pixel is, or the ground of a token, says
+    what share of the queries attend it. A head has the same scale in all examples of the figure.
+
+    Args:
+        inspection: From :func:`~sbmt.plots.attended.inspect_examples`.
+        path: Where the figure goes; its ending names the format.
+        query: Position of the query whose keys are underlined in texts; None chooses one in each.
+
+    Raises:
+        SbmtError: If the format is unknown, or there is no such position.
+
+    Paper: Figures 5, 7 and 8.
+    """
+    figure_format(path)
+    seen = {example: inspection.see(example, query) for example in inspection.lowest_and_highest()}
+    largest = [document.in_degrees.amax(2).numpy() for documents in seen.values() for document in documents]
+    upper = np.max(largest, 0)  # layers heads
+    upper[upper == 0] = 1.0
+    part_of = _map_part if inspection.run.config.encoding(0).is_image else _text_part
+    parts = [
+        part_of(inspection, x, documents, at, upper) for x, documents in seen.items() for at in range(len(documents))
+    ]
+    heights = [_BARS, *(part.height for part in parts)]
+    with use_style():
+        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+        bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights)
+        plot_density_bars(bars.subplots(), inspection.per_example.densities)
+        for part, place in zip(parts, others, strict=True):
+            place.suptitle(part.title, x=0.008, ha="left", fontsize=10)
+            part.draw(place)
+        save_figure(figure, path)
+
+
+def _map_part(
+    inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
+) -> _Part:
+    """The image, then how often each pixel is attended by each head."""
+    document, first_id = documents[number], inspection.run.about["data"]["first_id"]
+
+    def draw(figure: SubFigure) -> None:
+        axes = _grid(figure, 1 + upper.size, columns)
+        plot_input_image(axes[0], document.tokens, first_id)
+        axes[0].set_title("input")
+        for ax, head in zip(axes[1:], np.ndindex(upper.shape), strict=True):
+            plot_in_degrees(ax, document.in_degrees[head], float(upper[head]))
+            ax.set_title(_head_title(document, head), fontsize=9)
+
+    columns = min(1 + upper.size, _MAPS)
+    height = min(2.7, _WIDTH / columns) * ceil((1 + upper.size) / columns)
+    return _Part(_title(inspection, example, number, documents), _TITLE + height, draw)
+
+
+def _text_part(
+    inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
+) -> _Part:
+    """The text once per head, shaded by how often each token is attended."""
+    document, first_id = documents[number], inspection.run.about["data"]["first_id"]
+    glyph = listops_glyph if inspection.run.config.task == "listops" else byte_glyph
+    shown = stretch(len(document.tokens), document.query, MOST_TOKENS // len(documents))
+    glyphs = [glyph(token - first_id) for token in document.tokens[shown.start : shown.stop].tolist()]
+    n_lines = wrap(glyphs, _COLUMNS)[-1][0] + 1
+
+    def draw(figure: SubFigure) -> None:
+        axes = _grid(figure, upper.size, columns)
+        for ax, head in zip(axes, np.ndindex(upper.shape), strict=True):
+            plot_attended_text(
+                ax,
+                glyphs,
+                document.in_degrees[head][shown.start : shown.stop],
+                document.is_attended[head][shown.start : shown.stop],
+                document.query - shown.start,
+                upper=float(upper[head]),
+                width=_COLUMNS,
+            )
+            scale = f"darkest: {upper[head]:.3f} of the queries"
+            ax.set_title(f"{_head_title(document, head)}, {scale}", fontsize=9)
+
+    columns = min(upper.size, _TEXTS)
+    height = (0.34 + n_lines * _LINE_HEIGHT) * ceil(upper.size / columns)
+    title = _title(inspection, example, number, documents)
+    if len(shown) < len(document.tokens):
+        title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {len(document.tokens):,}"
+    title += f"; boxed: query {document.query:,}, underlined: what it attends"
+    return _Part(title, _TITLE + height, draw)
+
+
+def _grid(figure: SubFigure, n: int, n_columns: int) -> list[Axes]:
+    """So many axes, row by row; what is left of the last row stays empty."""
+    axes = figure.subplots(ceil(n / n_columns), n_columns, squeeze=False).ravel().tolist()
+    for ax in axes[n:]:
+        ax.axis("off")
+    return axes[:n]
+
+
+def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
+    return f"layer {head[0]}, head {head[1]}: density {document.densities[head]:.3f}"
+
+
+def _title(inspection: Inspection, example: int, number: int, documents: list[AttendedDocument]) -> str:
+    """Which example it is, why it is shown, and what the model made of it."""
+    densities, numbers = inspection.densities, inspection.per_example
+    names = inspection.run.about["data"]["class_names"]
+    label, answer = (names[int(x[example])] for x in (numbers.labels, numbers.predicted))
+    if densities.min() == densities.max():
+        which = f"all {len(densities):,} have density {densities[example]:.3f}"
+    else:
+        extreme = "lowest" if example == densities.argmin() else "highest"
+        which = f"the {extreme} density of {len(densities):,}, {densities[example]:.3f}"
+    document = f", document {number}" if len(documents) > 1 else ""
+    return f"Test example {example}{document}: {which}; label {label}, answer {answer}"

@@ -1,0 +1,90 @@
+"""The long-range tasks by name: where their examples come from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sbmt.errors import SbmtError, choose
+from sbmt.tasks.folders import data_folder
+from sbmt.tasks.image import image_files
+from sbmt.tasks.listops_files import listops_files
+from sbmt.tasks.listops_source import listops_source
+from sbmt.tasks.pathfinder import pathfinder_folder, pathfinder_source
+from sbmt.tasks.pathfinder_images import PathfinderSettings
+from sbmt.tasks.retrieval import retrieval_files
+from sbmt.tasks.source import Source
+from sbmt.tasks.text import text_files
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a task's examples are had.
+
+    Attributes:
+        read: Makes a source from files.
+        generate: Makes one without files, where that is possible.
+        reduced: Makes the small one that the reduced runs use, where that differs.
+    """
+
+    read: Callable[[Path], Source]
+    generate: Callable[[], Source] | None = None
+    reduced: Callable[[], Source] | None = None
+
+
+CATALOGUE = {
+    "listops": Entry(
+        listops_files,
+        listops_source,
+        partial(
+            listops_source,
+            n_train=20_000,
+            n_dev=1_000,
+            n_test=2_000,
+            min_length=20,
+            max_length=100,
+            max_depth=6,
+            max_args=5,
+            name="listops-reduced",
+        ),
+    ),
+    "text": Entry(text_files),
+    "retrieval": Entry(retrieval_files),
+    "image": Entry(image_files),
+    "pathfinder": Entry(
+        pathfinder_folder,
+        pathfinder_source,
+        partial(
+            pathfinder_source,
+            PathfinderSettings(size=16, contour_length=5, n_distractors=2),
+            n_images=20_000,
+            name="pathfinder-reduced",
+        ),
+    ),
+}
+
+
+def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
+    """Where a task's examples come from.
+
+    Args:
+        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``.
+        path: Their files. None looks in :func:`~sbmt.tasks.folders.data_folder`; what is not there is generated, if the
+            task can be.
+        is_reduced: Whether to take the small examples of the reduced runs, where those differ.
+
+    Raises:
+        SbmtError: If the task is unknown, or its files are missing or wrong.
+    """
+    entry = choose("task", task, CATALOGUE)
+    if is_reduced and entry.reduced is not None:
+        if path is not None:
+            raise SbmtError(f"no files for the reduced {task}, which is generated", path, "leave one of the two out")
+        return entry.reduced()
+    if path is not None:
+        return entry.read(path)
+    if entry.generate is None:
+        folder = data_folder()
+        inner = folder / task
+        return entry.read(inner if inner.is_dir() else folder)
+    return entry.generate()

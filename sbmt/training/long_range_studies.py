@@ -1,0 +1,24 @@
+"""The named studies of the long-range tasks: what one CPU core does in minutes a run."""
+
+from sbmt.training.long_range import REDUCED, TASK_TITLES
+from sbmt.training.study import Study, Trial
+
+FULL = Trial("full", "full attention", {"attention": "full"})
+LINEAR = Trial("linear", "linear attention", {"attention": "linear"})
+SBM = Trial("sbm", "SBM")
+RANDOM_EQUAL = Trial("random-equal", "random mask, SBM's density", {"attention": "random_mask"}, density_of="sbm")
+PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
+DIAGONAL = Trial("sbm-diagonal", "SBM, diagonal block matrix", {"is_diagonal": True})
+REFORMER = Trial("reformer", "Reformer", {"attention": "reformer"})
+_EXTRA = {"listops": (DIAGONAL, REFORMER)}  # is it its blocks that Reformer lacks something by?
+
+LONG_RANGE_STUDIES = {
+    task: Study(
+        task,
+        title.split(":")[0],
+        REDUCED[task],
+        (FULL, LINEAR, SBM, RANDOM_EQUAL, PENALTY, *_EXTRA.get(task, ())),
+        2,
+    )
+    for task, title in TASK_TITLES.items()
+}

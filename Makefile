@@ -73,6 +73,10 @@ long-range: $(STAMP)
 	    $(BIN)/sbmt data prepare $$task --reduced || exit 1; \
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
 	done
+	$(BIN)/python results/measure_retrieval_ceiling.py
+	for run in pathfinder/sbm-seed0 listops/sbm-seed0; do \
+	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
+	done
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

@@ -1,8 +1,8 @@
 """Counts operations and measures memory as the paper's Tables 3, 5 and 6 do; writes costs.json beside this file.
 
-``python results/measure_costs.py``: two minutes on one core; only Linux tells the memory. It also writes the tables of
-docs/api/cost.md, between pairs of markers; ``--tables`` does only that, from the file that is there. Counts are the same
-each time, memory to a few per cent.
+``python results/measure_costs.py``: three minutes on one core; only Linux tells the memory. It also writes the tables
+of docs/api/cost.md, between pairs of markers; ``--tables`` does only that, from the file that is there. Counts are the
+same each time, memory to a few per cent.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from sbmt.cost.tables import cost_tables, paper_table, parts_table, slope_table,
 from sbmt.files import read_json, write_bytes, write_json  # noqa: E402
 
 RESULT, PAGE = ROOT / "results" / "costs.json", ROOT / "docs" / "api" / "cost.md"
-BLOCK = re.compile(r"(<!-- costs (\S+): results/measure_costs\.py -->\n).*?(\n<!-- end of costs \2 -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- costs (\S+): results/measure_costs\.py -->\n).*?(<!-- end of costs \2 -->)", re.DOTALL)
 
 
 def measure() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def blocks(result: dict[str, Any]) -> dict[str, str]:
 
 def with_blocks(text: str, found: dict[str, str]) -> str:
     """A page with its tables as the results have them."""
-    return BLOCK.sub(lambda match: match[1] + found[match[2]] + match[3], text)
+    return BLOCK.sub(lambda match: f"{match[1]}{found[match[2]]}\n{match[3]}", text)
 
 
 def _tell(what: str, done: int, total: int) -> None:

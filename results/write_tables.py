@@ -156,7 +156,11 @@ def long_range_blocks() -> dict[str, str]:
     if not results:
         return {}
     names = ("accuracy", "interval", "settings", "layers")
-    return {f"long-range-{name}": tables[f"{name}_table"](results) for name in names}
+    blocks = {f"long-range-{name}": tables[f"{name}_table"](results) for name in names}
+    if (path := ROOT / "results" / "retrieval_ceiling.json").exists():
+        table = runpy.run_path(str(ROOT / "results" / "measure_retrieval_ceiling.py"))["ceiling_table"]
+        blocks["retrieval-ceiling"] = table(json.loads(path.read_text("utf-8")))
+    return blocks
 
 
 def with_trained_blocks(text: str, blocks: dict[str, str]) -> str:

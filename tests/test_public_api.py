@@ -12,7 +12,7 @@ from sbmt.layers.registry import ATTENTIONS
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
-    "membership='sigmoid', self_loops=False, window=None, dropout=0.0, backend='auto'"
+    "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto'"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
@@ -53,7 +53,8 @@ SIGNATURES = [
     ),
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),
-    (sbmt.SequenceClassifier, "encoder, n_labels, d_hidden"),
+    (sbmt.SequenceClassifier, "encoder, n_labels, d_hidden, *, is_padded_mean=False"),
+    (sbmt.DualEncoder, "encoder, n_labels, d_hidden, *, pair_features='products', is_padded_mean=False"),
     (AttentionOutput, "values, density, expected_density, edges=None"),
 ]
 

@@ -126,7 +126,9 @@ def _uniforms_on_cpu(
 
     out = torch.empty(keys.shape, dtype=torch.float64)
     graph = row_ptr.numpy(), keys.numpy()
-    in_parallel(cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, first_example, out.numpy())
+    in_parallel(
+        cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, first_example, out.numpy()
+    )
     return out
 
 

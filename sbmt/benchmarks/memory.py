@@ -3,13 +3,9 @@
 ``python -m sbmt.benchmarks.memory SETTING`` is what runs in a process of its own: one step, one number.
 """
 
-import ctypes
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +13,10 @@ import torch
 from sbmt.benchmarks.cases import Setting, build
 from sbmt.benchmarks.contestants import CONTESTANTS, entry
 from sbmt.benchmarks.progress import OnCase, counted
-from sbmt.errors import SbmtError, choose
+from sbmt.cost import process
+from sbmt.cost.process import STATUS, give_back, reset_peak
+from sbmt.errors import choose
 
-STATUS = Path("/proc/self/status")
 MEBIBYTE = 2**20
 
 
@@ -55,13 +52,8 @@ def run(grid: MemoryGrid, on_case: OnCase) -> dict[str, Any]:
 
 def in_fresh_process(setting: Setting, name: str) -> dict[str, Any]:
     """Mebibytes held ``before`` the step, and those that the ``step`` adds at its peak; or ``missing`` and why."""
-    job = json.dumps(asdict(setting) | {"contestant": name, "threads": torch.get_num_threads()})
-    command = [sys.executable, "-m", "sbmt.benchmarks.memory", job]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        return {"missing": f"does not run here: {last[:160]}"}
-    found: dict[str, Any] = json.loads(done.stdout)
+    job = asdict(setting) | {"contestant": name, "threads": torch.get_num_threads()}
+    found: dict[str, Any] = process.in_fresh_process("sbmt.benchmarks.memory", job)
     return found
 
 
@@ -80,42 +72,8 @@ def measure_step(setting: Setting, name: str) -> dict[str, float]:
 
 
 def held(field: str) -> int:
-    """Bytes of memory that this process holds now (``"VmRSS"``) or held at most (``"VmHWM"``).
-
-    Not ``resource.getrusage``: its maximum starts at what the parent held when it started us, which after a few races
-    is more than any step takes.
-
-    Raises:
-        SbmtError: Where the kernel does not tell, that is elsewhere than on Linux.
-    """
-    try:
-        lines = STATUS.read_text().splitlines()
-    except OSError as error:
-        raise SbmtError(f"a file {STATUS}", error.strerror or error, "measure memory on Linux") from error
-    found = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
-    if not found:
-        raise SbmtError(f"{field} in {STATUS}", "none", "measure memory on Linux")
-    return 1024 * found[0]
-
-
-def give_back() -> None:
-    """Hands memory that was freed, but kept for later, back to the system, so that the step cannot use it unseen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)
-
-
-def reset_peak() -> None:
-    """Sets the process's peak to what it holds now, so that building the inputs does not count.
-
-    Raises:
-        SbmtError: Where the kernel does not allow it.
-    """
-    path = Path(f"/proc/{os.getpid()}/clear_refs")
-    try:
-        path.write_text("5")
-    except OSError as error:
-        raise SbmtError(f"to write {path}", error.strerror or error, "measure memory on Linux") from error
+    """Bytes of memory that this process holds, see :func:`sbmt.cost.process.held`."""
+    return process.held(field, STATUS)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from sbmt.cli.bench import bench
+from sbmt.cli.cost import cost
 from sbmt.cli.data import data_app
 from sbmt.cli.demo import demo
 from sbmt.cli.look import inspect, sample
@@ -29,6 +30,7 @@ app.command()(inspect)
 app.command()(sample)
 app.command()(study)
 app.command()(bench)
+app.command()(cost)
 
 
 def main() -> None:

@@ -98,3 +98,6 @@ def _print_correlations(console: Console, inspection: Inspection) -> None:
         numbers = ("constant", "") if row.rho is None else (f"{row.rho:+.3f}", f"{row.p_value:.2g}")
         table.add_row(row.measure, row.part, *numbers, f"{row.n:,}")
     console.print(table)
+    attention = inspection.run.model.get_submodule("encoder.blocks.0.attention.attention")
+    if "length" in measures and getattr(attention, "window", None) is not None:
+        console.print("Edges that a window or self-loops make certain weigh less in longer inputs: 1/n for self-loops.")

@@ -64,16 +64,22 @@ def _add(task: str) -> None:
         nodes: Annotated[int, typer.Option(help="machines")] = 1,
         **overrides: Any,
     ) -> None:
-        from sbmt.training.fit import fit
+        from sbmt.training.fit import fit, is_first_process
 
         config = (REDUCED if reduced else PAPER)[task].override(**overrides)
-        console = Console()
+        console = Console(quiet=not is_first_process())
         strategy = "auto" if devices * nodes == 1 else "ddp"
-        with training_progress(console) as progress:
-            progress.start(f"{config.attention} on {task}", config.steps)
-            run = fit(
-                config, output, resume=resume, on_step=progress.step, devices=devices, nodes=nodes, strategy=strategy
-            )
+        try:
+            with training_progress(console) as progress:
+                progress.start(f"{config.attention} on {task}", config.steps)
+                on_step = progress.step
+                run = fit(
+                    config, output, resume=resume, on_step=on_step, devices=devices, nodes=nodes, strategy=strategy
+                )
+        except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
+            if (output / "state.safetensors").exists():
+                console.print("Stopped. Every evaluation leaves a checkpoint: go on with --resume.")
+            raise
         _print_scores(console, run.test, run.about)
         console.print(f"Run: {output}", highlight=False)
 

@@ -9,6 +9,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 from torch import Tensor
@@ -108,11 +109,12 @@ def plot_attended_text(
         for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
         if is_key
     ]
-    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=1.4))
+    halo = [withStroke(linewidth=4.0, foreground="white")]  # vermillion on dark blue alone is hard to see
+    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.2, path_effects=halo))
     if 0 <= query < len(glyphs):
         line, column = places[query]
-        box = Rectangle((column, line), len(glyphs[query]), 1, fill=False, edgecolor=VERMILLION, linewidth=1.8)
-        axes.add_patch(box)
+        edge = {"fill": False, "edgecolor": VERMILLION, "linewidth": 2.0, "path_effects": halo}
+        axes.add_patch(Rectangle((column, line), len(glyphs[query]), 1, **edge))
     lines = max(places[-1][0] + 1, n_lines or 0)
     axes.set(xlim=(-0.2, width + 0.2), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")

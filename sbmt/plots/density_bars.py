@@ -51,4 +51,4 @@ def plot_density_bars(axes: Axes, densities: Float[Tensor, "n layers heads"]) ->
     axes.grid(axis="y")
     top = float((mean + deviation).max())
     axes.set(ylim=(0, min(1.05, 1.12 * top) or 1.0), ylabel="density")
-    axes.set_title(f"Mean density, and standard deviation over {len(densities):,} test inputs")
+    axes.set_title(f"Mean density, and standard deviation\nover {len(densities):,} test inputs")

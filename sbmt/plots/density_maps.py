@@ -2,15 +2,16 @@
 
 from math import isqrt
 
-import torch
+import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sbmt.errors import SbmtError
 from sbmt.plots.style import MASK_COLOURS, QUIET
 
 
-def as_image(values: Tensor) -> Tensor:
+def as_image(values: Tensor) -> NDArray[np.float64]:
     """Numbers of pixels, row by row, as a square ``(side, side)``.
 
     Raises:
@@ -19,13 +20,13 @@ def as_image(values: Tensor) -> Tensor:
     side = isqrt(values.numel())
     if values.dim() != 1 or side * side != values.numel():
         raise SbmtError("the pixels of a square image", tuple(values.shape), "give side² numbers")
-    return values.view(side, side)
+    return values.double().numpy().reshape(side, side)
 
 
 def plot_input_image(axes: Axes, tokens: Tensor, first_id: int) -> None:
     """The image that a model reads: a token id above ``first_id`` is a grey level."""
     _frame(axes)
-    axes.imshow(as_image(tokens - first_id).clamp(min=0), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(as_image((tokens - first_id).clamp(min=0)), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
 def plot_in_degrees(axes: Axes, in_degrees: Tensor, upper: float) -> None:
@@ -39,9 +40,7 @@ def plot_in_degrees(axes: Axes, in_degrees: Tensor, upper: float) -> None:
     Paper: Figures 7 and 8.
     """
     _frame(axes)
-    image = axes.imshow(
-        as_image(in_degrees.to(torch.float64)), cmap=MASK_COLOURS, vmin=0, vmax=upper, interpolation="nearest"
-    )
+    image = axes.imshow(as_image(in_degrees), cmap=MASK_COLOURS, vmin=0, vmax=upper, interpolation="nearest")
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
     bar.outline.set_visible(False)
     bar.locator.set_params(nbins=4)

@@ -5,8 +5,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
+
+from sbmt.plots.style import BLUE
 
 ALL_HEADS = "mean of all heads"
 
@@ -31,22 +34,22 @@ class RankCorrelation:
 
 
 def difficulty_measures(extras: dict[str, NDArray[Any]], lengths: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """Numbers per example that may say how difficult it is: extras with more than two values, and the length.
+    """Numbers per example that may say how difficult it is: extras with more than two values, then the length.
 
     Fingerprints, which are unsigned 64-bit numbers, are no measure of anything; what takes two values at most cannot
     be ranked well.
 
     Example:
         >>> lengths = np.array([5, 7, 9])
-        >>> list(difficulty_measures({"depth": np.array([1, 2, 3]), "side": np.array([0, 1, 1])}, lengths))
-        ['depth', 'length']
+        >>> list(difficulty_measures({"turns": np.array([1, 2, 3]), "side": np.array([0, 1, 1])}, lengths))
+        ['turns', 'length']
     """
     found = {}
-    for name, values in ({"length": lengths} | extras).items():
+    for name, values in (dict(sorted(extras.items())) | {"length": lengths}).items():
         is_number = values.ndim == 1 and values.dtype.kind in "iuf" and values.dtype != np.uint64
         if is_number and len(np.unique(values[np.isfinite(values)])) > 2:
             found[name] = values.astype(np.float64)
-    return dict(sorted(found.items()))
+    return found
 
 
 def rank_correlations(
@@ -83,3 +86,9 @@ def rank_correlations(
             rho, p_value = spearmanr(density[is_known], measure[is_known])
             rows.append(RankCorrelation(name, part, float(rho), float(p_value), n))
     return rows
+
+
+def plot_density_over(axes: Axes, densities: NDArray[np.float64], measure: NDArray[np.float64], name: str) -> None:
+    """One dot per example: its density over what is known of its difficulty."""
+    axes.plot(measure, densities, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+    axes.set(xlabel=name, title="One dot per input", ylim=(0, None))

@@ -14,6 +14,7 @@ from sbmt.plots.attended import AttendedDocument, Inspection
 from sbmt.plots.attended_text import ADVANCE, LINE, byte_glyph, listops_glyph, plot_attended_text, stretch, wrap
 from sbmt.plots.density_bars import plot_density_bars
 from sbmt.plots.density_maps import plot_in_degrees, plot_input_image
+from sbmt.plots.difficulty import difficulty_measures, plot_density_over
 from sbmt.plots.save import figure_format, save_figure
 from sbmt.plots.style import use_style
 
@@ -21,6 +22,7 @@ MOST_TOKENS = 1200  # of an example's text that are shown
 _WIDTH = 12.0  # inches, of a figure
 _BARS = 2.6  # inches, of the row of bars
 _TITLE = 0.45  # inches, above an example
+_MEASURES = 3  # of difficulty, beside the bars
 _MAPS, _TEXTS = 5, 2  # beside each other
 _COLUMNS = 76  # characters per line of a text
 _LINE_HEIGHT = (_WIDTH / _TEXTS - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
@@ -36,7 +38,9 @@ class _Part:
 
 
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
-    """Writes a figure: density per layer and head above, what is attended in the least and the densest example below.
+    """Writes a figure: densities above, what is attended in the least and the most dense example below.
+
+    Densities are shown per layer and head, and over what is known of an example's difficulty.
 
     Images are shown beside a map per head, texts once per head; how dark a pixel is, or the ground of a token, says
     what share of the queries attend it. A head has the same scale in all examples of the figure.
@@ -64,11 +68,22 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     with use_style():
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
         bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights)
-        plot_density_bars(bars.subplots(), inspection.per_example.densities)
+        _draw_densities(bars, inspection)
         for part, place in zip(parts, others, strict=True):
             place.suptitle(part.title, x=0.008, ha="left", fontsize=10)
             part.draw(place)
         save_figure(figure, path)
+
+
+def _draw_densities(figure: SubFigure, inspection: Inspection) -> None:
+    """Bars per layer and head; beside them each example's density over what is known of its difficulty."""
+    densities = inspection.densities
+    measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
+    names = list(measures)[:_MEASURES] if np.ptp(densities) else []
+    bars, *others = figure.subplots(1, 1 + len(names), width_ratios=[1.9] + [1] * len(names), squeeze=False)[0]
+    plot_density_bars(bars, inspection.per_example.densities)
+    for ax, name in zip(others, names, strict=True):
+        plot_density_over(ax, densities, measures[name], name)
 
 
 def _map_part(

@@ -56,7 +56,7 @@ CATALOGUE = {
         pathfinder_source,
         partial(
             pathfinder_source,
-            PathfinderSettings(size=16, contour_length=5, n_distractors=2),
+            PathfinderSettings(size=12, contour_length=3, n_distractors=0, seed_distance=5.0),
             n_images=20_000,
             name="pathfinder-reduced",
         ),

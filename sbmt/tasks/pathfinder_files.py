@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -54,7 +54,7 @@ def read_rows(metadata: Path, folder: Path) -> list[Row]:
         content = metadata.read_bytes()
     except OSError as error:
         raise SbmtError(f"to read {metadata}", error.strerror or error, "check its rights") from error
-    lines = list(_array(content, metadata) if content.startswith(_ARRAY) else _text(content, metadata))
+    lines = _array(content, metadata) if content.startswith(_ARRAY) else _text(content, metadata)
     if not lines:
         raise SbmtError(f"lines in {metadata}", "none", FETCH)
     return [_row(fields, f"line {n} of {metadata}", folder) for n, fields in enumerate(lines, start=1)]
@@ -117,7 +117,7 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
         expected = f"{size} × {size} pixels in {path}, which {where} names"
         raise SbmtError(expected, f"{width} × {height}", "give the folder of images of that size")
     try:
-        Image.open(io.BytesIO(content), formats=["PNG"]).verify()  # the checksums, to the end of the file
+        _check_parts(content)
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             pixels = np.asarray(image)
     except (OSError, SyntaxError, ValueError, EOFError) as error:
@@ -130,7 +130,20 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
     return pixels
 
 
-def _text(content: bytes, metadata: Path) -> Iterator[list[str]]:
+def _check_parts(content: bytes) -> None:
+    """Raises ValueError unless a PNG file is there to its end, and its parts have their checksums."""
+    start, kind = len(_PNG), b""
+    while kind != b"IEND":
+        stop = start + 8 + int.from_bytes(content[start : start + 4], "big")
+        kind = content[start + 4 : start + 8]
+        if stop + 4 > len(content):
+            raise ValueError("it is cut off")
+        if zlib.crc32(content[start + 4 : stop]) != int.from_bytes(content[stop : stop + 4], "big"):
+            raise ValueError(f"checksum of {kind!r}")
+        start = stop + 4
+
+
+def _text(content: bytes, metadata: Path) -> list[list[str]]:
     """Fields of each line of a text."""
     if content.startswith(_PICKLE):
         raise _pickled(metadata)
@@ -138,28 +151,32 @@ def _text(content: bytes, metadata: Path) -> Iterator[list[str]]:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise SbmtError(f"UTF-8 text or an array of strings in {metadata}", str(error), FETCH) from error
-    for line in lines[:-1] if lines[-1] == "" else lines:
-        yield line.removesuffix("\r").split(" ")
+    return [line.removesuffix("\r").split(" ") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
-def _array(content: bytes, metadata: Path) -> Iterator[list[str]]:
+def _array(content: bytes, metadata: Path) -> list[list[str]]:
     """Fields of each row of an array."""
     file = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(file)
         read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         shape, _, kind = read_header[version](file)
-        if not kind.hasobject and math.prod(shape) * kind.itemsize != len(content) - file.tell():
+        if kind.hasobject:
+            raise _pickled(metadata)
+        if kind.kind not in "US" or len(shape) != 2:
+            raise SbmtError(f"an array of strings, a row per image, in {metadata}", f"{kind} of shape {shape}", FETCH)
+        if math.prod(shape) * kind.itemsize != len(content) - file.tell():
             raise ValueError(f"{len(content)} bytes for an array of shape {shape}")
-        rows = None if kind.hasobject else np.load(io.BytesIO(content), allow_pickle=False).tolist()
+        array, n_codes = np.load(io.BytesIO(content), allow_pickle=False), kind.itemsize // 4
+        if kind.kind == "S":
+            return [[field.decode("utf-8") for field in row] for row in array.tolist()]
+        # NumPy would make strings of what are no characters; Python's decoder refuses them.
+        rows = [row.tobytes().decode("utf-32-le") for row in array.astype(kind.newbyteorder("<"))]
+        return [[row[i : i + n_codes].rstrip("\0") for i in range(0, len(row), n_codes)] for row in rows]
     except (ValueError, KeyError, EOFError) as error:
+        if isinstance(error, SbmtError):
+            raise
         raise SbmtError(f"a whole array in {metadata}", f"damage ({error})", FETCH) from error
-    if rows is None:
-        raise _pickled(metadata)
-    if kind.kind not in "US" or len(shape) != 2:
-        raise SbmtError(f"an array of strings, a row per image, in {metadata}", f"{kind} of shape {shape}", FETCH)
-    for row in rows:
-        yield [x.decode("utf-8", "replace") if isinstance(x, bytes) else x for x in row]
 
 
 def _pickled(metadata: Path) -> SbmtError:

@@ -30,7 +30,7 @@ class Snakes:
     directions: NDArray[np.int64]
 
     @classmethod
-    def unborn(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
+    def empty(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
         """Room for snakes that are yet to grow."""
         shape = (n_images, n_snakes, n_paddles)
         return cls(np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=np.int64))
@@ -82,7 +82,7 @@ def generate_snakes(
     n_kept = n_failures = 0
     at_once = min(_AT_ONCE, 1 + _MOST_CELLS // tables(settings).width ** 2)
     while n_kept < n_images:
-        n_attempts = min(at_once, 32 + 4 * (n_images - n_kept))
+        n_attempts = at_once if n_failures else min(at_once, 32 + 4 * (n_images - n_kept))
         kept.append(_attempt(n_attempts, generator, settings))
         n_new = len(kept[-1][0].middles)
         n_kept += n_new
@@ -168,8 +168,8 @@ def _attempt(n_attempts: int, generator: np.random.Generator, settings: Pathfind
     """Long and short snakes of the attempts that succeed."""
     n_distractors, distractor_length = settings.distractors()
     occupied = OccupiedMap(n_attempts, settings)
-    targets = Snakes.unborn(n_attempts, 2, settings.contour_length)
-    distractors = Snakes.unborn(n_attempts, n_distractors, distractor_length)
+    targets = Snakes.empty(n_attempts, 2, settings.contour_length)
+    distractors = Snakes.empty(n_attempts, n_distractors, distractor_length)
     images = _grow_targets(_Growth(occupied, targets, 1, generator, is_race=True), settings)
     growth = _Growth(occupied, distractors, 1 + 2 * settings.contour_length, generator, is_race=False)
     for snake in range(n_distractors):

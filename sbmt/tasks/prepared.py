@@ -120,7 +120,9 @@ def open_prepared(folder: Path) -> Prepared:
         SbmtError: If there is nothing, or it is damaged or of another version.
     """
     if not (folder / "info.json").exists():
-        do = f"make them: sbmt data prepare {folder.name.split('-')[0]}"
+        task, _, kind = folder.name.partition("-")
+        make = f"sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
+        do = f"make them with {make}, or name others that you have (sbmt data list)"
         raise SbmtError(f"prepared examples in {folder}", "none", do)
     info = read_json(folder / "info.json")
     try:

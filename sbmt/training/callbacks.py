@@ -35,7 +35,7 @@ class MetricsTable(Callback):
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         """Adds a batch to the current stretch."""
         for name, value in module.latest.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value.clone()
+            self._sums[name] = self._sums[name].to(value.device) + value if name in self._sums else value.clone()
         self._count += 1
         step = trainer.global_step
         if step == self._last or step % self.every:
@@ -86,6 +86,10 @@ class EveryStep(Callback):
     def __init__(self, on_step: Callable[[Step], None]) -> None:
         self.on_step, self._last = on_step, 0
 
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+        """Steps before a checkpoint have been reported."""
+        self._last = trainer.global_step
+
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         """Reports the step that this batch completed, if it did."""
         step = trainer.global_step
@@ -102,6 +106,14 @@ class EveryStep(Callback):
 
 class _Checkpoint(ModelCheckpoint):
     FILE_EXTENSION = ".safetensors"
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What was best so far, wherever the folder was then: a run may be moved before it goes on."""
+        here = Path(self.dirpath or "")
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        moved = {name: str(here / Path(state[name]).name) if state[name] else "" for name in paths}
+        best = {str(here / Path(path).name): score for path, score in state["best_k_models"].items()}
+        super().load_state_dict(state | moved | {"best_k_models": best, "dirpath": self.dirpath})
 
 
 class _State(_Checkpoint):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -54,7 +55,6 @@ def fit(
             not divide among the processes, or the loss is not finite.
     """
     prepared = open_task(config)
-    claim(folder, config, resume)
     module = SequenceModule(config, prepared.info)
     table = MetricsTable(folder, config.steps)
     steps = [] if on_step is None else [EveryStep(on_step)]
@@ -83,12 +83,14 @@ def fit(
         if config.batch_size % (config.accumulate * trainer.world_size):
             parts = config.accumulate * trainer.world_size
             raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
+        claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
         loaders = _Loaders(config, prepared, trainer)
         start = time.perf_counter()
         state = folder / f"{STATE}.safetensors"
-        trainer.fit(
-            module, loaders.train(state if resume else None), loaders.dev(), ckpt_path=state if resume else None
-        )
+        with _interruptible():
+            trainer.fit(
+                module, loaders.train(state if resume else None), loaders.dev(), ckpt_path=state if resume else None
+            )
         if trainer.global_step < config.steps:
             raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
@@ -111,8 +113,8 @@ def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
         SbmtError: If it holds another run, or none to resume.
     """
     path = folder / "config.json"
-    if int(os.environ.get("LOCAL_RANK", 0)) or int(os.environ.get("RANK", 0)):
-        return  # the first process has done it
+    if not is_first_process():
+        return
     if resume:
         if LongRangeConfig.from_dict(read_json(path)) != config:
             raise SbmtError(f"the configuration in {path}", "another", "resume with the same settings")
@@ -123,6 +125,11 @@ def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
         raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
     else:
         write_json(path, config.to_dict())
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes and prints."""
+    return not any(int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
 
 
 class _Loaders:
@@ -157,6 +164,19 @@ class _Loaders:
 
 
 @contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lightning answers Ctrl-C by leaving the process, and is deaf to the next; here it stays a KeyboardInterrupt."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as leaving:
+        if not isinstance(leaving.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """Without Lightning's advice: what it advises against here is meant."""
     logger = logging.getLogger("lightning.pytorch")
@@ -169,6 +189,7 @@ def _quiet() -> Iterator[None]:
                 "exists and is not empty",
                 "IterableDataset",
                 "litlogger",
+                "sync_dist",
                 "LeafSpec",
             ):
                 warnings.filterwarnings("ignore", f".*{about}.*")

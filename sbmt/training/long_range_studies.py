@@ -10,7 +10,11 @@ RANDOM_EQUAL = Trial("random-equal", "random mask, SBM's density", {"attention":
 PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
 DIAGONAL = Trial("sbm-diagonal", "SBM, diagonal block matrix", {"is_diagonal": True})
 REFORMER = Trial("reformer", "Reformer", {"attention": "reformer"})
-_EXTRA = {"listops": (DIAGONAL, REFORMER)}  # is it its blocks that Reformer lacks something by?
+BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
+_EXTRA = {
+    "listops": (DIAGONAL, REFORMER),  # is it its blocks that hold Reformer back?
+    "pathfinder": (BLACK,),
+}
 
 LONG_RANGE_STUDIES = {
     task: Study(

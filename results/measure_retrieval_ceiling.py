@@ -52,7 +52,7 @@ def accuracy(train: Split, test: Split, length: int) -> float:
     return float(((similarities(unseen, rarity) >= threshold) == test.labels).mean())
 
 
-def ceiling_table(result: dict[str, object]) -> str:
+def retrieval_ceiling_table(result: dict[str, object]) -> str:
     """As Markdown."""
     found: dict[str, float] = result["accuracy"]  # type: ignore[assignment]
     rows = ["| first bytes of each document | accuracy of counting shared words |", "|---|---|"]

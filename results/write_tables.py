@@ -157,9 +157,10 @@ def long_range_blocks() -> dict[str, str]:
         return {}
     names = ("accuracy", "interval", "settings", "layers")
     blocks = {f"long-range-{name}": tables[f"{name}_table"](results) for name in names}
-    if (path := ROOT / "results" / "retrieval_ceiling.json").exists():
-        table = runpy.run_path(str(ROOT / "results" / "measure_retrieval_ceiling.py"))["ceiling_table"]
-        blocks["retrieval-ceiling"] = table(json.loads(path.read_text("utf-8")))
+    for name, script in (("retrieval_ceiling", "measure_retrieval_ceiling"), ("full_size", "start_full_size")):
+        if (path := ROOT / "results" / f"{name}.json").exists():
+            table = runpy.run_path(str(ROOT / "results" / f"{script}.py"))[f"{script.split('_', 1)[1]}_table"]
+            blocks[name.replace("_", "-")] = table(json.loads(path.read_text("utf-8")))
     return blocks
 
 

@@ -19,6 +19,7 @@ from sbmt.tasks.listops import CLOSE, TOKENS
 
 ADVANCE = 0.602  # width of a character of the monospaced font, in ems
 LINE = 1.32  # height of a line, in ems
+_ROOM = 0.25  # left and right inside the query's box, in columns
 _DARK = 0.55  # lightness below which writing is white
 
 
@@ -109,14 +110,14 @@ def plot_attended_text(
         for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
         if is_key
     ]
-    halo = [withStroke(linewidth=4.0, foreground="white")]  # vermillion on dark blue alone is hard to see
-    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.2, path_effects=halo))
+    halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on dark blue alone is hard to see
+    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.0, path_effects=halo))
     if 0 <= query < len(glyphs):
         line, column = places[query]
-        edge = {"fill": False, "edgecolor": VERMILLION, "linewidth": 2.0, "path_effects": halo}
-        axes.add_patch(Rectangle((column, line), len(glyphs[query]), 1, **edge))
+        edge = {"fill": False, "edgecolor": VERMILLION, "linewidth": 1.6, "path_effects": halo}
+        axes.add_patch(Rectangle((column - _ROOM, line), len(glyphs[query]) + 2 * _ROOM, 1, **edge))
     lines = max(places[-1][0] + 1, n_lines or 0)
-    axes.set(xlim=(-0.2, width + 0.2), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
+    axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
 
 

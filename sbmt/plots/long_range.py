@@ -102,7 +102,8 @@ def _map_part(
 
     columns = min(1 + upper.size, _MAPS)
     height = min(2.7, _WIDTH / columns) * ceil((1 + upper.size) / columns)
-    return _Part(_title(inspection, example, number, documents), _TITLE + height, draw)
+    title = f"{_title(inspection, example, number, documents)}; maps: share of the queries that attend a pixel"
+    return _Part(title, _TITLE + height, draw)
 
 
 def _text_part(

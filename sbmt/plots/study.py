@@ -75,6 +75,6 @@ def draw_study(result: dict[str, Any], path: Path) -> None:
         plot_accuracy_over_density(axes[2], result)
         is_test = "n_test" in result["runs"][0]
         axes[2].set_title("test examples, 95 % intervals" if is_test else "unseen sequences")
-        axes[2].legend(loc="lower right", fontsize=8)
+        axes[2].legend(loc="best" if is_test else "lower right", fontsize=8)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         save_figure(figure, path)

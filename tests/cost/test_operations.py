@@ -1,0 +1,196 @@
+"""Counted products against torch's own counter, to the last one."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from sbmt import Encoder, MultiHeadAttention, SbmtError, SequenceClassifier, TokenTagger, build_attention
+from sbmt.cost import SYMBOLS, Formula, count_operations
+from sbmt.cost.operations import ATTENTIONS
+from sbmt.layers.registry import ATTENTIONS as REGISTERED
+from sbmt.layers.sbm_attention import SBMAttention
+from sbmt.models import DualEncoder
+
+N = 150
+SETTINGS = [
+    ("full", {}),
+    ("linear", {}),
+    ("linformer", {"n_positions": N + 7, "n_projected": 12}),
+    ("performer", {"n_features": 12}),
+    ("nystromformer", {"n_landmarks": 12}),
+    ("nystromformer", {"n_landmarks": N + 1, "n_conv": 5, "n_iterations": 2}),
+    ("reformer", {"n_chunk": 16}),
+    ("reformer", {"n_chunk": 64, "n_hashes": 3}),
+    ("sbm", {"n_clusters": 6}),
+    ("sbm", {"n_clusters": 6, "preset": "faithful"}),
+    ("sbm", {"n_clusters": 6, "preset": "recommended"}),
+    ("sbm", {"n_clusters": 6, "sampler": "bernoulli"}),
+    ("sbm", {"n_clusters": 6, "link": "poisson"}),
+    ("sbm", {"n_clusters": 6, "link": "poisson", "membership": "softmax"}),
+    ("sbm", {"n_clusters": 6, "backend": "dense"}),
+    ("sbm_static", {"n_clusters": 6, "n_positions": N}),
+    ("random_mask", {"mask_density": 0.1}),
+]
+
+
+def ids(settings):
+    return [f"{name}-{'-'.join(map(str, mine.values()))}" for name, mine in settings]
+
+
+def encoder(attention="full", vocab_size=9, max_length: int | None = N, **settings):
+    sizes = dict(d_model=12, d_hidden=20, n_heads=3, n_layers=2)
+    return Encoder(vocab_size, max_length, attention=attention, **sizes, **settings)
+
+
+def attend_flops(query, key, value, gate, scale, row_ptr, keys, *rest, out_shape=None, **_):
+    """What the compiled kernel does: torch cannot look inside, but it sees how many edges go in."""
+    return 2 * keys[0] * (key[1] + value[1])
+
+
+def flops_by_torch(model, *inputs):
+    """Without the fused kernel, which torch's counter does not know on the CPU; and the model's output."""
+    model.eval().requires_grad_(False)
+    edges = {torch.ops.sbmt.attend: attend_flops}
+    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False, custom_mapping=edges) as counter:
+            output = model(*inputs)
+    return counter, output
+
+
+def densities(output):
+    return [float(attended.density.double().mean()) for attended in output.attention]
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=ids(SETTINGS))
+def test_every_product_of_an_encoder_is_counted(name, settings):
+    model = encoder(name, **settings)
+    counter, output = flops_by_torch(model, torch.randint(9, (2, N)))
+    count = count_operations(model, N, density=densities(output), batch=2)
+    assert count.n_flops == counter.get_total_flops()
+    by_module = {path.removeprefix("Encoder."): counts for path, counts in counter.get_flop_counts().items()}
+    for path in ("blocks.0", "blocks.1", "blocks.0.attention", "blocks.1.attention.attention"):
+        assert count.within(path).n_flops == sum(by_module[path].values()), path
+    assert count.attention().n_flops == sum(
+        count.within(f"blocks.{layer}.attention.attention").n_flops for layer in range(2)
+    )
+
+
+@pytest.mark.parametrize("name, settings", [("linear", {}), ("sbm", {"n_clusters": 6})])
+@pytest.mark.parametrize("kind", ["classifier", "products", "concatenation", "tagger"])
+def test_every_product_of_a_model_is_counted(name, settings, kind):
+    inner = encoder(name, **settings)
+    is_pair = kind in ("products", "concatenation")
+    if is_pair:
+        model = DualEncoder(inner, 4, 15, pair_features=kind)
+    else:
+        model = SequenceClassifier(inner, 4, 15) if kind == "classifier" else TokenTagger(inner, 4)
+    tokens = torch.randint(9, (3, 2, N) if is_pair else (3, N))
+    counter, output = flops_by_torch(model, tokens)
+    count = count_operations(model, N, density=densities(output), batch=3)
+    assert count.n_flops == counter.get_total_flops()
+    assert count.within("encoder").n_flops < count.n_flops
+
+
+def test_modules_can_be_counted_by_themselves():
+    layer = MultiHeadAttention(12, 3, bias=False, attention="linear")
+    x = torch.randn(2, N, 12)
+    counter, _ = flops_by_torch(layer, x, x, x)
+    count = count_operations(layer, N, batch=2)
+    assert count.n_flops == counter.get_total_flops()
+    assert count.n_elementwise == count.attention().n_elementwise  # no biases to add
+
+
+def test_projections_node_mlp_memberships_and_block_matrix_one_by_one():
+    layer = build_attention("sbm", d_head=5, n_heads=3, n_clusters=7)
+    query, key = (torch.randn(2, 3, N, 5) for _ in range(2))
+    rows = {row.part: row for row in count_operations(layer, N, density=0.0, batch=2).rows}
+    clusters = layer.clusters.detach()
+    for name, products in {
+        "memberships: MLP of Q and K": lambda: (layer.node_mlp(query), layer.node_mlp(key)),
+        "memberships: products with C": lambda: (query @ clusters.mT, key @ clusters.mT),
+        "block matrix": lambda: clusters @ clusters.mT,
+        "sampling: rates T = Q̂ S": lambda: torch.rand(2, 3, N, 7) @ torch.rand(3, 7, 7),
+    }.items():
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            products()
+        assert rows[name].n_flops == counter.get_total_flops(), name
+    assert rows["scores per edge"].n_flops == 0
+
+
+def test_embeddings_cost_nothing_but_the_sum_of_positions():
+    sizes = [(9, N), (5000, N), (9, 3 * N)]
+    counts = {count_operations(encoder("full", *mine), N) for mine in sizes}
+    assert len(counts) == 1
+    without = count_operations(encoder("full", max_length=None), N)
+    (with_positions,) = counts
+    assert with_positions.n_flops == without.n_flops
+    assert with_positions.n_elementwise - without.n_elementwise == 12 * N
+
+
+def test_the_window_and_the_dense_backend_show():
+    plain, looped, dense = (
+        count_operations(build_attention("sbm", d_head=4, n_heads=2, n_clusters=3, **mine), 50, density=0.1)
+        for mine in ({}, {"self_loops": True}, {"backend": "dense"})
+    )
+    assert looped.n_elementwise - plain.n_elementwise == round(0.1 * 2 * 50**2)
+    assert dense.n_flops - plain.n_flops == round(0.9 * 4 * 2 * 50**2 * 4)
+
+
+def test_densities_of_layers_differ():
+    model = encoder("sbm", n_clusters=3)
+    both = count_operations(model, N, density=[0.1, 0.3])
+    edges = [row.n_flops for row in both.rows if row.part == "scores per edge"]
+    assert edges == [2 * 4 * round(density * 3 * N**2) for density in (0.1, 0.3)]
+    assert both.n_flops == count_operations(model, N, density=0.2).n_flops
+
+
+def test_a_random_mask_knows_its_density():
+    layer = build_attention("random_mask", d_head=4, n_heads=2, mask_density=0.3)
+    assert count_operations(layer, N) == count_operations(layer, N, density=0.3)
+    assert count_operations(layer, N) != count_operations(layer, N, density=0.2)
+
+
+def test_every_registered_attention_is_counted():
+    assert set(REGISTERED.values()) == set(ATTENTIONS)
+
+
+class Strange(nn.Module):
+    """An attention that nobody has counted."""
+
+
+class Stranger(SBMAttention):
+    """One that changes what it inherits."""
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("model", "arguments", "words"),
+    [
+        (lambda: Strange(), {}, "one of SequenceClassifier"),
+        (lambda: Stranger(4, 2), {"density": 0.1}, "got Stranger"),
+        (lambda: encoder("sbm"), {}, "the density of the masks"),
+        (lambda: encoder("sbm"), {"density": 1.5}, r"density in \[0, 1\]"),
+        (lambda: encoder("sbm"), {"density": float("nan")}, r"density in \[0, 1\]"),
+        (lambda: encoder("sbm"), {"density": [0.1]}, "2 densities"),
+        (lambda: encoder(), {"batch": 0}, "batch ≥ 1"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(model, arguments, words):
+    with pytest.raises(SbmtError, match=words):
+        count_operations(model(), N, **arguments)
+
+
+@pytest.mark.bad_input
+def test_an_unknown_attention_inside_a_model_is_not_free():
+    model = encoder()
+    model.blocks[1].attention.attention = Strange()
+    with pytest.raises(SbmtError, match=r"a known attention at blocks\.1\.attention\.attention, got Strange"):
+        count_operations(model, N)
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=ids(SETTINGS))
+def test_the_letters_of_formulas_are_explained(name, settings):
+    for row in count_operations(encoder(name, **settings), N, density=0.1).rows:
+        assert set(Formula(row.flops).symbols) | set(Formula(row.elementwise).symbols) <= set(SYMBOLS), row

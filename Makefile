@@ -5,7 +5,7 @@
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (two hours on two cores; resumable)
-#   make long-range  train the reduced long-range tasks (an hour or so on two cores; resumable)
+#   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -74,6 +74,7 @@ long-range: $(STAMP)
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
 	done
 	$(BIN)/python results/measure_retrieval_ceiling.py
+	$(BIN)/python results/start_full_size.py
 	for run in pathfinder/sbm-seed0 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
 	done

@@ -31,7 +31,8 @@ def write_tables_here(root, monkeypatch, *options):
 
 
 def copy_pages(folder):
-    pages = [ROOT / name for name in ("README.md", "docs/index.md", "docs/benchmarks.md", "docs/synthetic.md")]
+    docs = ("index", "benchmarks", "synthetic", "long-range")
+    pages = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in docs)]
     for path in [*pages, *(ROOT / "results").glob("*.*")]:
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """Batches of prepared examples, each of which depends on its number alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isqrt
 
@@ -34,8 +34,8 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        tensors = (x.to(device, non_blocking=True) for x in (self.tokens, self.mask, self.labels))
-        return Batch(*tensors, self.number, self.first_example)
+        tokens, mask, labels = (x.to(device, non_blocking=True) for x in (self.tokens, self.mask, self.labels))
+        return replace(self, tokens=tokens, mask=mask, labels=labels)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """What Lightning trains: one model on one task of Long Range Arena."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 from torchmetrics.classification import MulticlassAccuracy
 
 from sbmt.counter_rng import examples_from
@@ -90,9 +90,8 @@ class SequenceModule(LightningModule):
         self.config, self.n_documents = config, info["n_documents"]
         self.model = build_long_range_model(config, info)
         self.accuracy = MulticlassAccuracy(len(info["class_names"]), average="micro")
-        self.means = nn.ModuleDict({name: MeanMetric() for name in ("loss", "expected_density")})
-        layers_and_heads = config.n_layers * config.n_heads
-        self.densities = nn.ModuleList(MeanMetric() for _ in range(layers_and_heads))
+        # of the loss, of the expected density, and of the density in every head of every layer
+        self.means = nn.ModuleList(MeanMetric() for _ in range(2 + config.n_layers * config.n_heads))
         self.latest: dict[str, Tensor] = {}  # of the last batch, for the progress bar and the table of metrics
 
     def forward(self, batch: Batch) -> ModelOutput:
@@ -124,11 +123,10 @@ class SequenceModule(LightningModule):
         output = self(batch)
         n = len(batch.labels)
         self.accuracy.update(output.values, batch.labels)
-        self.means["loss"].update(nn.functional.cross_entropy(output.values.float(), batch.labels), n)
+        loss = nn.functional.cross_entropy(output.values.float(), batch.labels)
         expected = torch.stack([a.expected_density.float().mean() for a in output.attention]).mean()
-        self.means["expected_density"].update(expected, n)
-        for metric, density in zip(self.densities, _densities(output).mean(0), strict=True):
-            metric.update(density, n)
+        for metric, value in zip(self.means, (loss, expected, *_densities(output).mean(0)), strict=True):
+            cast(MeanMetric, metric).update(value, n)
 
     test_step = validation_step
 
@@ -142,13 +140,13 @@ class SequenceModule(LightningModule):
         self.scores = self._collect()
 
     def _collect(self) -> Scores:
-        densities = torch.stack([metric.compute() for metric in self.densities]).double().cpu()
-        loss, expected = (float(self.means[name].compute()) for name in ("loss", "expected_density"))
+        means = torch.stack([cast(MeanMetric, metric).compute() for metric in self.means]).double().cpu()
         accuracy = float(self.accuracy.compute())
-        for metric in (self.accuracy, *self.means.values(), *self.densities):
-            metric.reset()
-        layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
-        return Scores(loss, accuracy, float(densities.mean()), expected, layers)
+        for metric in (self.accuracy, *self.means):
+            cast(Metric, metric).reset()
+        loss, expected = means[:2].tolist()
+        layers = means[2:].view(self.config.n_layers, self.config.n_heads).tolist()
+        return Scores(loss, accuracy, float(means[2:].mean()), expected, layers)
 
     def configure_optimizers(self) -> Any:
         """AdamW, whose rate rises along a line and falls along another."""

@@ -109,7 +109,7 @@ class Inspection:
         densities = torch.stack([layer.density for layer in attention], 1)
         documents = []
         for at, real in enumerate(is_real):
-            n = len(real) if self.run.config.encoding(0).is_image else max(1, int(real.nonzero().max()) + 1)
+            n = len(real) if self.run.config.encoding(0).is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
             degrees = in_degrees[at, :, :, :n]
             position = _median_position(degrees.mean((0, 1)), real[:n]) if query is None else query
             if not 0 <= position < n:
@@ -174,7 +174,9 @@ def keys_of(edges: EdgeList, example: int, query: int) -> Bool[Tensor, "heads n_
 
 
 def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
-    """Where the lower median over real tokens stands; the first such place among equals."""
+    """Where the lower median over real tokens stands; the first such place among equals, 0 if nothing is real."""
     places = is_real.nonzero().squeeze(1)
+    if not len(places):
+        return 0
     median = in_degree[places].median()
     return int(places[(in_degree[places] == median).nonzero()[0, 0]])

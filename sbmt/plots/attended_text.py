@@ -106,7 +106,7 @@ def plot_attended_text(
         if paths:
             axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0))
     under = [
-        [(column + 0.08, line + 0.93), (column + len(glyph.rstrip() or glyph) - 0.08, line + 0.93)]
+        [(column + 0.08, line + 0.93), (column + len(glyph.rstrip() or " ") - 0.08, line + 0.93)]
         for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
         if is_key
     ]
@@ -114,8 +114,9 @@ def plot_attended_text(
     axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.0, path_effects=halo))
     if 0 <= query < len(glyphs):
         line, column = places[query]
-        edge = {"fill": False, "edgecolor": VERMILLION, "linewidth": 1.6, "path_effects": halo}
-        axes.add_patch(Rectangle((column - _ROOM, line), len(glyphs[query]) + 2 * _ROOM, 1, **edge))
+        box = Rectangle((column - _ROOM, line), len(glyphs[query].rstrip() or " ") + 2 * _ROOM, 1, fill=False)
+        box.set(edgecolor=VERMILLION, linewidth=1.6, path_effects=halo)
+        axes.add_patch(box)
     lines = max(places[-1][0] + 1, n_lines or 0)
     axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")

@@ -19,7 +19,7 @@ def density_moments(
 
     Example:
         >>> mean, deviation = density_moments(torch.tensor([[[0.1, 0.3]], [[0.3, 0.5]]]))
-        >>> mean.tolist(), deviation.round(decimals=3).tolist()
+        >>> mean.round(decimals=3).tolist(), deviation.round(decimals=3).tolist()
         ([[0.3, 0.2, 0.4]], [[0.141, 0.141, 0.141]])
     """
     columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads

@@ -4,6 +4,7 @@ from math import isqrt
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,9 +42,8 @@ def plot_in_degrees(axes: Axes, in_degrees: Tensor, upper: float) -> None:
     """
     _frame(axes)
     image = axes.imshow(as_image(in_degrees), cmap=MASK_COLOURS, vmin=0, vmax=upper, interpolation="nearest")
-    bar = axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
+    bar = axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=MaxNLocator(4))
     bar.outline.set_visible(False)
-    bar.locator.set_params(nbins=4)
     bar.ax.tick_params(length=0, labelsize=7.5)
 
 

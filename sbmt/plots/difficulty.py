@@ -90,5 +90,5 @@ def rank_correlations(
 
 def plot_density_over(axes: Axes, densities: NDArray[np.float64], measure: NDArray[np.float64], name: str) -> None:
     """One dot per example: its density over what is known of its difficulty."""
-    axes.plot(measure, densities, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+    axes.plot(measure, densities, ".", color=BLUE, markersize=5, alpha=0.6, markeredgewidth=0)
     axes.set(xlabel=name, title="One dot per input", ylim=(0, 1.12 * float(densities.max()) or 1.0))

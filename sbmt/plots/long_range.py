@@ -67,7 +67,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     heights = [_BARS, *(part.height for part in parts)]
     with use_style():
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-        bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights)
+        bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         _draw_densities(bars, inspection)
         for part, place in zip(parts, others, strict=True):
             place.suptitle(part.title, x=0.008, ha="left", fontsize=10)
@@ -113,7 +113,8 @@ def _text_part(
     document, first_id = documents[number], inspection.run.about["data"]["first_id"]
     glyph = listops_glyph if inspection.run.config.task == "listops" else byte_glyph
     shown = stretch(len(document.tokens), document.query, MOST_TOKENS // len(documents))
-    glyphs = [glyph(token - first_id) for token in document.tokens[shown.start : shown.stop].tolist()]
+    ids = document.tokens[shown.start : shown.stop].tolist()
+    glyphs = [glyph(token - first_id) if token >= first_id else " " for token in ids]  # an empty text is one padding
     n_lines = wrap(glyphs, _COLUMNS)[-1][0] + 1
 
     def draw(figure: SubFigure) -> None:

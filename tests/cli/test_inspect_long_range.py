@@ -1,0 +1,94 @@
+import re
+import sys
+
+import pytest
+
+from sbmt.cli import main
+from sbmt.plots.attended import inspect_examples
+from sbmt.plots.difficulty import difficulty_measures, rank_correlations
+from sbmt.training.any_run import load_any_run
+from tests.plots.tiny_long_range import tiny_run
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Calls the command line in an empty folder that is also the cache; returns exit code, output and errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return call
+
+
+def test_a_run_is_shown_with_its_densities_and_correlations(run, tmp_path):
+    tiny_run("listops", tmp_path)[0].save(tmp_path / "r")
+    code, out, _ = run("inspect", "r", "--examples", 12, "--seed", 5, "--output", "seen.png")
+    assert code == 0
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    settings = out.partition("Test, ")[0]
+    assert re.search(r"n_clusters +│ 4 ", settings) and "learning_rate" not in settings
+    assert "Test, 20 examples: accuracy 0.5000, 95 % interval 0.299 to 0.701" in out
+    seen = inspect_examples(load_any_run(tmp_path / "r"), 12, seed=5)
+    densities = seen.per_example.densities.double()
+    for layer in range(2):
+        heads = densities[:, layer]
+        expected = " ".join(f"{x.mean():.4f} ± {x.std():.4f}" for x in (heads.mean(1), *heads.T))
+        assert f"{layer} {expected}" in " ".join(out.replace("│", " ").split())
+    rows = rank_correlations(seen.per_example.densities, difficulty_measures(seen.per_example.extras, seen.lengths))
+    assert {row.measure for row in rows} == {"turns", "length"}
+    for row in rows:
+        assert re.search(rf"{row.measure} +│ {row.part} +│ +{re.escape(f'{row.rho:+.3f}')} ", out)
+    assert "1/n for self-loops" in out
+
+
+def test_a_constant_density_is_said_plainly(run, tmp_path):
+    tiny_run("listops", tmp_path, attention="full")[0].save(tmp_path / "r")
+    code, out, _ = run("inspect", "r")
+    assert code == 0
+    assert "Every example has the same density in every head: no rank correlation with turns, length." in out
+    assert "nan" not in out and (tmp_path / "inspect.png").exists()
+
+
+def test_images_without_a_measure_of_difficulty(run, tmp_path):
+    tiny_run("image", tmp_path)[0].save(tmp_path / "r")
+    code, out, _ = run("inspect", "r", "--examples", 3)
+    assert code == 0
+    assert "Nothing is known of how difficult these examples are" in out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "task, arguments, message",
+    [
+        ("image", ["r", "--query", "3"], "no --query for a task on images"),
+        ("text", ["r", "--query", "500"], "a query position in"),
+        ("text", ["r", "--examples", "1"], "--examples ≥ 2"),
+        ("text", ["r", "--examples", "0"], "--examples ≥ 2"),
+        ("text", ["r", "--output", "seen.doc"], "a file ending"),
+        ("text", ["--examples", "3"], "no --examples for a run on repeated tokens"),
+        ("text", ["--query", "0"], "no --query for a run on repeated tokens"),
+        ("text", ["nowhere"], "the folder of a run"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(run, tmp_path, task, arguments, message):
+    tiny_run(task, tmp_path)[0].save(tmp_path / "r")
+    code, _, err = run("inspect", *arguments)
+    assert code == 2
+    assert message in err and err.count("\n") == 1
+    assert not list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.bad_input
+def test_other_data_are_refused(run, tmp_path):
+    loaded, _ = tiny_run("text", tmp_path)
+    loaded.about["data"]["sha256"] = "0" * 64
+    loaded.save(tmp_path / "r")
+    code, _, err = run("inspect", "r")
+    assert code == 2 and "checksum" in err

@@ -1,0 +1,68 @@
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from sbmt.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, stretch, wrap
+from sbmt.plots.style import INK, MASK_COLOURS, VERMILLION
+
+
+def test_every_byte_is_written_in_printable_ascii_and_can_be_read_back():
+    glyphs = [byte_glyph(byte) for byte in range(256)]
+    assert all(glyph.isascii() and glyph.isprintable() for glyph in glyphs)
+    assert len(set(glyphs)) == 256
+    assert [g.encode().decode("unicode_escape").encode("latin-1")[0] for g in glyphs] == list(range(256))
+
+
+def test_padding_and_unknown_tokens_of_listops_are_written_too():
+    assert [listops_glyph(symbol) for symbol in (0, 1, 6, 16)] == ["? ", "[MIN ", "0 ", "? "]
+
+
+@given(st.lists(st.sampled_from(["a", "\\n", "\\x00"]), min_size=1, max_size=60), st.integers(4, 12))
+def test_lines_are_filled_and_never_too_long(glyphs, width):
+    places = wrap(glyphs, width)
+    lines = [[] for _ in range(places[-1][0] + 1)]
+    for glyph, (line, column) in zip(glyphs, places, strict=True):
+        assert column == sum(map(len, lines[line]))
+        lines[line].append(glyph)
+    widths = [sum(map(len, line)) for line in lines]
+    assert max(widths) <= width and "".join(map("".join, lines)) == "".join(glyphs)
+    assert all(w + len(after[0]) > width for w, after in zip(widths, lines[1:], strict=False))
+
+
+@given(st.integers(1, 50), st.data(), st.integers(1, 60))
+def test_a_stretch_holds_its_query(n, data, most):
+    query = data.draw(st.integers(0, n - 1))
+    found = stretch(n, query, most)
+    assert len(found) == min(n, most) and query in found and found.start >= 0 and found.stop <= n
+
+
+def test_shades_lines_and_box_say_what_is_attended():
+    glyphs = ["$", "a", " ", "\\n", "$"]
+    in_degrees, is_attended = torch.tensor([0.0, 0.1, 0.2, 0.4, 0.4]), torch.tensor([False, True, True, True, False])
+    figure = Figure(figsize=(2, 1))
+    axes = figure.subplots()
+    plot_attended_text(axes, glyphs, in_degrees, is_attended, 3, upper=0.4, width=4)
+    cells, under = axes.collections
+    np.testing.assert_allclose(cells.get_facecolors(), MASK_COLOURS([0.0, 0.25, 0.5, 1.0, 1.0]))
+    starts = [segment[0].round().tolist() for segment in under.get_segments()]
+    assert starts == [[1, 1], [2, 1], [0, 2]]  # at the bottom of lines 0, 0 and 1
+    light, dark, box = axes.patches
+    assert (light.get_facecolor(), dark.get_facecolor()) == (to_rgba(INK), to_rgba("white"))
+    assert (box.get_xy(), box.get_width()) == ((-0.25, 1), 2.5) and box.get_edgecolor() == to_rgba(VERMILLION)
+    outlines = light.get_path().vertices
+    assert 0 <= outlines[:, 0].min() and outlines[:, 0].max() <= 2 and outlines[:, 1].max() <= 1
+    assert 1 <= dark.get_path().vertices[:, 1].min() and dark.get_path().vertices[:, 0].max() <= 3
+    figure.savefig(BytesIO())
+
+
+@pytest.mark.parametrize("glyphs", [["a"], [" "]])
+def test_one_token_is_enough(glyphs):
+    axes = Figure().subplots()
+    plot_attended_text(axes, glyphs, torch.ones(1), torch.zeros(1, dtype=torch.bool), 5, upper=1.0, width=10)
+    assert all(patch.get_fill() for patch in axes.patches)  # no box: query 5 is not shown

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_sizes
 from sbmt.files import read_json, write_json
 from sbmt.tasks.prepared import Prepared, Split
 from sbmt.training.callbacks import BEST, STATE, EveryStep, MetricsTable, checkpoints
@@ -54,32 +55,37 @@ def fit(
         SbmtError: If the data are not prepared, the folder holds another run, there is nothing to resume, a batch does
             not divide among the processes, or the loss is not finite.
     """
+    check_sizes(devices=devices, nodes=nodes)
     prepared = open_task(config)
     module = SequenceModule(config, prepared.info)
     table = MetricsTable(folder, config.steps)
     steps = [] if on_step is None else [EveryStep(on_step)]
     with _quiet():
-        trainer = Trainer(
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=nodes,
-            strategy=strategy,
-            precision=config.precision,
-            max_steps=config.steps,
-            max_epochs=-1,
-            accumulate_grad_batches=config.accumulate,
-            val_check_interval=min(config.eval_every, config.steps) * config.accumulate,
-            check_val_every_n_epoch=None,
-            num_sanity_val_steps=0,
-            callbacks=[*steps, table, *checkpoints(folder)],
-            plugins=[TensorsAndJson()],
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-            inference_mode=False,
-            default_root_dir=folder,
-        )
+        try:
+            trainer = Trainer(
+                accelerator=accelerator,
+                devices=devices,
+                num_nodes=nodes,
+                strategy=strategy,
+                precision=config.precision,
+                max_steps=config.steps,
+                max_epochs=-1,
+                accumulate_grad_batches=config.accumulate,
+                val_check_interval=min(config.eval_every, config.steps) * config.accumulate,
+                check_val_every_n_epoch=None,
+                num_sanity_val_steps=0,
+                callbacks=[*steps, table, *checkpoints(folder)],
+                plugins=[TensorsAndJson()],
+                logger=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                use_distributed_sampler=False,
+                inference_mode=False,
+                default_root_dir=folder,
+            )
+        except MisconfigurationException as error:
+            got = str(error).strip().splitlines()[0]
+            raise SbmtError("devices that this machine has", got, "ask for fewer, or others") from error
         if config.batch_size % (config.accumulate * trainer.world_size):
             parts = config.accumulate * trainer.world_size
             raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")

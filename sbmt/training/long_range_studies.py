@@ -11,9 +11,12 @@ PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
 DIAGONAL = Trial("sbm-diagonal", "SBM, diagonal block matrix", {"is_diagonal": True})
 REFORMER = Trial("reformer", "Reformer", {"attention": "reformer"})
 BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
-_EXTRA = {
-    "listops": (DIAGONAL, REFORMER),  # is it its blocks that hold Reformer back?
-    "pathfinder": (BLACK,),
+_MORE = {
+    "listops": (PENALTY, DIAGONAL, REFORMER),  # is it its blocks that hold Reformer back?
+    "text": (PENALTY,),
+    "retrieval": (),  # stays at chance
+    "image": (PENALTY,),
+    "pathfinder": (PENALTY, BLACK),
 }
 
 LONG_RANGE_STUDIES = {
@@ -21,7 +24,7 @@ LONG_RANGE_STUDIES = {
         task,
         title.split(":")[0],
         REDUCED[task],
-        (FULL, LINEAR, SBM, RANDOM_EQUAL, PENALTY, *_EXTRA.get(task, ())),
+        (FULL, LINEAR, SBM, RANDOM_EQUAL, *_MORE[task]),
         2,
     )
     for task, title in TASK_TITLES.items()

@@ -16,7 +16,7 @@ KINDS = {  # task: class names, vocabulary, first id
 
 
 def toy_examples(task, n, seed):
-    """Of sequences, are there more 1s than 2s? Of pairs, do they begin alike? Of 8 × 8 images, which half is brighter?"""
+    """More 1s than 2s? Of pairs: do both documents begin even, or both odd? Of images: which half is brighter?"""
     rng = np.random.default_rng([seed, n])
     if task == "image":
         images = rng.integers(0, 256, (n, 8, 8)) * (rng.random((n, 8, 8)) < 0.7)

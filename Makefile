@@ -75,7 +75,7 @@ long-range: $(STAMP)
 	done
 	$(BIN)/python results/measure_retrieval_ceiling.py
 	$(BIN)/python results/start_full_size.py
-	for run in pathfinder/sbm-seed0 listops/sbm-seed0; do \
+	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
 	done
 	$(BIN)/python results/write_tables.py

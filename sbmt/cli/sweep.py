@@ -32,11 +32,15 @@ def sweep(
     A random mask has the density that sbm reaches on the same seed, if sbm is trained too. What was interrupted goes on
     where it stopped.
     """
+    from sbmt.training.long_range_runs import open_task
+
     trials = sweep_trials(attention, density_weight)
     console = Console()
     results = {}
-    for task in dict.fromkeys(tasks):
-        config = choose("task", task, REDUCED if reduced else PAPER).override(**overrides)
+    configs = {task: choose("task", task, REDUCED if reduced else PAPER).override(**overrides) for task in tasks}
+    for config in configs.values():  # all that is missing shows before the first run
+        open_task(config)
+    for task, config in configs.items():
         study = Study(task, task, config, trials, seeds)
         with study_progress(console, study) as report:
             runs = run_study(study, output / task, n_workers=workers, report=report)

@@ -264,3 +264,54 @@ def test_one_shared_cluster_can_make_an_edge_certain(membership):
         layer.node_mlp[2].bias.zero_()[0] = 30.0
     x = torch.zeros(1, 1, 2, 8)
     assert (layer.block_model(x, x).expected_mask() > 1 - 1e-6).all()
+
+
+DIAGONAL = [("bilinear", "sigmoid"), ("poisson", "sigmoid"), ("poisson", "softmax")]
+
+
+@pytest.mark.parametrize(("link", "membership"), DIAGONAL)
+def test_diagonal_clusters_meet_none_but_themselves(link, membership):
+    """By hand: the diagonal of e^(C Cᵀ), over its own sum, over k², or over 4."""
+    layer = SBMAttention(4, 3, 5, link=link, membership=membership, is_diagonal=True).double()
+    x = tokens(dtype=torch.float64)
+    block_matrix = layer.block_model(x, x).block_matrix
+    own = layer.clusters.square().sum(-1).exp()  # heads k
+    divisor = own.sum(-1, keepdim=True) if link == "bilinear" else 25 if membership == "sigmoid" else 4
+    torch.testing.assert_close(block_matrix, torch.diag_embed(own / divisor), rtol=1e-12, atol=0)
+    if link == "bilinear":
+        torch.testing.assert_close(block_matrix.sum((1, 2)), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("link", "membership"), DIAGONAL)
+def test_diagonal_clusters_get_gradients(link, membership):
+    layer, x = SBMAttention(4, 3, 5, link=link, membership=membership, is_diagonal=True), tokens(n=16)
+    out = layer(x, x, x, generator=seeded())
+    (out.values.square().sum() + out.expected_density.sum()).backward()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
+def test_tokens_of_different_clusters_never_meet_on_a_diagonal(sampler):
+    """Two clusters, tokens that belong to one each; without the diagonal the two would meet too."""
+    met = []
+    for is_diagonal in (True, False):
+        layer = SBMAttention(2, 1, 2, sampler=sampler, exploration=0.0, is_diagonal=is_diagonal)
+        with torch.no_grad():
+            layer.clusters.copy_(torch.eye(2)[None])
+            for linear in (layer.node_mlp[0], layer.node_mlp[2]):
+                linear.weight.copy_(torch.eye(2))
+                linear.bias.zero_()
+            layer.node_mlp[2].weight.mul_(100)
+            layer.node_mlp[2].bias.fill_(-50)
+        x = torch.eye(2).repeat(1, 1, 20, 1)  # tokens of cluster 0 and 1 in turn
+        edges = layer(x, x, x, generator=seeded(), return_edges=True).edges.to_dense()[0, 0]
+        assert edges[::2, ::2].any() and edges[1::2, 1::2].any()
+        met.append(bool(edges[::2, 1::2].any() or edges[1::2, ::2].any()))
+    assert met == [False, True]
+
+
+def test_a_diagonal_shares_its_parameters_and_is_shown():
+    layers = [SBMAttention(4, 3, 5, is_diagonal=is_diagonal) for is_diagonal in (True, False)]
+    shapes = [{name: t.shape for name, t in layer.state_dict().items()} for layer in layers]
+    assert shapes[0] == shapes[1]
+    assert "is_diagonal=True" in repr(layers[0]) and "is_diagonal=False" in repr(layers[1])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt.models import Encoder, SequenceClassifier, TokenTagger
+from sbmt.models.classifier import mean_of_real
 from tests.layers.inputs import seeded
 
 VOCABULARY, N, D_MODEL = 11, 9, 8
@@ -174,3 +175,28 @@ def test_layers_and_calls_draw_different_masks():
         for layer in model(ids(), None, generator=generator, return_edges=True).attention
     ]
     assert all(not torch.equal(masks[a], masks[b]) for a in range(4) for b in range(a))
+
+
+def test_a_mean_is_over_real_tokens_or_over_all_places():
+    x = torch.randn(4, N, D_MODEL, generator=seeded())
+    mask = torch.arange(N) < torch.tensor([[N], [4], [1], [0]])
+    sums = torch.stack([x[b, :n].sum(0) for b, n in enumerate((N, 4, 1, 0))])
+    torch.testing.assert_close(mean_of_real(x, mask), sums / torch.tensor([[N], [4], [1], [1]]))
+    torch.testing.assert_close(mean_of_real(x, mask, True), sums / N)
+    for is_padded_mean in (False, True):
+        torch.testing.assert_close(mean_of_real(x, None, is_padded_mean), x.mean(1))
+        spoilt = x.masked_fill(~mask[..., None], 1e6)
+        assert torch.equal(mean_of_real(spoilt, mask, is_padded_mean), mean_of_real(x, mask, is_padded_mean))
+
+
+def test_a_classifier_may_divide_by_the_padded_length():
+    plain, padded = make("classifier", "full"), make("classifier", "full")
+    padded.is_padded_mean = True
+    encoded = plain.encoder(ids(), MASK).values
+    by_hand = torch.stack([encoded[b, : int(LENGTHS[b])].sum(0) / N for b in range(3)])
+    torch.testing.assert_close(padded(ids(), MASK).values, padded.head(by_hand))
+    assert torch.equal(padded(ids()).values, plain(ids()).values)
+    assert not torch.allclose(padded(ids(), MASK).values[1:], plain(ids(), MASK).values[1:])
+    built = SequenceClassifier(plain.encoder, 5, 6, is_padded_mean=True)
+    built.head = plain.head
+    assert torch.equal(built(ids(), MASK).values, padded(ids(), MASK).values)

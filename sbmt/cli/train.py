@@ -76,7 +76,7 @@ def _add(task: str) -> None:
                 run = fit(
                     config, output, resume=resume, on_step=on_step, devices=devices, nodes=nodes, strategy=strategy
                 )
-        except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
+        except KeyboardInterrupt:
             if (output / "state.safetensors").exists():
                 console.print("Stopped. Every evaluation leaves a checkpoint: go on with --resume.")
             raise

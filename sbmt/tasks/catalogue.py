@@ -69,8 +69,8 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
 
     Args:
         task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``.
-        path: Their files. None looks in :func:`~sbmt.tasks.folders.data_folder`; what is not there is generated, if the
-            task can be.
+        path: Their files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
+            :func:`~sbmt.tasks.folders.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those differ.
 
     Raises:

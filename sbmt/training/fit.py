@@ -135,7 +135,7 @@ def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
 
 def is_first_process() -> bool:
     """Whether this process is the one that writes and prints."""
-    return not any(int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
+    return not any(int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
 class _Loaders:

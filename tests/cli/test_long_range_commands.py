@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import fields
 from statistics import mean, stdev
 
 import pytest
@@ -12,7 +13,7 @@ from sbmt.cli.sweep import sweep_trials
 from sbmt.cli.tables import accuracy_cell
 from sbmt.tasks.catalogue import CATALOGUE, Entry
 from sbmt.tasks.prepared import prepare
-from sbmt.training.long_range import REDUCED
+from sbmt.training.long_range import REDUCED, LongRangeConfig
 from tests.tasks.toy import SIZES, toy_source
 
 TINY = (
@@ -134,6 +135,16 @@ def test_a_sweep_prints_means_deviations_and_densities(run, tmp_path):
     code, again, _ = run(*command)
     assert code == 0 and again.splitlines()[-8:] == out.splitlines()[-8:]
     assert model.stat().st_mtime_ns == before  # what is done is not done again
+
+
+@pytest.mark.parametrize("command", ["data prepare", "data list", "sweep", *(f"train {task}" for task in REDUCED)])
+def test_every_command_has_help_and_every_field_an_option(run, command):
+    code, out, _ = run(*command.split(), "--help")
+    assert code == 0 and "Usage" in out
+    if not command.startswith("data"):
+        without = ("task", "attention", "density_weight", "seed", "mask_density") if command == "sweep" else ("task",)
+        names = [field.name for field in fields(LongRangeConfig) if field.name not in without]
+        assert all("--" + name.replace("_", "-") in out for name in names)
 
 
 def test_of_sbm_there_is_a_trial_for_every_weight_of_the_density():

@@ -111,14 +111,10 @@ def test_an_interruption_costs_one_shard(tmp_path, fail_at):
 
 def test_a_process_that_is_killed_leaves_what_it_made(tmp_path):
     code = """if True:
-        import os, signal, sys
-        from pathlib import Path
+        import os, pathlib, sys
         from sbmt.tasks.prepared import prepare
         from tests.tasks.toy import toy_source
-        def kill(done, total):
-            if done == 3:
-                os.kill(os.getpid(), signal.SIGKILL)
-        prepare(toy_source(), Path(sys.argv[1]), report=kill)
+        prepare(toy_source(), pathlib.Path(sys.argv[1]), report=lambda done, _: done == 3 and os.kill(os.getpid(), 9))
         """
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "cache"], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -193,10 +189,6 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-3])
 
 
-def pickled(path):
-    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-
-
 DAMAGE = {
     "symbols cut": ("symbols.bin", truncate),
     "symbols empty": ("symbols.bin", lambda path: path.write_bytes(b"")),
@@ -204,7 +196,7 @@ DAMAGE = {
     "labels missing": ("labels.npy", Path.unlink),
     "labels cut": ("labels.npy", truncate),
     "lengths empty": ("lengths.npy", lambda path: path.write_bytes(b"")),
-    "offsets pickled": ("offsets.npy", pickled),
+    "offsets pickled": ("offsets.npy", lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True)),
     "a pickle": ("offsets.npy", lambda path: path.write_bytes(pickle.dumps([1]))),
     "a split beyond the end": ("split-dev.npy", lambda path: np.save(path, np.array([10**6]))),
     "an extra missing": ("extra-weight.npy", Path.unlink),

@@ -46,6 +46,7 @@ def run_in_two(folder, configs):
             os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toys")
 def test_two_processes_are_one(tmp_path, tiny):
     """Also where one of them has no part of the last batch, and where a layer has buffers that they could wait for.

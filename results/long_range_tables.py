@@ -3,7 +3,14 @@
 from statistics import mean, stdev
 from typing import Any
 
-TASKS = {"listops": "ListOps", "text": "Text", "retrieval": "Retrieval", "image": "Image", "pathfinder": "Pathfinder"}
+TASKS = {
+    "listops": "ListOps",
+    "text": "Text",
+    "retrieval-topics": "Retrieval, topics",
+    "retrieval": "Retrieval, films",
+    "image": "Image",
+    "pathfinder": "Pathfinder",
+}
 
 
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from sbmt.tasks.listops_source import listops_source
 from sbmt.tasks.pathfinder import pathfinder_folder, pathfinder_source
 from sbmt.tasks.pathfinder_images import PathfinderSettings
 from sbmt.tasks.retrieval import retrieval_files
+from sbmt.tasks.retrieval_topics import topics_source
 from sbmt.tasks.source import Source
 from sbmt.tasks.text import text_files
 
@@ -49,7 +50,7 @@ CATALOGUE = {
         ),
     ),
     "text": Entry(text_files),
-    "retrieval": Entry(retrieval_files),
+    "retrieval": Entry(retrieval_files, reduced=topics_source),
     "image": Entry(image_files),
     "pathfinder": Entry(
         pathfinder_folder,

@@ -109,7 +109,7 @@ PAPER = {
 _REDUCED: dict[str, dict[str, Any]] = {
     "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
     "text": {"length": 256, "steps": 600, "dev_examples": 1000, "test_examples": 4000},
-    "retrieval": {"data": "retrieval-films", "length": 256, "batch_size": 16, "steps": 400},
+    "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
     "image": {"data": "image-lossy", "length": 256, "steps": 600},
     "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
     | {"data": "pathfinder-reduced"},  # where black pixels count, 1500 steps do not leave chance

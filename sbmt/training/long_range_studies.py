@@ -15,17 +15,22 @@ _MORE = {
     "listops": (PENALTY, DIAGONAL, REFORMER),  # is it its blocks that hold Reformer back?
     "text": (PENALTY,),
     "retrieval": (),  # stays at chance
+    "retrieval-topics": (PENALTY,),
     "image": (PENALTY,),
     "pathfinder": (PENALTY, BLACK),
 }
 
+_FILMS = REDUCED["retrieval"].override(data="retrieval-films", length=256, batch_size=16, steps=400, learning_rate=1e-3)
+_CONFIGS = REDUCED | {"retrieval": _FILMS, "retrieval-topics": REDUCED["retrieval"]}
+
 LONG_RANGE_STUDIES = {
-    task: Study(
-        task,
-        title.split(":")[0],
-        REDUCED[task],
-        (FULL, LINEAR, SBM, RANDOM_EQUAL, *_MORE[task]),
+    name: Study(
+        name,
+        TASK_TITLES[config.task].split(":")[0] + (", topics" if name == "retrieval-topics" else ""),
+        config,
+        (FULL, LINEAR, SBM, RANDOM_EQUAL, *_MORE[name]),
         2,
     )
-    for task, title in TASK_TITLES.items()
+    for name, config in _CONFIGS.items()
 }
+"""``retrieval`` are pairs of film reviews, ``retrieval-topics`` generated pairs."""

@@ -173,7 +173,7 @@ def test_cells_of_the_table():
         ("data prepare listops --reduced --from nowhere", "leave one of the two out"),
         ("train image", "sbmt data prepare image"),
         ("train listops", "sbmt data prepare listops"),
-        ("train listops --data retrieval-films", "examples of listops, got retrieval"),
+        ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
         ("train listops --reduced --precision 8", "precision among"),
         ("train listops --reduced --accumulate 3", "accumulate that divides"),

@@ -1,7 +1,9 @@
 """The tables of the page on long-range tasks, from the results of their studies."""
 
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
+
+from sbmt.cli.tables import accuracy_cell
 
 TASKS = {
     "listops": "ListOps",
@@ -18,20 +20,11 @@ def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     rows = [f"| | {' | '.join(TASKS[task] for task in results)} |", "|---" * (len(results) + 1) + "|"]
     for trial, title in titles.items():
-        cells = [_cell([run for run in result["runs"] if run["trial"] == trial]) for result in results.values()]
+        cells = [accuracy_cell([run for run in result["runs"] if run["trial"] == trial]) for result in results.values()]
         rows.append(f"| {title} | {' | '.join(cells)} |")
     chances = [f"{100 * result['runs'][0]['chance']:.2f}" for result in results.values()]
     rows.append(f"| always the commonest label | {' | '.join(chances)} |")
     return "\n".join(rows)
-
-
-def _cell(runs: list[dict[str, Any]]) -> str:
-    if not runs:
-        return ""
-    accuracies = [100 * run["test"]["accuracy"] for run in runs]
-    density = 100 * mean(run["test"]["density"] for run in runs)
-    spread = f" ± {stdev(accuracies):.2f}" if len(runs) > 1 else ""
-    return f"{mean(accuracies):.2f}{spread} ({density:.2f})"
 
 
 def interval_table(results: dict[str, dict[str, Any]]) -> str:
@@ -41,16 +34,9 @@ def interval_table(results: dict[str, dict[str, Any]]) -> str:
         for trial, title in result["titles"].items():
             for run in (r for r in result["runs"] if r["trial"] == trial):
                 low, high = run["interval"]
-                cells = (
-                    *(TASKS[task], title, run["config"]["seed"], f"{run['test']['accuracy']:.3f}"),
-                    *(
-                        f"{low:.3f} to {high:.3f}",
-                        f"{run['chance']:.3f}",
-                        run["config"]["steps"],
-                        f"{run['seconds']:.0f}",
-                    ),
-                )
-                rows.append(f"| {' | '.join(map(str, cells))} |")
+                cells = [TASKS[task], title, str(run["config"]["seed"]), f"{run['test']['accuracy']:.3f}"]
+                cells += [f"{low:.3f} to {high:.3f}", f"{run['chance']:.3f}", f"{run['seconds']:.0f}"]
+                rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

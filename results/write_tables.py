@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 BENCH = ROOT / "results" / "bench.json"
 BEGIN, END = "<!-- demo table: make results -->", "<!-- end of demo table -->"
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
@@ -55,7 +56,6 @@ def bench_blocks() -> dict[str, str]:
     """The benchmarks' tables, figure and machine by the names that the markers call them."""
     if not BENCH.exists():
         return {}
-    sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
     from sbmt.benchmarks import tables_of
 
     result = json.loads(BENCH.read_text("utf-8"))

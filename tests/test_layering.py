@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["errors", "types"],
+    0: ["errors", "types", "tables"],
     1: [
         "files",
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),

@@ -89,3 +89,18 @@ def test_trained_tables_are_written_from_their_results(tmp_path, monkeypatch):
     assert "| 0.123 / 0.54 |" in text
     assert text.count("*Not measured yet: run `make results`.*") == 1
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{name}.md" for name in ("synthetic", "benchmarks", "long-range"))]
+)
+def test_every_row_of_a_table_fits_its_heading(page):
+    lines = (ROOT / page).read_text("utf-8").split("\n")
+    widths = [line.replace("\\|", "").count("|") if line.startswith("|") else 0 for line in lines]
+    assert any(widths)
+    torn = [
+        line
+        for line, width, before in zip(lines[1:], widths[1:], widths, strict=False)
+        if before and width not in (0, before)
+    ]
+    assert torn == []

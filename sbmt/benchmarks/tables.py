@@ -1,39 +1,12 @@
 """Tables of what was found, from the results file to the terminal and to the documentation."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from sbmt.benchmarks.contestants import CONTESTANTS, OURS, REFERENCE
 from sbmt.benchmarks.parts import PARTS, WHOLE
 from sbmt.benchmarks.sampler import TITLES
-
-LEFT_OUT = "–"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text in rows and columns.
-
-    Attributes:
-        name: What the documentation's markers call it.
-        title: One line.
-        headings: One per column.
-        rows: Cells, as many per row as there are headings.
-        notes: What has to be said below, such as why a cell is empty.
-    """
-
-    name: str
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def markdown(self) -> str:
-        """Title, table and notes for a page."""
-        lines = [self.headings, tuple("---:" if i else "---" for i in range(len(self.headings))), *self.rows]
-        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-        return "\n\n".join([f"*{self.title}.*", table, *(f"{LEFT_OUT} {note}." for note in self.notes)])
+from sbmt.tables import LEFT_OUT, Table
 
 
 def attention_tables(found: dict[str, Any]) -> list[Table]:

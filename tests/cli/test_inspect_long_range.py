@@ -1,9 +1,7 @@
 import re
-import sys
 
 import pytest
 
-from sbmt.cli import main
 from sbmt.plots.attended import inspect_examples
 from sbmt.plots.difficulty import difficulty_measures, rank_correlations
 from sbmt.training.any_run import load_any_run
@@ -11,20 +9,10 @@ from tests.plots.tiny_long_range import tiny_run
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Calls the command line in an empty folder that is also the cache; returns exit code, output and errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    monkeypatch.setenv("COLUMNS", "120")
+def run(command_line, monkeypatch, tmp_path):
+    """The command line; its empty folder is also the cache."""
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return call
+    return command_line
 
 
 def test_a_run_is_shown_with_its_densities_and_correlations(run, tmp_path):

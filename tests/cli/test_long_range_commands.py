@@ -1,13 +1,11 @@
 """``sbmt data``, ``train``, ``sweep`` and ``evaluate`` on small examples of long-range tasks."""
 
 import json
-import sys
 from dataclasses import fields
 from statistics import mean, stdev
 
 import pytest
 
-from sbmt.cli import main
 from sbmt.cli.progress import TrainingProgress
 from sbmt.cli.sweep import sweep_trials
 from sbmt.cli.tables import accuracy_cell
@@ -23,20 +21,11 @@ TINY = (
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Calls the command line in an empty folder; returns exit code, output and errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    for name, value in {"SBMT_CACHE": tmp_path / "cache", "SBMT_DATA": tmp_path / "data", "COLUMNS": 120}.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.chdir(tmp_path)
-    return call
+def run(command_line, monkeypatch, tmp_path):
+    """The command line, with a cache and a data folder of its own."""
+    for name in ("cache", "data"):
+        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
+    return command_line
 
 
 @pytest.fixture

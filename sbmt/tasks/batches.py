@@ -19,23 +19,28 @@ class Batch:
     """What a model reads, and what it should answer.
 
     Attributes:
-        tokens: int64 ``(batch, n)``, for pairs of documents ``(batch, 2, n)``; 0 after the end of a document.
+        tokens: int64 ``(batch, n)``, for pairs of documents ``(batch, 2, n)``; padding after the end of a document.
         mask: bool of the same shape, True = real token.
-        labels: int64 ``(batch,)``.
+        labels: int64, one per example; with ``selected`` one per selected token, row by row.
         number: Which batch of the training it is, from 0.
         first_example: How many examples of the same batch other processes hold before these.
+        selected: Which tokens are asked for, bool ``(batch, n)``; None asks for a label per example.
+        weight: Share of the labels of the whole batch that is here, times the number of processes that hold it: mean
+            losses times their weights have the whole batch's mean loss as their mean.
     """
 
     tokens: Int[Tensor, "batch *documents n"]
     mask: Bool[Tensor, "batch *documents n"]
-    labels: Int[Tensor, " batch"]
+    labels: Int[Tensor, " labels"]
     number: int = 0
     first_example: int = 0
+    selected: Bool[Tensor, "batch n"] | None = None
+    weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        tokens, mask, labels = (x.to(device, non_blocking=True) for x in (self.tokens, self.mask, self.labels))
-        return replace(self, tokens=tokens, mask=mask, labels=labels)
+        names = ("tokens", "mask", "labels") + (() if self.selected is None else ("selected",))
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class Encoding:
         is_padded_to_length: Whether every batch is ``length`` long, as in the pipeline that the paper uses, instead of
             as long as its longest document.
         is_zero_padding: Whether id 0 counts as padding wherever it occurs, black pixels included, as in that pipeline.
+        padding_id: Token id after the end of a document.
     """
 
     first_id: int
@@ -56,6 +62,7 @@ class Encoding:
     is_image: bool = False
     is_padded_to_length: bool = False
     is_zero_padding: bool = False
+    padding_id: int = 0
 
 
 def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) -> Batch:
@@ -74,7 +81,7 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
         documents = [shrink_image(document, encoding.length) for document in documents]
     documents = [document[: encoding.length] for document in documents]
     longest = encoding.length if encoding.is_padded_to_length else max(1, *(len(d) for d in documents))
-    tokens = np.zeros((len(documents), longest), np.int64)
+    tokens = np.full((len(documents), longest), encoding.padding_id, np.int64)
     is_real = np.zeros((len(documents), longest), np.bool_)
     for row, document in enumerate(documents):
         tokens[row, : len(document)] = document

@@ -1,4 +1,4 @@
-"""The long-range tasks by name: where their examples come from."""
+"""The tasks by name: where their examples come from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from sbmt.errors import SbmtError, choose
 from sbmt.tasks.folders import data_folder
+from sbmt.tasks.glue import GLUE
+from sbmt.tasks.glue_files import glue_files
 from sbmt.tasks.image import image_files
 from sbmt.tasks.listops_files import listops_files
 from sbmt.tasks.listops_source import listops_source
@@ -62,6 +64,7 @@ CATALOGUE = {
             name="pathfinder-reduced",
         ),
     ),
+    **{task: Entry(partial(glue_files, task)) for task in GLUE},
 }
 
 
@@ -69,7 +72,8 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
     """Where a task's examples come from.
 
     Args:
-        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``.
+        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``; of GLUE ``sst2``, ``qqp``, ``mnli`` or
+            ``qnli``.
         path: Their files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
             :func:`~sbmt.tasks.folders.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those differ.

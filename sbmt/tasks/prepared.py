@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, choose
 from sbmt.files import read_json, write_bytes, write_json
-from sbmt.tasks.source import SPLITS, Examples, Pool, Shard, Source
+from sbmt.tasks.source import SPLITS, SYMBOL_TYPES, Examples, Pool, Shard, Source, Symbols, check_arrangement
 
 FORMAT = 1
 Report = Callable[[int, int], None]
@@ -29,7 +29,7 @@ class Split:
     Attributes:
         indices: Where its examples stand in the pool, int64 ``(n_examples,)``.
         labels: int64 ``(n_examples,)``.
-        symbols: uint8, all documents of the pool, end to end.
+        symbols: uint8, uint16 or uint32, all documents of the pool, end to end.
         offsets: int64 ``(n_pool, n_documents)``, where each document of the pool begins.
         lengths: int64 ``(n_pool, n_documents)``.
         extras: Further numbers per example of the split.
@@ -37,7 +37,7 @@ class Split:
 
     indices: NDArray[np.int64]
     labels: NDArray[np.int64]
-    symbols: NDArray[np.uint8]
+    symbols: Symbols
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
     extras: dict[str, NDArray[Any]]
@@ -45,8 +45,8 @@ class Split:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def documents(self, example: int) -> list[NDArray[np.uint8]]:
-        """The documents of an example, whole."""
+    def documents(self, example: int) -> list[NDArray[Any]]:
+        """The documents of an example, whole, of the type of :attr:`symbols`."""
         i = self.indices[example]
         starts_and_sizes = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
         return [self.symbols[start : start + size] for start, size in starts_and_sizes]
@@ -59,7 +59,7 @@ class Prepared:
     Attributes:
         folder: Where they lie.
         info: What :func:`prepare` recorded: task, origin, classes, vocabulary, settings, balance and lengths.
-        splits: ``train``, ``dev`` and ``test``.
+        splits: ``train``, ``dev``, ``test``, and whatever further ones the source has.
     """
 
     folder: Path
@@ -100,7 +100,7 @@ def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: R
             if report is not None:
                 report(done, len(source.shards))
             if not _path(part, shard).exists():
-                _write_shard(_path(part, shard), shard.make())
+                _write_shard(_path(part, shard), shard.make(), source.symbol_type)
         if report is not None:
             report(len(source.shards), len(source.shards))
         _assemble(source, part, part / "whole", fingerprint)
@@ -130,12 +130,15 @@ def open_prepared(folder: Path) -> Prepared:
             raise SbmtError(f"prepared examples of format {FORMAT}", info["format"], "prepare them again")
         labels, lengths, offsets = (_load(folder, name) for name in ("labels", "lengths", "offsets"))
         n_symbols = info["n_symbols"]
-        symbols = np.memmap(folder / "symbols.bin", np.uint8, "r") if n_symbols else np.empty(0, np.uint8)
+        symbol_type = choose("symbol type", info.get("symbol_type", "uint8"), SYMBOL_TYPES)
+        symbols = np.memmap(folder / "symbols.bin", symbol_type, "r") if n_symbols else np.empty(0, symbol_type)
         if symbols.size != n_symbols or len(labels) != info["n_examples"]:
             raise ValueError(f"{symbols.size} symbols and {len(labels)} examples")
         extras = {name: _load(folder, f"extra-{name}") for name in info["extras"]}
+        if missing := set(SPLITS) - set(info["splits"]):
+            raise ValueError(f"no split {', '.join(sorted(missing))}")
         splits = {}
-        for split in SPLITS:
+        for split in info["splits"]:
             at = _load(folder, f"split-{split}")
             mine = {name: x[at] for name, x in extras.items()}
             splits[split] = Split(at, labels[at], symbols, offsets, lengths, mine)
@@ -152,6 +155,8 @@ def _fingerprint(source: Source) -> dict[str, Any]:
     """What decides the content, as it comes back from JSON."""
     names = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
     fingerprint: dict[str, Any] = json.loads(json.dumps({name: getattr(source, name) for name in names}))
+    if source.symbol_type != "uint8":  # what was prepared when there were only bytes stays valid
+        fingerprint["symbol_type"] = source.symbol_type
     return fingerprint | {"shards": len(source.shards)}
 
 
@@ -159,7 +164,9 @@ def _path(part: Path, shard: Shard) -> Path:
     return part / f"shard-{shard.name}.npz"
 
 
-def _write_shard(path: Path, examples: Examples) -> None:
+def _write_shard(path: Path, examples: Examples, symbol_type: str) -> None:
+    if examples.symbols.dtype != symbol_type:
+        raise SbmtError(f"{symbol_type} symbols in every shard", examples.symbols.dtype, "name the type in the source")
     content = io.BytesIO()
     arrays = {"symbols": examples.symbols, "lengths": examples.lengths, "labels": examples.labels}
     np.savez(content, **arrays, **{f"extra-{name}": x for name, x in examples.extras.items()})  # type: ignore[arg-type]
@@ -197,12 +204,14 @@ def _assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, An
     if labels.min() < 0 or labels.max() >= len(source.class_names):
         raise SbmtError(f"labels in [0, {len(source.class_names)})", sorted(set(labels.tolist())), "check the files")
     digest.update(labels.tobytes())
-    arranged = source.arrange(Pool(labels, lengths, np.array(splits), extras))
+    arranged = check_arrangement(source.arrange(Pool(labels, lengths, np.array(splits), extras)))
     offsets = (lengths.cumsum() - lengths.ravel()).reshape(lengths.shape)
     arrays = {"labels": labels, "lengths": lengths, "offsets": offsets}
-    arrays |= {f"extra-{name}": x for name, x in extras.items()} | {f"split-{s}": arranged[s] for s in SPLITS}
+    arrays |= {f"extra-{name}": x for name, x in extras.items()} | {f"split-{s}": at for s, at in arranged.items()}
     for name, array in arrays.items():
         np.save(whole / f"{name}.npy", array, allow_pickle=False)
+    for name, text in source.files.items():
+        write_bytes(whole / name, text.encode())
     write_json(
         whole / "info.json",
         {
@@ -212,8 +221,9 @@ def _assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, An
             "n_documents": lengths.shape[1],
             "n_examples": len(labels),
             "n_symbols": int(lengths.sum()),
+            "symbol_type": source.symbol_type,
             "sha256": digest.hexdigest(),
-            "splits": {s: _describe(labels[arranged[s]], lengths[arranged[s]], source) for s in SPLITS},
+            "splits": {s: _describe(labels[at], lengths[at], source) for s, at in arranged.items()},
             "extras": sorted(extras),
             "settings": fingerprint["settings"],
             "fingerprint": fingerprint,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from sbmt.errors import SbmtError
 
 SPLITS = ("train", "dev", "test")
-Origin = Literal["official", "generated", "stand-in"]
+"""Every task has these; some have further ones after them."""
+
+Origin = Literal["official", "generated", "stand-in", "own"]
+SymbolType = Literal["uint8", "uint16", "uint32"]
+SYMBOL_TYPES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in get_args(SymbolType)}
+Symbols = NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +23,7 @@ class Examples:
     """Labelled documents, end to end.
 
     Attributes:
-        symbols: uint8, all documents one after the other.
+        symbols: uint8, uint16 or uint32, all documents one after the other.
         lengths: int64 ``(n_examples, n_documents)``, symbols per document.
         labels: int64 ``(n_examples,)``.
         extras: Further numbers per example by name, such as how difficult it is.
@@ -27,7 +32,7 @@ class Examples:
         SbmtError: If sizes do not fit each other.
     """
 
-    symbols: NDArray[np.uint8]
+    symbols: Symbols
     lengths: NDArray[np.int64]
     labels: NDArray[np.int64]
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -35,8 +40,10 @@ class Examples:
     def __post_init__(self) -> None:
         n = len(self.labels)
         sizes = {"lengths": len(self.lengths)} | {name: len(x) for name, x in self.extras.items()}
-        if self.symbols.dtype != np.uint8 or self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
-            raise SbmtError("uint8 symbols, as many as lengths (examples, documents) say", self.symbols.size, "mend it")
+        if self.symbols.dtype not in SYMBOL_TYPES.values():
+            raise SbmtError(f"symbols of type {', '.join(SYMBOL_TYPES)}", self.symbols.dtype, "convert them")
+        if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
+            raise SbmtError("as many symbols as lengths (examples, documents) say", self.symbols.size, "mend it")
         if any(size != n for size in sizes.values()):
             raise SbmtError(f"{n} rows, one per label", sizes, "give every example each of them")
 
@@ -47,7 +54,7 @@ class Examples:
         labels: Sequence[int],
         **extras: Sequence[float],
     ) -> "Examples":
-        """From one tuple of documents per example.
+        """From one tuple of documents per example, whose bytes are the symbols.
 
         Example:
             >>> Examples.of([(b"ab",), (b"c",)], [0, 1]).symbols.tolist()
@@ -93,7 +100,7 @@ class Pool:
 
 
 Arrangement = dict[str, NDArray[np.int64]]
-"""Indices into the pool for ``train``, ``dev`` and ``test``."""
+"""Indices into the pool for ``train``, ``dev``, ``test`` and, in this order, whatever further splits there are."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +109,18 @@ class Source:
 
     Attributes:
         name: Of the folder that the prepared examples are kept in.
-        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``.
-        origin: ``official`` files, ``generated`` here, or ``stand-in`` for data that cannot be had: results on the
-            last never stand beside published ones.
+        task: Such as ``listops`` or ``mlm``.
+        origin: ``official`` files, ``generated`` here, ``stand-in`` for data that cannot be had, or the user's
+            ``own``: results on the last two never stand beside published ones.
         class_names: What label 0, 1, … mean.
         vocab_size: Number of token ids, padding included.
         first_id: Token id of symbol 0: 1 where id 0 is padding, 0 where symbols are ids.
         settings: Everything that decides the content, as JSON holds it: generator and seeds, or files and checksums.
         shards: The parts.
         arrange: Divides the pool into splits.
+        symbol_type: Of every shard's symbols.
+        files: Small files to keep beside the examples, name to text, such as the tokeniser whose ids they are. What
+            in them decides the content belongs into ``settings`` as well.
     """
 
     name: str
@@ -122,11 +132,27 @@ class Source:
     settings: dict[str, Any]
     shards: tuple[Shard, ...]
     arrange: Callable[[Pool], Arrangement]
+    symbol_type: SymbolType = "uint8"
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def by_shard(pool: Pool) -> Arrangement:
-    """Every example goes where its shard says."""
-    return {split: np.flatnonzero(pool.splits == split) for split in SPLITS}
+    """Every example goes where its shard says; further splits come after the three, in the order of the shards."""
+    names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
+    return {split: np.flatnonzero(pool.splits == split) for split in names}
+
+
+def check_arrangement(arranged: Arrangement) -> Arrangement:
+    """Returns it as it is.
+
+    Raises:
+        SbmtError: If one of :data:`SPLITS` is missing, or a name does not fit a file's.
+    """
+    if missing := [split for split in SPLITS if split not in arranged]:
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(missing)}", "arrange them too")
+    if unfit := [split for split in arranged if not split.isidentifier()]:
+        raise SbmtError("splits named in letters, digits and _", repr(unfit[0]), "name it so")
+    return arranged
 
 
 def shuffled(n: int, seed: int) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ import pytest
 from sbmt import SbmtError
 from sbmt.tasks.catalogue import CATALOGUE, find_source
 from sbmt.tasks.folders import data_folder, prepared_folder
+from sbmt.tasks.glue import GLUE
 from sbmt.training.long_range import LONG_RANGE_TASKS, REDUCED
 
 PAIR = "imdb_film_pairs"
@@ -26,8 +27,8 @@ def empty_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
 
 
-def test_the_catalogue_holds_the_long_range_tasks():
-    assert tuple(CATALOGUE) == LONG_RANGE_TASKS
+def test_the_catalogue_holds_the_long_range_tasks_and_glues():
+    assert tuple(CATALOGUE) == (*LONG_RANGE_TASKS, *GLUE)
 
 
 def test_reduced_retrieval_needs_no_files():
@@ -52,6 +53,18 @@ def test_files_are_looked_for_in_the_data_folder(tmp_path, inner):
     assert source.shards[0].make().symbols.tobytes() == b"onetwo"
 
 
+@pytest.mark.parametrize("is_reduced", [False, True])
+@pytest.mark.parametrize("inner", ["qqp", "QQP", "glue/QQP"])
+def test_tables_of_glue_are_looked_for_in_the_data_folder(tmp_path, inner, is_reduced):
+    folder = tmp_path / "data" / inner
+    folder.mkdir(parents=True)
+    for stem in ("train", "dev"):
+        (folder / f"{stem}.tsv").write_text("question1\tquestion2\tis_duplicate\none\ttwo\t1\n")
+    source = find_source("qqp", is_reduced=is_reduced)
+    assert (source.name, source.task, source.origin) == ("qqp", "qqp", "official")
+    assert source.shards[0].make().symbols.tobytes() == b"onetwo"
+
+
 def test_files_may_be_named(tmp_path):
     folder = write_pairs(tmp_path / "elsewhere")
     assert find_source("retrieval", folder).settings["files"]
@@ -60,14 +73,14 @@ def test_files_may_be_named(tmp_path):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("task", ["text", "retrieval", "image"])
+@pytest.mark.parametrize("task", ["text", "retrieval", "image", *GLUE])
 def test_missing_files_are_told(task):
     with pytest.raises(SbmtError):
         find_source(task)
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("task", LONG_RANGE_TASKS)
+@pytest.mark.parametrize("task", CATALOGUE)
 def test_a_folder_that_is_not_there_is_told(tmp_path, task):
     with pytest.raises(SbmtError):
         find_source(task, tmp_path / "nowhere")

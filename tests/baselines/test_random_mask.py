@@ -1,12 +1,21 @@
 """A random mask has the density asked for, knows nothing, and is fresh in every call."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from sbmt import SbmtError
 from sbmt.attention import edge_attention
 from sbmt.baselines import RandomMaskAttention
+from sbmt.counter_rng import examples_from
 from tests.layers.inputs import seeded, tokens
-from tests.statistics import binomial_p_values
+from tests.statistics import binomial_p_values, pair_p_values
+
+N = 9
+QUERY_MASK = torch.arange(N) != torch.tensor([[99], [4], [0], [99]])  # padding nowhere, inside, in front
+KEY_MASK = torch.arange(N) < torch.tensor([[N], [6], [N], [0]])  # nowhere, at the end, nowhere, everywhere
+windows = pytest.mark.parametrize("window", [0, 1, 4, 5, 99])
 
 
 @pytest.mark.statistical(share=0.001)
@@ -50,3 +59,105 @@ def test_dropout_acts_in_training_only():
     values = [layer(x, x, x, generator=seeded()).values, layer.eval()(x, x, x, generator=seeded()).values]
     plain = RandomMaskAttention(4, 3)(x, x, x, generator=seeded()).values
     assert not torch.allclose(values[0], plain) and torch.equal(values[1], plain)
+
+
+def law(mask_density, window, query_mask, key_mask):
+    """Every pair's probability and the whole mask's expected density, by going over the pairs."""
+    real = [(i, j) for i in range(N) for j in range(N) if query_mask[i] and key_mask[j]]
+    near = {(i, j) for i, j in real if abs(i - j) <= window / 2}
+    p = 0.0
+    if len(real) > len(near):
+        p = max(0.0, (mask_density * len(real) - len(near)) / (len(real) - len(near)))
+    probability = torch.zeros(N, N, dtype=torch.float64)
+    for i, j in real:
+        probability[i, j] = 1.0 if (i, j) in near else p
+    return probability, probability.sum() / max(1, len(real))
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize(("window", "mask_density"), [(2, 0.4), (3, 0.7), (0, 0.13), (4, 0.5)])
+def test_pairs_outside_the_window_share_one_probability_per_example(window, mask_density, judge):
+    repeats, heads = 2000, 2  # streams differ per example and head, so repeated examples are independent draws
+    layer, x = RandomMaskAttention(1, heads, mask_density=mask_density, window=window), tokens(4 * repeats, heads, N, 1)
+    masks = dict(query_mask=QUERY_MASK.repeat(repeats, 1), key_mask=KEY_MASK.repeat(repeats, 1))
+    out = layer(x, x, x, generator=seeded(), return_edges=True, **masks)
+    drawn = out.edges.to_dense().view(repeats, 4, heads, N, N)
+    p_values = []
+    for b in range(4):
+        probability, density = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
+        p_values.append(binomial_p_values(drawn[:, b].sum((0, 1)), repeats * heads, probability))
+        is_open = (probability > 0) & (probability < 1)
+        if is_open.any():
+            cells = drawn[:, b, :, is_open].flatten(0, 1)
+            p_values.append(pair_p_values(cells.numpy(), probability[is_open].numpy()))
+        torch.testing.assert_close(out.expected_density[b::4], density.float().expand(repeats, heads))
+    judge(*p_values)
+
+
+@pytest.mark.parametrize("mask_density", [0.0, 0.3, 1.0])
+@windows
+def test_the_whole_mask_has_the_density_asked_for_or_is_the_window(window, mask_density):
+    layer, x = RandomMaskAttention(4, 3, mask_density=mask_density, window=window), tokens(4, 3, N)
+    masks = dict(query_mask=QUERY_MASK, key_mask=KEY_MASK)
+    out = layer(x, x, x, generator=seeded(), return_edges=True, **masks)
+    mask = replace(out.edges, check=True).to_dense()  # nothing twice, nothing at padding
+    torch.testing.assert_close(out.density, out.edges.density())
+    torch.testing.assert_close(out.values, edge_attention(x, x, x, out.edges))
+    for b in range(4):
+        probability, expected = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
+        torch.testing.assert_close(out.expected_density[b], expected.float().expand(3))
+        assert (mask[b] | (probability < 1)).all() and not (mask[b] & (probability == 0)).any()
+        n_pairs = int(QUERY_MASK[b].sum() * KEY_MASK[b].sum())
+        alone = law(0.0, window, QUERY_MASK[b], KEY_MASK[b])[1]
+        assert float(expected) == pytest.approx(max(mask_density, float(alone)) if n_pairs else 0.0)
+
+
+@windows
+def test_without_a_density_it_is_the_window(window):
+    layer, x = RandomMaskAttention(4, 3, mask_density=0.0, window=window), tokens(4, 3, N)
+    mask = layer(x, x, x, query_mask=QUERY_MASK, key_mask=KEY_MASK, return_edges=True).edges.to_dense()
+    for b in range(4):
+        near = [[abs(i - j) <= window / 2 for j in range(N)] for i in range(N)]
+        expected = torch.tensor(near) & QUERY_MASK[b, :, None] & KEY_MASK[b]
+        assert torch.equal(mask[b], expected.expand(3, N, N))
+
+
+def test_a_window_shares_a_batch_between_processes():
+    layer, x = RandomMaskAttention(4, 3, mask_density=0.6, window=2), tokens(4, 3, N)
+    masks = dict(query_mask=QUERY_MASK, key_mask=KEY_MASK)
+    whole = layer(x, x, x, generator=seeded(), return_edges=True, **masks).edges.to_dense()
+    with examples_from(1):
+        rest = {name: mask[1:] for name, mask in masks.items()}
+        part = layer(x[1:], x[1:], x[1:], generator=seeded(), return_edges=True, **rest).edges.to_dense()
+    assert torch.equal(part, whole[1:])
+
+
+@pytest.mark.statistical(share=0.001)
+def test_long_sequences_cost_no_more_than_their_edges(judge):
+    n = 1 << 17  # a dense mask would take 17 GB
+    layer, x = RandomMaskAttention(1, 1, mask_density=6 / n, window=2), tokens(1, 1, n, 1)
+    out = layer(x, x, x, generator=seeded(), return_edges=True)
+    n_certain = 3 * n - 2
+    p = (6 * n - n_certain) / (n * n - n_certain)
+    judge(binomial_p_values(out.edges.n_edges - n_certain, n * n - n_certain, p))
+
+
+def test_16_bits_do_not_round_the_probability():
+    x = tokens(n=16).bfloat16()
+    for window in (None, 2):
+        out = RandomMaskAttention(4, 3, mask_density=0.3, window=window)(x, x, x)
+        torch.testing.assert_close(out.expected_density, torch.full((2, 3), 0.3))
+        assert out.values.dtype == torch.bfloat16
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("window", [-1, 1.5, "2"])
+def test_other_windows_are_refused(window):
+    with pytest.raises(SbmtError, match=f"window as None or an integer ≥ 0, got {window}"):
+        RandomMaskAttention(4, 3, window=window)
+
+
+def test_a_window_needs_as_many_queries_as_keys():
+    layer, x, longer = RandomMaskAttention(4, 3, window=2), tokens(n=4), tokens(n=5)
+    with pytest.raises(SbmtError, match="as many queries as keys, got 4 queries and 5 keys"):
+        layer(x, longer, longer)

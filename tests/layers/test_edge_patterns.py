@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sbmt.baselines import RandomMaskAttention
 from sbmt.layers import SBMAttention
 from tests.layers.inputs import seeded, tokens, without_edges
 
@@ -52,3 +53,31 @@ def test_self_loops_add_nothing_to_a_window():
     other = SBMAttention(4, 3, 5, window=4)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(*(each(x, x, x, generator=seeded()).values for each in (layer, other)))
+
+
+@pytest.mark.parametrize("is_empty", [True, False], ids=["alone", "united"])
+@pytest.mark.parametrize("attention", [SBMAttention, RandomMaskAttention])
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 7, 8, 16, 17, 1000])
+def test_windows_end_at_borders_and_at_padding_wherever_it_is(window, attention, is_empty):
+    query_mask = torch.arange(N) % 4 != torch.tensor([[9], [0], [3], [2], [9]])  # 9 hides nothing
+    key_mask = torch.arange(N) % 3 != torch.tensor([[9], [0], [9], [1], [9]])
+    key_mask[4] = False
+    if attention is SBMAttention:
+        layer = SBMAttention(4, 3, 5, window=window).eval()
+        layer = without_edges(layer) if is_empty else layer
+    else:
+        layer = RandomMaskAttention(4, 3, mask_density=0.0 if is_empty else 0.9, window=window)
+    x = tokens(5, n=N)
+    out = layer(x, x, x, query_mask=query_mask, key_mask=key_mask, generator=seeded(), return_edges=True)
+    mask = out.edges.to_dense()
+    n_beyond = 0
+    for b in range(5):
+        for i in range(N):
+            for j in range(N):
+                is_real = bool(query_mask[b, i] and key_mask[b, j])
+                if not is_real or abs(i - j) <= window / 2:
+                    assert mask[b, :, i, j].tolist() == [is_real] * 3
+                else:
+                    n_beyond += int(mask[b, :, i, j].sum())
+    assert (n_beyond == 0) == (is_empty or window >= 2 * (N - 1))
+    assert not out.values[~query_mask[:, None].expand(5, 3, N)].any() and not out.values[4].any()

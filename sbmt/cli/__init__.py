@@ -8,7 +8,9 @@ from sbmt.cli.bench import bench
 from sbmt.cli.cost import cost
 from sbmt.cli.data import data_app
 from sbmt.cli.demo import demo
+from sbmt.cli.glue import glue
 from sbmt.cli.look import inspect, sample
+from sbmt.cli.predict import predict
 from sbmt.cli.study import study
 from sbmt.cli.sweep import sweep
 from sbmt.cli.train import evaluate, train_app
@@ -25,7 +27,9 @@ app.command()(demo)
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
 app.command()(sweep)
+app.command()(glue)
 app.command()(evaluate)
+app.command()(predict)
 app.command()(inspect)
 app.command()(sample)
 app.command()(study)

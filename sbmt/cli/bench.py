@@ -1,18 +1,15 @@
 """``sbmt bench``: times and memory, side by side."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sbmt.cli.progress import case_progress
+from sbmt.cli.tables import print_table
 from sbmt.errors import SbmtError
 from sbmt.files import write_bytes, write_json
-
-if TYPE_CHECKING:
-    from sbmt.benchmarks.tables import Table as Found
 
 
 def bench(
@@ -39,7 +36,7 @@ def bench(
         if json is not None:
             write_json(json, result)
         for table in tables_of(result, [name]):
-            _print(console, table)
+            print_table(console, table)
 
     with case_progress(console) as progress:
         result = run_suites(suite or (), is_quick=quick, threads=threads, on_case=progress.case, on_suite=report)
@@ -66,14 +63,3 @@ def _check_targets(suite: list[str] | None, json: Path | None, figure: Path | No
         figure_format(figure)
         if suite and "attention" not in suite:
             raise SbmtError("the suite attention for --figure", ", ".join(suite), "add --suite attention")
-
-
-def _print(console: Console, found: "Found") -> None:
-    table = Table(title=found.title)
-    for number, heading in enumerate(found.headings):
-        table.add_column(heading, justify="right" if number else "left", overflow="fold")
-    for row in found.rows:
-        table.add_row(*row)
-    console.print(table)
-    for note in found.notes:
-        console.print(f"– {note}.", highlight=False)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sbmt.cli.progress import case_progress
+from sbmt.cli.tables import print_table
 from sbmt.errors import SbmtError
 from sbmt.files import write_bytes, write_json
 
 if TYPE_CHECKING:
     from sbmt.cost.report import Column
-    from sbmt.cost.tables import Table as Found
 
 DENSITY = 0.01
 
@@ -71,11 +70,11 @@ def cost(
             on_method=lambda done, total: None if progress is None else progress.case("memory", done, total),
         )
     for table in cost_tables(report):
-        _print(console, table)
+        print_table(console, table)
     for name in (attention or ()) if parts else ():
         for column in columns:
             count = count_case(Case(name, column.n, column.density, column.task))
-            _print(console, parts_table(count, f"{name}, {column.title}"))
+            print_table(console, parts_table(count, f"{name}, {column.title}"))
     if json is not None:
         write_json(json, report | {"manifest": manifest()})
         console.print(f"Numbers: {json}", highlight=False)
@@ -88,14 +87,3 @@ def _columns(lengths: list[int] | None, density: float | None) -> "tuple[Column,
         return columns_of(lengths, DENSITY if density is None else density)
     columns = paper_columns()
     return columns if density is None else tuple(replace(column, density=density) for column in columns)
-
-
-def _print(console: Console, found: "Found") -> None:
-    table = Table(title=found.title)
-    for number, heading in enumerate(found.headings):
-        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=not number)
-    for row in found.rows:
-        table.add_row(*row)
-    console.print(table)
-    for note in found.notes:
-        console.print(f"– {note}.", highlight=False)

@@ -1,4 +1,4 @@
-"""``sbmt data``: prepares the examples of the long-range tasks."""
+"""``sbmt data``: prepares the examples of the tasks."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,28 +8,41 @@ from rich.console import Console
 from rich.table import Table
 
 from sbmt.cli.progress import case_progress
+from sbmt.errors import SbmtError
 from sbmt.tasks.folders import data_folder, prepared_folder
 from sbmt.tasks.prepared import Prepared, open_prepared, prepare
+from sbmt.tasks.source import Source
 
-data_app = typer.Typer(help="Prepare the examples of the long-range tasks.", no_args_is_help=True)
+data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
 
 
 @data_app.command("prepare")
 def prepare_task(
-    task: Annotated[str, typer.Argument(help="listops, text, retrieval, image or pathfinder")],
+    task: Annotated[
+        str, typer.Argument(help="listops, text, retrieval, image, pathfinder, corpus, sst2, qqp, mnli or qnli")
+    ],
     from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="replace other examples of the same name")] = False,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="corpus: tokens that its tokeniser learns; 50,265 if left out")
+    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
 ) -> None:
     """Find or generate a task's examples, check them, and keep them where training reads them.
 
-    Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. An interrupted
-    preparation goes on where it stopped.
+    Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
+    one file or a folder of them. An interrupted preparation goes on where it stopped.
     """
     from sbmt.tasks.catalogue import find_source
 
     console = Console()
-    source = find_source(task, from_, is_reduced=reduced)
+    if task == "corpus":
+        source = _corpus(console, from_, reduced, vocab_size, tokenizer)
+    elif (vocab_size, tokenizer) != (None, None):
+        raise SbmtError("--vocab-size and --tokenizer with corpus alone", task, "leave them out")
+    else:
+        source = find_source(task, from_, is_reduced=reduced)
     with case_progress(console) as progress:
         prepared = prepare(
             source,
@@ -38,6 +51,21 @@ def prepare_task(
             report=lambda done, total: progress.case(source.name, done, total),
         )
     _show(console, prepared)
+
+
+def _corpus(
+    console: Console, path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None
+) -> Source:
+    from sbmt.tasks.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
+    from sbmt.tasks.tokenizer import Tokenizer
+
+    if vocab_size is not None and tokenizer is not None:
+        raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser has its size")
+    size = vocab_size or (REDUCED_VOCABULARY if is_reduced else VOCABULARY)
+    loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
+    with console.status("reading the text" if loaded else f"learning a tokeniser of {size:,} tokens"):
+        name = "corpus-reduced" if is_reduced else "corpus"
+        return corpus_source(path or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
 
 
 @data_app.command("list")

@@ -1,5 +1,6 @@
-"""What ``sbmt inspect`` shows of a run on a long-range task."""
+"""What ``sbmt inspect`` shows of a run on prepared examples."""
 
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -11,8 +12,8 @@ from sbmt.plots.density_bars import density_moments
 from sbmt.plots.difficulty import difficulty_measures, rank_correlations
 from sbmt.plots.long_range import draw_long_range_inspection
 from sbmt.plots.save import figure_format
-from sbmt.training.long_range import LongRangeConfig
-from sbmt.training.long_range_runs import LongRangeRun
+from sbmt.training.sequence_config import SequenceConfig
+from sbmt.training.task_runs import TaskRun
 
 N_EXAMPLES = 256
 """Test examples that are looked at unless it is said how many."""
@@ -20,7 +21,7 @@ N_EXAMPLES = 256
 
 def inspect_long_range(
     console: Console,
-    run: LongRangeRun,
+    run: TaskRun,
     title: str,
     output: Path,
     *,
@@ -40,10 +41,10 @@ def inspect_long_range(
         seed: Seed of the masks.
 
     Raises:
-        SbmtError: If the data are not there, or an option does not fit the task.
+        SbmtError: If the data are not there, an option does not fit the task, or the run has no labels to predict.
     """
     figure_format(output)
-    if query is not None and run.config.encoding(0).is_image:
+    if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples or N_EXAMPLES, seed=seed)
     console.print(_settings(run.config, title))
@@ -58,10 +59,10 @@ def inspect_long_range(
     console.print(f"Figure: {output}", highlight=False)
 
 
-def _settings(config: LongRangeConfig, title: str) -> Table:
+def _settings(config: SequenceConfig, title: str) -> Table:
     """Task, attention, and whatever differs from the defaults."""
     table = Table(title=title, show_header=False)
-    defaults = LongRangeConfig().to_dict()
+    defaults = {field.name: field.default for field in fields(config)}
     for name, value in config.to_dict().items():
         if name in ("task", "attention") or value != defaults[name]:
             table.add_row(name, str(value))

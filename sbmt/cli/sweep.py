@@ -32,7 +32,7 @@ def sweep(
     A random mask has the density that sbm reaches on the same seed, if sbm is trained too. What was interrupted goes on
     where it stopped.
     """
-    from sbmt.training.long_range_runs import open_task
+    from sbmt.training.task_data import open_task
 
     trials = sweep_trials(attention, density_weight)
     console = Console()

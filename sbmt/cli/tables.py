@@ -6,8 +6,10 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
+from sbmt.tables import Table as Found
 from sbmt.training.runs import Run
 from sbmt.training.study import Trial
 
@@ -47,6 +49,18 @@ def long_range_table(results: dict[str, dict[str, Any]], settings: str) -> Table
         table.add_row(title, *cells)
     table.add_row("always the commonest label", *(f"{100 * r['runs'][0]['chance']:.2f}" for r in results.values()))
     return table
+
+
+def print_table(console: Console, found: Found) -> None:
+    """Prints a table and its notes; the first column is not broken."""
+    table = Table(title=found.title)
+    for number, heading in enumerate(found.headings):
+        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=not number)
+    for row in found.rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in found.notes:
+        console.print(f"– {note}.", highlight=False)
 
 
 def accuracy_cell(runs: list[dict[str, Any]]) -> str:

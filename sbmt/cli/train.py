@@ -6,8 +6,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from sbmt.cli.fitting import fit_and_print, print_scores
 from sbmt.cli.options import with_fields_of
 from sbmt.cli.progress import training_progress
+from sbmt.cli.train_language import Devices, Nodes, Reduced, Resume, glue, mlm
 from sbmt.errors import SbmtError, choose
 from sbmt.training.any_run import load_any_run
 from sbmt.training.config import SIZES, RepeatedTokensConfig
@@ -30,7 +32,7 @@ def _tasks() -> None:
 def repeated_tokens(
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/repeated-tokens"),
     size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")] = False,
+    resume: Resume = False,
     **overrides: Any,
 ) -> None:
     """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
@@ -58,30 +60,14 @@ def _add(task: str) -> None:
     @with_fields_of(LongRangeConfig, without=("task",))
     def command(
         output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs") / task,
-        reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")] = False,
-        resume: Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")] = False,
-        devices: Annotated[int, typer.Option(help="processes here, each with its own GPU if there are any")] = 1,
-        nodes: Annotated[int, typer.Option(help="machines")] = 1,
+        reduced: Reduced = False,
+        resume: Resume = False,
+        devices: Devices = 1,
+        nodes: Nodes = 1,
         **overrides: Any,
     ) -> None:
-        from sbmt.training.fit import fit, is_first_process
-
         config = (REDUCED if reduced else PAPER)[task].override(**overrides)
-        console = Console(quiet=not is_first_process())
-        strategy = "auto" if devices * nodes == 1 else "ddp"
-        try:
-            with training_progress(console) as progress:
-                progress.start(f"{config.attention} on {task}", config.steps)
-                on_step = progress.step
-                run = fit(
-                    config, output, resume=resume, on_step=on_step, devices=devices, nodes=nodes, strategy=strategy
-                )
-        except KeyboardInterrupt:
-            if (output / "state.safetensors").exists():
-                console.print("Stopped. Every evaluation leaves a checkpoint: go on with --resume.")
-            raise
-        _print_scores(console, run.test, run.about)
-        console.print(f"Run: {output}", highlight=False)
+        fit_and_print(config, output, resume=resume, devices=devices, nodes=nodes)
 
     command.__doc__ = (
         f"{title}\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data."
@@ -91,6 +77,8 @@ def _add(task: str) -> None:
 
 for _task in LONG_RANGE_TASKS:
     _add(_task)
+train_app.command()(mlm)
+train_app.command()(glue)
 
 
 def evaluate(
@@ -106,19 +94,10 @@ def evaluate(
     if isinstance(loaded, Run):
         _print(Console(), evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed))
         return
-    from sbmt.training.long_range_evaluate import evaluate_long_range
+    from sbmt.training.per_example import evaluate_examples
 
-    scores = evaluate_long_range(loaded, sequences, n_samples=n_samples, seed=seed)
-    _print_scores(Console(), scores, {"n_test": scores.n_examples})
-
-
-def _print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
-    more = f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}" if "interval" in about else ""
-    chance = f"   chance {about['chance']:.3f}" if "chance" in about else ""
-    console.print(
-        f"Test, {about['n_test']:,} examples: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  "
-        f"density {test.density:.4f}{more}{chance}"
-    )
+    scores = evaluate_examples(loaded, sequences, n_samples=n_samples, seed=seed)
+    print_scores(Console(), scores, {"n_test": scores.n_examples})
 
 
 def _print(console: Console, test: Evaluation) -> None:

@@ -12,8 +12,8 @@ from sbmt.counter_rng import examples_from
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
 from sbmt.tasks.prepared import Prepared
-from sbmt.training.long_range_evaluate import PerExample, evaluate_long_range
-from sbmt.training.long_range_runs import LongRangeRun
+from sbmt.training.per_example import PerExample, evaluate_examples
+from sbmt.training.task_runs import TaskRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Inspection:
         calls: What the model was given, batch by batch.
     """
 
-    run: LongRangeRun
+    run: TaskRun
     per_example: PerExample
     calls: tuple[_Call, ...]
 
@@ -109,7 +109,7 @@ class Inspection:
         densities = torch.stack([layer.density for layer in attention], 1)
         documents = []
         for at, real in enumerate(is_real):
-            n = len(real) if self.run.config.encoding(0).is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
+            n = len(real) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
             degrees = in_degrees[at, :, :, :n]
             position = _median_position(degrees.mean((0, 1)), real[:n]) if query is None else query
             if not 0 <= position < n:
@@ -121,7 +121,7 @@ class Inspection:
 
 
 def inspect_examples(
-    run: LongRangeRun, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
+    run: TaskRun, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
 ) -> Inspection:
     """Runs a model on the first test examples, as evaluation does, and keeps what it takes to see any of them again.
 
@@ -141,7 +141,7 @@ def inspect_examples(
 
     handle = run.model.register_forward_pre_hook(remember, with_kwargs=True)
     try:
-        per_example = evaluate_long_range(run, n_examples, seed=seed, prepared=prepared)
+        per_example = evaluate_examples(run, n_examples, seed=seed, prepared=prepared)
     finally:
         handle.remove()
     if per_example.n_examples < 2:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PatchCollection
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
@@ -19,6 +19,9 @@ from sbmt.tasks.listops import CLOSE, TOKENS
 
 ADVANCE = 0.602  # width of a character of the monospaced font, in ems
 LINE = 1.32  # height of a line, in ems
+LONGEST = 24
+"""Characters of a token of a vocabulary that are written."""
+_FONT = "DejaVu Sans Mono"
 _ROOM = 0.25  # left and right inside the query's box, in columns
 _DARK = 0.55  # lightness below which writing is white
 
@@ -43,6 +46,21 @@ def listops_glyph(symbol: int) -> str:
     if symbol == CLOSE:
         return "] "
     return f"{TOKENS[symbol - 1]} " if 1 <= symbol <= len(TOKENS) else "? "
+
+
+def word_glyph(glyph: str) -> str:
+    r"""How :func:`plot_attended_text` writes a token of a vocabulary, given what its tokeniser calls it.
+
+    The blank before a word is a blank again, so that words stand apart; what the font lacks is escaped as Python does;
+    what is longer than :data:`LONGEST` ends in dots.
+
+    Example:
+        >>> [word_glyph(glyph) for glyph in ("<s>", "␣film", "s", "␣", "é", "中", r"\xc3")]
+        ['<s>', ' film', 's', ' ', 'é', '\\u4e2d', '\\xc3']
+    """
+    shown = (" " if c == "␣" else c if ord(c) in _known() else c.encode("unicode_escape").decode() for c in glyph)
+    text = "".join(shown)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
@@ -87,7 +105,7 @@ def plot_attended_text(
 
     Args:
         axes: Where to write.
-        glyphs: How each token is written; anything of printable ASCII.
+        glyphs: How each token is written, in characters of DejaVu Sans Mono; blanks around it are shaded with it.
         in_degrees: Share of queries that attend each token, in [0, 1].
         is_attended: Whether the query attends each token.
         query: Number of the token that is boxed; outside of ``range(n)`` no token is.
@@ -106,7 +124,7 @@ def plot_attended_text(
         if paths:
             axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0))
     under = [
-        [(column + 0.08, line + 0.93), (column + len(glyph.rstrip() or " ") - 0.08, line + 0.93)]
+        [(column + _indent(glyph) + 0.08, line + 0.93), (column + len(glyph.rstrip() or " ") - 0.08, line + 0.93)]
         for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
         if is_key
     ]
@@ -114,12 +132,18 @@ def plot_attended_text(
     axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.0, path_effects=halo))
     if 0 <= query < len(glyphs):
         line, column = places[query]
-        box = Rectangle((column - _ROOM, line), len(glyphs[query].rstrip() or " ") + 2 * _ROOM, 1, fill=False)
+        start, stop = column + _indent(glyphs[query]), column + len(glyphs[query].rstrip() or " ")
+        box = Rectangle((start - _ROOM, line), stop - start + 2 * _ROOM, 1, fill=False)
         box.set(edgecolor=VERMILLION, linewidth=1.6, path_effects=halo)
         axes.add_patch(box)
     lines = max(places[-1][0] + 1, n_lines or 0)
     axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
+
+
+def _indent(glyph: str) -> int:
+    """Blanks before what is visible; none if all of it is blank."""
+    return len(glyph) - len(glyph.lstrip()) if glyph.strip() else 0
 
 
 def _paths(glyphs: Sequence[str], places: Sequence[tuple[int, int]]) -> Iterator[Path]:
@@ -131,6 +155,12 @@ def _paths(glyphs: Sequence[str], places: Sequence[tuple[int, int]]) -> Iterator
                 yield placed.transform_path(_outline(character))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def _outline(character: str) -> Path:
-    return TextPath((0, 0), character, size=1, prop=FontProperties(family="DejaVu Sans Mono"))
+    return TextPath((0, 0), character, size=1, prop=FontProperties(family=_FONT))
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[int]:
+    """Characters that the font has."""
+    return frozenset(get_font(findfont(FontProperties(family=_FONT))).get_charmap())

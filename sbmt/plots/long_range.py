@@ -1,4 +1,4 @@
-"""What one trained model does with the examples of a long-range task, in one figure."""
+"""What one trained model does with single test examples of its task, in one figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +11,25 @@ from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from sbmt.plots.attended import AttendedDocument, Inspection
-from sbmt.plots.attended_text import ADVANCE, LINE, byte_glyph, listops_glyph, plot_attended_text, stretch, wrap
+from sbmt.plots.attended_text import (
+    ADVANCE,
+    LINE,
+    byte_glyph,
+    listops_glyph,
+    plot_attended_text,
+    stretch,
+    word_glyph,
+    wrap,
+)
 from sbmt.plots.density_bars import plot_density_bars
 from sbmt.plots.density_maps import plot_in_degrees, plot_input_image
 from sbmt.plots.difficulty import difficulty_measures, plot_density_over
 from sbmt.plots.save import figure_format, save_figure
 from sbmt.plots.style import use_style
+from sbmt.training.task_runs import TaskRun
 
 MOST_TOKENS = 1200  # of an example's text that are shown
+MOST_WORDS = 300  # where tokens are words or parts of them
 _WIDTH = 12.0  # inches, of a figure
 _BARS = 2.6  # inches, of the row of bars
 _TITLE = 0.45  # inches, above an example
@@ -60,7 +71,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     largest = [document.in_degrees.amax(2).numpy() for documents in seen.values() for document in documents]
     upper = np.max(largest, 0)  # layers heads
     upper[upper == 0] = 1.0
-    part_of = _map_part if inspection.run.config.encoding(0).is_image else _text_part
+    part_of = _map_part if inspection.run.config.is_image else _text_part
     parts = [
         part_of(inspection, x, documents, at, upper) for x, documents in seen.items() for at in range(len(documents))
     ]
@@ -110,11 +121,10 @@ def _text_part(
     inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
 ) -> _Part:
     """The text once per head, shaded by how often each token is attended."""
-    document, first_id = documents[number], inspection.run.about["data"]["first_id"]
-    glyph = listops_glyph if inspection.run.config.task == "listops" else byte_glyph
-    shown = stretch(len(document.tokens), document.query, MOST_TOKENS // len(documents))
-    ids = document.tokens[shown.start : shown.stop].tolist()
-    glyphs = [glyph(token - first_id) if token >= first_id else " " for token in ids]  # an empty text is one padding
+    document, glyph = documents[number], _glyph_of(inspection.run)
+    most = MOST_TOKENS if inspection.run.tokenizer is None else MOST_WORDS
+    shown = stretch(len(document.tokens), document.query, most // len(documents))
+    glyphs = [glyph(token) for token in document.tokens[shown.start : shown.stop].tolist()]
     n_lines = wrap(glyphs, _COLUMNS)[-1][0] + 1
 
     def draw(figure: SubFigure) -> None:
@@ -139,6 +149,15 @@ def _text_part(
         title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {len(document.tokens):,}"
     title += f"; boxed: query {document.query:,}, underlined: what it attends"
     return _Part(title, _TITLE + height, draw)
+
+
+def _glyph_of(run: TaskRun) -> Callable[[int], str]:
+    """How the tokens of a task are written; padding, which an empty text has one of, is blank."""
+    if (tokenizer := run.tokenizer) is not None:
+        return lambda token: word_glyph(tokenizer.glyph(token))
+    symbol_glyph = listops_glyph if run.config.task == "listops" else byte_glyph
+    first_id = run.about["data"]["first_id"]
+    return lambda token: symbol_glyph(token - first_id) if token >= first_id else " "
 
 
 def _grid(figure: SubFigure, n: int, n_columns: int) -> list[Axes]:

@@ -32,11 +32,11 @@ class AttentionConfig:
     membership: str | None = option(None, "memberships of sbm: sigmoid or softmax; sigmoid if left out")
     is_diagonal: bool = option(False, "clusters of sbm meet none but themselves: a diagonal block matrix")
     self_loops: bool | None = option(None, "whether every token of sbm attends itself; the preset's if left out")
-    window: int | None = option(None, "sbm also attends the tokens at most window / 2 places away")
+    window: int | None = option(None, "sbm and random_mask also attend the tokens at most window / 2 places away")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     exploration: float | None = option(None, "exploration δ of sbm while training; the preset's if left out")
     extra_keys: float | None = option(None, "instead of δ: expected extra keys per query while training")
-    mask_density: float = option(0.25, "edge probability of random_mask")
+    mask_density: float = option(0.25, "expected density of random_mask")
     rank: int = option(256, "features of performer, landmarks of nystromformer, projected keys of linformer")
     chunk: int = option(32, "tokens per chunk of reformer")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
@@ -78,7 +78,7 @@ class AttentionConfig:
     def attention_arguments(self) -> dict[str, Any]:
         """Arguments for :func:`~sbmt.layers.build_attention`, besides the sizes."""
         arguments: dict[str, dict[str, Any]] = {
-            "random_mask": {"mask_density": self.mask_density},
+            "random_mask": {"mask_density": self.mask_density, "window": self.window},
             "performer": {"n_features": self.rank},
             "reformer": {"n_chunk": self.chunk},
             "nystromformer": {"n_landmarks": self.rank},

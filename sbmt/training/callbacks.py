@@ -44,7 +44,8 @@ class MetricsTable(Callback):
         means = {name: trainer.strategy.reduce(x / self._count, reduce_op="mean") for name, x in self._sums.items()}
         densities = means.pop("densities").double().cpu()
         loss, accuracy = (float(means[name]) for name in ("loss", "accuracy"))
-        scores = Scores(loss, accuracy, float(densities.mean()), float("nan"), densities.view(shape).tolist())
+        layers = densities.view(shape).tolist()
+        scores = Scores(loss, accuracy, float(densities.mean()), float("nan"), layers, module.perplexity(loss))
         self.rows.append({"step": step, "split": "train"} | scores.row())
         self._sums, self._count, self._last = {}, 0, step
 
@@ -66,9 +67,10 @@ class MetricsTable(Callback):
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Rows of equal keys as CSV; six digits, and nothing for NaN."""
+    """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
     table = io.StringIO()
-    writer = csv.DictWriter(table, list(rows[0]) if rows else ["step"], lineterminator="\n")
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
+    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         cells = {k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
@@ -120,8 +122,14 @@ class _State(_Checkpoint):
     """The last state, at the end of every evaluation."""
 
 
-def checkpoints(folder: Path) -> list[ModelCheckpoint]:
-    """The best weights by dev accuracy, the first of equals; and the whole state, both after every evaluation."""
+def checkpoints(folder: Path, best_by: str) -> list[ModelCheckpoint]:
+    """The best weights on dev, the first of equals; and the whole state, both after every evaluation.
+
+    Args:
+        folder: Where they go.
+        best_by: ``accuracy`` or ``loss``.
+    """
     shared: dict[str, Any] = {"dirpath": folder, "enable_version_counter": False, "save_on_train_epoch_end": False}
-    best = _Checkpoint(filename=BEST, monitor="dev_accuracy", mode="max", save_weights_only=True, **shared)
+    mode = "max" if best_by == "accuracy" else "min"
+    best = _Checkpoint(filename=BEST, monitor=f"dev_{best_by}", mode=mode, save_weights_only=True, **shared)
     return [best, _State(filename=STATE, **shared)]

@@ -1,4 +1,4 @@
-"""Trains a model on a long-range task with Lightning."""
+"""Trains a model on prepared examples with Lightning."""
 
 import logging
 import os
@@ -16,19 +16,20 @@ from torch.utils.data import DataLoader
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.files import read_json, write_json
-from sbmt.tasks.prepared import Prepared, Split
 from sbmt.training.callbacks import BEST, STATE, EveryStep, MetricsTable, checkpoints
 from sbmt.training.checkpoints import TensorsAndJson, weights
-from sbmt.training.long_range import LongRangeConfig
-from sbmt.training.long_range_runs import LongRangeRun, describe, open_task, split_of
+from sbmt.training.language import GlueConfig
 from sbmt.training.loop import Step
 from sbmt.training.module import SequenceModule
 from sbmt.training.runs import load_weights
-from sbmt.training.streams import BatchStream, endless, once
+from sbmt.training.sequence_config import SequenceConfig
+from sbmt.training.streams import BatchStream
+from sbmt.training.task_data import ExamplesOf, TaskData, open_data
+from sbmt.training.task_runs import TaskRun, describe, load_pretrained
 
 
 def fit(
-    config: LongRangeConfig,
+    config: SequenceConfig,
     folder: Path,
     *,
     resume: bool = False,
@@ -37,8 +38,10 @@ def fit(
     devices: int = 1,
     nodes: int = 1,
     strategy: str = "auto",
-) -> LongRangeRun:
+) -> TaskRun:
     """Trains a model, keeps the weights that do best on dev, and tests them.
+
+    Fine-tuning starts from the encoder of the pre-training run that its configuration names.
 
     Args:
         config: What to train.
@@ -52,12 +55,15 @@ def fit(
         strategy: Lightning's: ``auto``, ``ddp``.
 
     Raises:
-        SbmtError: If the data are not prepared, the folder holds another run, there is nothing to resume, a batch does
-            not divide among the processes, or the loss is not finite.
+        SbmtError: If the data or the pre-training run are not there, the folder holds another run, there is nothing to
+            resume, a batch does not divide among the processes, or the loss is not finite.
     """
     check_sizes(devices=devices, nodes=nodes)
-    prepared = open_task(config)
-    module = SequenceModule(config, prepared.info)
+    data = open_data(config)
+    module = SequenceModule(config, data.info)
+    origin = {}
+    if isinstance(config, GlueConfig) and config.pretrained:
+        origin = {"pretrained": load_pretrained(module.model.get_submodule("encoder"), Path(config.pretrained))}
     table = MetricsTable(folder, config.steps)
     steps = [] if on_step is None else [EveryStep(on_step)]
     with _quiet():
@@ -74,7 +80,7 @@ def fit(
                 val_check_interval=min(config.eval_every, config.steps) * config.accumulate,
                 check_val_every_n_epoch=None,
                 num_sanity_val_steps=0,
-                callbacks=[*steps, table, *checkpoints(folder)],
+                callbacks=[*steps, table, *checkpoints(folder, config.best_by)],
                 plugins=[TensorsAndJson()],
                 logger=False,
                 enable_progress_bar=False,
@@ -90,21 +96,26 @@ def fit(
             parts = config.accumulate * trainer.world_size
             raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
         claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
-        loaders = _Loaders(config, prepared, trainer)
+        loaders = _Loaders(config, data, trainer)
         start = time.perf_counter()
         state = folder / f"{STATE}.safetensors"
         with _interruptible():
             trainer.fit(
-                module, loaders.train(state if resume else None), loaders.dev(), ckpt_path=state if resume else None
+                module,
+                loaders.train(state if resume else None),
+                loaders.evaluation("dev"),
+                ckpt_path=state if resume else None,
             )
         if trainer.global_step < config.steps:
             raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
         load_weights(module.model, weights(folder / f"{BEST}.safetensors"), folder)
-        trainer.test(module, loaders.test(), verbose=False)
-    run = LongRangeRun(
-        config, module.model, table.rows, module.scores, describe(config, prepared, table.rows, module.scores), seconds
-    )
+        tests = {}
+        for name in data.tests:
+            trainer.test(module, loaders.evaluation(name), verbose=False)
+            tests[name] = module.scores
+    about = describe(config, data, table.rows, tests) | origin
+    run = TaskRun(config, module.model, table.rows, tests["test"], about, seconds, data.tokenizer)
     if trainer.is_global_zero:
         run.save(folder)
         for name in (STATE, BEST):
@@ -112,7 +123,7 @@ def fit(
     return run
 
 
-def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
+def claim(folder: Path, config: SequenceConfig, resume: bool) -> None:
     """Makes the folder this configuration's, or checks that it is.
 
     Raises:
@@ -122,7 +133,7 @@ def claim(folder: Path, config: LongRangeConfig, resume: bool) -> None:
     if not is_first_process():
         return
     if resume:
-        if LongRangeConfig.from_dict(read_json(path)) != config:
+        if type(config).from_dict(read_json(path)) != config:
             raise SbmtError(f"the configuration in {path}", "another", "resume with the same settings")
         if not (folder / f"{STATE}.safetensors").exists():
             done = (folder / "result.json").exists()
@@ -139,34 +150,26 @@ def is_first_process() -> bool:
 
 
 class _Loaders:
-    """The three streams, each divided among the processes of a trainer."""
+    """The streams of a run, each divided among the processes of a trainer."""
 
-    def __init__(self, config: LongRangeConfig, prepared: Prepared, trainer: Trainer) -> None:
-        self.config, self.prepared, self.trainer = config, prepared, trainer
-        self.encoding = config.encoding(prepared.info["first_id"])
+    def __init__(self, config: SequenceConfig, data: TaskData, trainer: Trainer) -> None:
+        self.config, self.data, self.trainer = config, data, trainer
+        self.size = config.batch_size // config.accumulate
 
     def train(self, state: Path | None) -> DataLoader[Any]:
         first = 0
         if state is not None:
             first = TensorsAndJson().load_checkpoint(state)["global_step"] * self.config.accumulate
-        split = split_of(self.prepared, self.config, "train")
-        size = self.config.batch_size // self.config.accumulate
-        return self._loader(split, endless(split, size, self.config.seed), first)
+        return self._loader("train", self.data.feeds["train"].endless(self.size, self.config.seed), first)
 
-    def dev(self) -> DataLoader[Any]:
-        return self._evaluation("dev", self.config.dev_examples)
+    def evaluation(self, name: str) -> DataLoader[Any]:
+        n_examples = self.config.dev_examples if name == "dev" else self.config.test_examples
+        feed = self.data.feeds[name]
+        return self._loader(name, feed.once(self.size, min(len(feed), n_examples or len(feed))), 0)
 
-    def test(self) -> DataLoader[Any]:
-        return self._evaluation("test", self.config.test_examples)
-
-    def _evaluation(self, name: str, n_examples: int | None) -> DataLoader[Any]:
-        split = split_of(self.prepared, self.config, name)
-        size = self.config.batch_size // self.config.accumulate
-        return self._loader(split, once(min(len(split), n_examples or len(split)), size), 0)
-
-    def _loader(self, split: Split, examples_of: Callable[[int], Any], first: int) -> DataLoader[Any]:
+    def _loader(self, name: str, examples_of: ExamplesOf, first: int) -> DataLoader[Any]:
         ranks = {"rank": self.trainer.global_rank, "n_ranks": self.trainer.world_size}
-        return DataLoader(BatchStream(split, self.encoding, examples_of, first=first, **ranks), batch_size=None)
+        return DataLoader(BatchStream(self.data.feeds[name], examples_of, first=first, **ranks), batch_size=None)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Settings of a run on a task of Long Range Arena: the paper's, and reduced ones for a CPU."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import choose
 from sbmt.models.dual_encoder import PairFeatures
 from sbmt.tasks.batches import Encoding
-from sbmt.training.attention_config import AttentionConfig, option
+from sbmt.training.attention_config import option
+from sbmt.training.sequence_config import SequenceConfig
 
 TASK_TITLES = {
     "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
@@ -17,11 +17,10 @@ TASK_TITLES = {
     "pathfinder": "Pathfinder: do two discs lie on the same dashed curve?",
 }
 LONG_RANGE_TASKS = tuple(TASK_TITLES)
-Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 
 
 @dataclass(frozen=True)
-class LongRangeConfig(AttentionConfig):
+class LongRangeConfig(SequenceConfig):
     """Everything that decides a run on a task of Long Range Arena, apart from data, versions and hardware.
 
     Raises:
@@ -29,55 +28,27 @@ class LongRangeConfig(AttentionConfig):
     """
 
     task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
-    data: str = option("", "name of the prepared examples; the task's own if left out")
-    length: int = option(2048, "tokens kept of a document; pixels of an image")
-    batch_size: int = option(128, "examples per optimiser step, over all devices")
-    accumulate: int = option(1, "parts that a batch is computed in, to save memory")
-    steps: int = option(5000, "optimiser steps")
-    warmup_steps: int = option(1000, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(50, "steps between two evaluations on dev, each of which leaves a checkpoint")
-    learning_rate: float = option(5e-4, "AdamW's largest learning rate")
-    weight_decay: float = option(0.0, "AdamW's weight decay")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(128, "width inside the MLPs and the head")
-    n_heads: int = option(2, "heads per layer")
-    n_layers: int = option(2, "layers")
-    embedding_std: float = option(0.02, "standard deviation of embeddings at the start")
-    dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
-    attention_dropout: float = option(0.1, "dropout on the attention weights")
     pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
     quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
-    precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
-    dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
-    test_examples: int | None = option(None, "test on that many test examples; all if left out")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("task", self.task, dict.fromkeys(LONG_RANGE_TASKS))
         choose("pair_features", self.pair_features, dict.fromkeys(get_args(PairFeatures)))
-        choose("precision", self.precision, dict.fromkeys(get_args(Precision)))
-        check_sizes(accumulate=self.accumulate, eval_every=self.eval_every)
-        for name in ("dev_examples", "test_examples"):
-            if (size := getattr(self, name)) is not None:
-                check_sizes(**{name: size})
-        if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
-        if not 0 <= self.warmup_steps < max(self.steps, 1):
-            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise SbmtError("weight_decay ≥ 0", self.weight_decay, "0 switches it off")
-        check_dropout(self.dropout)
-        check_dropout(self.attention_dropout)
 
     @property
-    def data_name(self) -> str:
-        """The folder of the prepared examples."""
-        return self.data or self.task
+    def is_image(self) -> bool:
+        """Whether tokens are pixels."""
+        return self.task in ("image", "pathfinder")
+
+    @property
+    def is_chosen_on_test(self) -> bool:
+        """With the pipeline's quirks, text has no dev of its own."""
+        return self.quirks and self.task == "text"
 
     def encoding(self, first_id: int) -> Encoding:
         """How this run turns symbols into tokens."""
-        is_image = self.task in ("image", "pathfinder")
-        return Encoding(first_id, self.length, is_image, self.quirks, self.quirks)
+        return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
 
 
 def _table_7(

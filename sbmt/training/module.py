@@ -1,6 +1,7 @@
-"""What Lightning trains: one model on one task of Long Range Arena."""
+"""What Lightning trains: one model on one task."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from math import exp
 from typing import Any, cast
 
 import numpy as np
@@ -13,23 +14,27 @@ from torchmetrics.classification import MulticlassAccuracy
 from sbmt.counter_rng import examples_from
 from sbmt.density import density_penalty
 from sbmt.errors import SbmtError
-from sbmt.models import DualEncoder, Encoder, ModelOutput, SequenceClassifier
+from sbmt.models import ModelOutput
 from sbmt.tasks.batches import Batch
-from sbmt.training.long_range import LongRangeConfig
+from sbmt.training.build import build_model
+from sbmt.training.f1 import glue_metrics
+from sbmt.training.language import GlueConfig, MlmConfig
+from sbmt.training.sequence_config import SequenceConfig
 
 _EVALUATION = 1 << 62  # no batch of a training has a number so large
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over examples.
+    """Means over labels (of a masked language model, over selected tokens), and densities, which are over examples.
 
     Attributes:
         loss: Cross entropy in nats.
-        accuracy: Share of examples labelled right, in [0, 1].
+        accuracy: Share of labels that are right, in [0, 1].
         density: Share of pairs attended, in [0, 1]: mean over heads and layers.
         expected_density: Mean edge probability, in [0, 1].
         densities: Density per layer and head.
+        metrics: Further numbers by name: F1 of several kinds on GLUE, ``perplexity`` of a masked language model.
     """
 
     loss: float
@@ -37,41 +42,15 @@ class Scores:
     density: float
     expected_density: float
     densities: list[list[float]]
+    metrics: dict[str, float] = field(default_factory=dict)
 
     def row(self) -> dict[str, float]:
         """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
         values = asdict(self)
-        layers = values.pop("densities")
-        return values | {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
-
-
-def build_long_range_model(config: LongRangeConfig, info: dict[str, Any]) -> nn.Module:
-    """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
-
-    Args:
-        config: What to build.
-        info: Of the prepared examples: vocabulary, classes, documents per example.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        encoder = Encoder(
-            info["vocab_size"],
-            config.length,
-            d_model=config.d_model,
-            d_hidden=config.d_hidden,
-            n_heads=config.n_heads,
-            n_layers=config.n_layers,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            embedding_std=config.embedding_std,
-            attention=config.attention,
-            has_tied_start=config.has_tied_start,
-            **config.attention_arguments(),
+        layers, metrics = values.pop("densities"), values.pop("metrics")
+        return (
+            values | metrics | {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
         )
-        n_classes, mean = len(info["class_names"]), {"is_padded_mean": config.quirks}
-        if info["n_documents"] == 2:
-            return DualEncoder(encoder, n_classes, config.d_hidden, pair_features=config.pair_features, **mean)
-        return SequenceClassifier(encoder, n_classes, config.d_hidden, **mean)
 
 
 class SequenceModule(LightningModule):
@@ -85,11 +64,14 @@ class SequenceModule(LightningModule):
         info: Of the prepared examples.
     """
 
-    def __init__(self, config: LongRangeConfig, info: dict[str, Any]) -> None:
+    def __init__(self, config: SequenceConfig, info: dict[str, Any]) -> None:
         super().__init__()
         self.config, self.n_documents = config, info["n_documents"]
-        self.model = build_long_range_model(config, info)
-        self.accuracy = MulticlassAccuracy(len(info["class_names"]), average="micro")
+        self.model = build_model(config, info)
+        is_mlm = isinstance(config, MlmConfig)
+        n_classes = info["vocab_size"] if is_mlm else len(info["class_names"])
+        self.accuracy = MulticlassAccuracy(n_classes, average="micro")
+        self.metrics = nn.ModuleDict(glue_metrics(n_classes) if isinstance(config, GlueConfig) else {})
         # of the loss, of the expected density, and of the density in every head of every layer
         self.means = nn.ModuleList(MeanMetric() for _ in range(2 + config.n_layers * config.n_heads))
         self.latest: dict[str, Tensor] = {}  # of the last batch, for the progress bar and the table of metrics
@@ -103,16 +85,17 @@ class SequenceModule(LightningModule):
             torch.manual_seed(int(state[0] >> np.uint64(1)) + batch.first_example)
         is_whole = bool(batch.mask.all())
         with examples_from(batch.first_example * self.n_documents):
-            output: ModelOutput = self.model(batch.tokens, None if is_whole else batch.mask, generator=masks)
+            asked = {} if batch.selected is None else {"selected": batch.selected}
+            output: ModelOutput = self.model(batch.tokens, None if is_whole else batch.mask, generator=masks, **asked)
         return output
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """Cross entropy plus λ times the density."""
         output = self(batch)
-        loss = nn.functional.cross_entropy(output.values.float(), batch.labels)
+        loss = _cross_entropy(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
             raise SbmtError("a finite loss", f"{loss.item()} at step {self.global_step + 1}", "lower the learning rate")
-        accuracy = (output.values.argmax(-1) == batch.labels).float().mean()
+        accuracy = (output.values.argmax(-1) == batch.labels).float().sum() / max(1, len(batch.labels)) * batch.weight
         self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": _densities(output).mean(0).detach()}
         if weight := self.config.density_weight_at(self.global_step + 1):
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
@@ -121,11 +104,14 @@ class SequenceModule(LightningModule):
     def validation_step(self, batch: Batch, _: int) -> None:
         """Counts a batch of dev or test in."""
         output = self(batch)
-        n = len(batch.labels)
-        self.accuracy.update(output.values, batch.labels)
-        loss = nn.functional.cross_entropy(output.values.float(), batch.labels)
+        for metric in (self.accuracy, *self.metrics.values()):
+            if len(batch.labels):
+                cast(Metric, metric).update(output.values.argmax(-1), batch.labels)
+        loss = _cross_entropy(output.values, batch.labels)
         expected = torch.stack([a.expected_density.float().mean() for a in output.attention]).mean()
-        for metric, value in zip(self.means, (loss, expected, *_densities(output).mean(0)), strict=True):
+        numbers = (loss, expected, *_densities(output).mean(0))
+        weights = (len(batch.labels), *[len(batch.tokens)] * (len(numbers) - 1))
+        for metric, value, n in zip(self.means, numbers, weights, strict=True):
             cast(MeanMetric, metric).update(value, n)
 
     test_step = validation_step
@@ -133,7 +119,7 @@ class SequenceModule(LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Tells the callbacks how dev went."""
         self.scores = self._collect()
-        self.log("dev_accuracy", self.scores.accuracy, logger=False)
+        self.log(f"dev_{self.config.best_by}", getattr(self.scores, self.config.best_by), logger=False)
 
     def on_test_epoch_end(self) -> None:
         """Keeps how the test went."""
@@ -142,11 +128,16 @@ class SequenceModule(LightningModule):
     def _collect(self) -> Scores:
         means = torch.stack([cast(MeanMetric, metric).compute() for metric in self.means]).double().cpu()
         accuracy = float(self.accuracy.compute())
-        for metric in (self.accuracy, *self.means):
-            cast(Metric, metric).reset()
         loss, expected = means[:2].tolist()
+        metrics = {name: float(cast(Metric, metric).compute()) for name, metric in self.metrics.items()}
+        for metric in (self.accuracy, *self.means, *self.metrics.values()):
+            cast(Metric, metric).reset()
         layers = means[2:].view(self.config.n_layers, self.config.n_heads).tolist()
-        return Scores(loss, accuracy, float(means[2:].mean()), expected, layers)
+        return Scores(loss, accuracy, float(means[2:].mean()), expected, layers, metrics | self.perplexity(loss))
+
+    def perplexity(self, loss: float) -> dict[str, float]:
+        """E to the loss, of a masked language model; nothing of other models."""
+        return {"perplexity": exp(loss)} if isinstance(self.config, MlmConfig) else {}
 
     def configure_optimizers(self) -> Any:
         """AdamW, whose rate rises along a line and falls along another."""
@@ -166,6 +157,11 @@ class SequenceModule(LightningModule):
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, _: int) -> Batch:
         """Moves a batch."""
         return batch.to(device)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """In nats; 0 without labels."""
+    return nn.functional.cross_entropy(logits.float(), labels) if len(labels) else 0.0 * logits.float().sum()
 
 
 def _densities(output: ModelOutput) -> Tensor:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from sbmt.errors import SbmtError
-from sbmt.training.any_run import load_any_run, read_config, train_any
+from sbmt.training.any_run import load_any_run, train_any
 from sbmt.training.attention_config import AttentionConfig
+from sbmt.training.kinds import read_config
 from sbmt.training.loop import Step
 from sbmt.training.runs import manifest
 

@@ -5,6 +5,7 @@ import pytest
 from sbmt.plots.attended import inspect_examples
 from sbmt.plots.difficulty import difficulty_measures, rank_correlations
 from sbmt.training.any_run import load_any_run
+from tests.plots.tiny_glue import tiny_glue_run, tiny_mlm_run
 from tests.plots.tiny_long_range import tiny_run
 
 
@@ -49,6 +50,37 @@ def test_images_without_a_measure_of_difficulty(run, tmp_path):
     code, out, _ = run("inspect", "r", "--examples", 3)
     assert code == 0
     assert "Nothing is known of how difficult these examples are" in out
+
+
+def test_a_run_on_sentences_is_shown_with_its_own_tokeniser(run, tmp_path):
+    tiny_glue_run("sst2", tmp_path)[0].save(tmp_path / "r")
+    (tmp_path / "tokenizer.json").unlink()  # the run has its own
+    code, out, _ = run("inspect", "r", "--examples", 12, "--query", 0, "--output", "seen.png")
+    assert code == 0
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    settings = out.partition("Test, ")[0]
+    assert re.search(r"task +│ sst2 ", settings) and re.search(r"window +│ 2 ", settings)
+    assert "weight_decay" not in settings and "pooling" not in settings  # these are the defaults of fine-tuning
+    seen = inspect_examples(load_any_run(tmp_path / "r"), 12)
+    rows = rank_correlations(seen.per_example.densities, difficulty_measures(seen.per_example.extras, seen.lengths))
+    assert {row.measure for row in rows} == {"length"} and len(rows) == 5
+    for row in rows:
+        assert re.search(rf"length +│ {row.part} +│ +{re.escape(f'{row.rho:+.3f}')} ", out)
+
+
+@pytest.mark.bad_input
+def test_a_masked_language_model_has_no_labels_to_look_at(run, tmp_path):
+    tiny_mlm_run().save(tmp_path / "r")
+    code, out, err = run("inspect", "r")
+    assert code == 2 and not out and not list(tmp_path.glob("*.png"))
+    assert "a run on labelled examples" in err and "a masked language model" in err and err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+def test_a_query_beyond_a_sentence_is_refused(run, tmp_path):
+    tiny_glue_run("qnli", tmp_path)[0].save(tmp_path / "r")
+    code, _, err = run("inspect", "r", "--query", 400)
+    assert code == 2 and "a query position in" in err
 
 
 @pytest.mark.bad_input

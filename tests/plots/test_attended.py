@@ -5,7 +5,10 @@ import torch
 from sbmt.errors import SbmtError
 from sbmt.plots.attended import inspect_examples, key_in_degrees, keys_of
 from sbmt.samplers import sample_edges
-from sbmt.training.streams import BatchStream, once
+from sbmt.tasks.glue import GLUE
+from sbmt.training.streams import BatchStream
+from sbmt.training.task_data import in_order, open_data
+from tests.plots.tiny_glue import tiny_glue_run
 from tests.plots.tiny_long_range import N_TEST, tiny_run
 
 
@@ -13,7 +16,8 @@ def whole_batches(run, prepared, seed):
     """Each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
     generator = torch.Generator().manual_seed(seed)
     found = []
-    for batch in BatchStream(prepared.splits["test"], run.config.encoding(prepared.info["first_id"]), once(N_TEST, 16)):
+    feed = open_data(run.config, run.tokenizer, prepared).feeds["test"]
+    for batch in BatchStream(feed, in_order(N_TEST, 16)):
         mask = None if bool(batch.mask.all()) else batch.mask
         with torch.no_grad():
             attention = run.model(batch.tokens, mask, generator=generator, return_edges=True).attention
@@ -34,10 +38,13 @@ def whole_batches(run, prepared, seed):
         ("image", {"n_layers": 1, "n_heads": 1}),
         ("listops", {"quirks": True}),
         ("image", {"quirks": True}),
+        ("sst2", {}),
+        ("qnli", {"attention": "random_mask"}),
     ],
 )
 def test_single_examples_are_seen_as_in_the_evaluation(task, settings, tmp_path):
-    run, prepared = tiny_run(task, tmp_path, **settings)
+    make = tiny_glue_run if task in GLUE else tiny_run
+    run, prepared = make(task, tmp_path, **settings)
     inspection = inspect_examples(run, seed=3, prepared=prepared)
     expected = whole_batches(run, prepared, 3)
     assert len(run.model._forward_pre_hooks) == 0

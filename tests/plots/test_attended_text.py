@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from sbmt.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, stretch, wrap
+from sbmt.plots.attended_text import (
+    LONGEST,
+    byte_glyph,
+    listops_glyph,
+    plot_attended_text,
+    stretch,
+    word_glyph,
+    wrap,
+)
 from sbmt.plots.style import INK, MASK_COLOURS, VERMILLION
+from tests.plots.tiny_glue import tiny_tokenizer
 
 
 def test_every_byte_is_written_in_printable_ascii_and_can_be_read_back():
@@ -21,6 +30,24 @@ def test_every_byte_is_written_in_printable_ascii_and_can_be_read_back():
 
 def test_padding_and_unknown_tokens_of_listops_are_written_too():
     assert [listops_glyph(symbol) for symbol in (0, 1, 6, 16)] == ["? ", "[MIN ", "0 ", "? "]
+
+
+def test_words_of_a_vocabulary_stand_apart_and_need_no_other_font():
+    tokenizer = tiny_tokenizer()
+    glyphs = [word_glyph(tokenizer.glyph(token)) for token in range(tokenizer.vocab_size)]
+    assert [glyphs[token] for token in tokenizer.special_ids] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    text = "a film that is café 中\tnot \x00 $5"
+    shown = "".join(glyphs[token] for token in tokenizer.encode(text))
+    assert shown.startswith("a film that is caf") and "not \\x00 $5" in shown
+    assert "\\xe4\\xb8\\xad" in shown or "\\u4e2d" in shown  # 中, in pieces or as a whole
+    axes = Figure().subplots()
+    is_key = torch.zeros(len(glyphs), dtype=torch.bool)
+    plot_attended_text(axes, glyphs, torch.rand(len(glyphs)), is_key, -1, upper=1.0, width=40)  # else a warning
+
+
+def test_very_long_tokens_are_cut():
+    assert word_glyph("-" * LONGEST) == "-" * LONGEST
+    assert word_glyph("-" * (LONGEST + 1)) == "-" * (LONGEST - 1) + "…"
 
 
 @given(st.lists(st.sampled_from(["a", "\\n", "\\x00"]), min_size=1, max_size=60), st.integers(4, 12))
@@ -59,6 +86,19 @@ def test_shades_lines_and_box_say_what_is_attended():
     assert 0 <= outlines[:, 0].min() and outlines[:, 0].max() <= 2 and outlines[:, 1].max() <= 1
     assert 1 <= dark.get_path().vertices[:, 1].min() and dark.get_path().vertices[:, 0].max() <= 3
     figure.savefig(BytesIO())
+
+
+def test_box_and_line_leave_out_the_blank_before_a_word_and_its_ground_does_not():
+    axes = Figure().subplots()
+    glyphs, is_key = ["<s>", " film", "s", " "], torch.tensor([False, True, True, True])
+    plot_attended_text(axes, glyphs, torch.zeros(4), is_key, 1, upper=1.0, width=20)
+    cells, under = axes.collections
+    widths = [(path.get_extents().x0, path.get_extents().x1) for path in cells.get_paths()]
+    assert widths == [(0, 3), (3, 8), (8, 9), (9, 10)]
+    columns = [[round(x) for x, _ in segment] for segment in under.get_segments()]
+    assert columns == [[4, 8], [8, 9], [9, 10]]
+    box = axes.patches[-1]
+    assert (box.get_x(), box.get_width()) == (3.75, 4.5)
 
 
 @pytest.mark.parametrize("glyphs", [["a"], [" "]])

@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 import sbmt.plots.long_range as long_range
 from sbmt.errors import SbmtError
 from sbmt.plots.attended import inspect_examples
 from sbmt.plots.long_range import draw_long_range_inspection
+from sbmt.tasks.glue import GLUE
+from tests.plots.tiny_glue import tiny_glue_run
 from tests.plots.tiny_long_range import tiny_run
 
 
@@ -17,10 +20,13 @@ from tests.plots.tiny_long_range import tiny_run
         ("listops", {"attention": "full", "n_layers": 1}),
         ("image", {"n_layers": 3}),
         ("pathfinder", {"n_layers": 1}),
+        ("sst2", {"n_layers": 1}),
+        ("mnli", {}),
     ],
 )
 def test_every_kind_has_a_picture(task, settings, tmp_path):
-    run, prepared = tiny_run(task, tmp_path, **settings)
+    make = tiny_glue_run if task in GLUE else tiny_run
+    run, prepared = make(task, tmp_path, **settings)
     inspection = inspect_examples(run, prepared=prepared)
     draw_long_range_inspection(inspection, tmp_path / "seen.png")
     picture = imread(tmp_path / "seen.png")[..., :3]
@@ -53,6 +59,32 @@ def test_a_long_text_is_shown_around_its_query(tmp_path, monkeypatch):
     documents = inspection.see(0, 5)
     part = long_range._text_part(inspection, 0, documents, 0, np.ones((2, 2), np.float32))
     assert f"tokens 2 to 7 of {len(documents[0].tokens)}" in part.title
+
+
+@pytest.mark.parametrize("task", ["sst2", "qqp"])
+def test_words_are_written_as_the_tokeniser_writes_them(task, tmp_path, monkeypatch):
+    run, prepared = tiny_glue_run(task, tmp_path, length=128)
+    inspection = inspect_examples(run, prepared=prepared)
+    example, written = inspection.lowest_and_highest()[0], []
+    monkeypatch.setattr(long_range, "plot_attended_text", lambda _, glyphs, *args, **named: written.append(glyphs))
+    (document,) = inspection.see(example, 1)
+    part = long_range._text_part(inspection, example, [document], 0, np.ones((2, 2), np.float32))
+    part.draw(Figure().subfigures(1, 1))
+    texts = [bytes(text).decode() for text in prepared.splits["test"].documents(example)]
+    plain = [text.replace("中", "\\xe4\\xb8\\xad").replace("é", "\\xc3\\xa9") for text in texts]
+    spelt = "".join(written[0]).replace("é", "\\xc3\\xa9").replace("\\u4e2d", "\\xe4\\xb8\\xad")
+    assert spelt == "<s>" + "</s></s>".join(plain) + "</s>"
+    assert len(written) == 4 and "boxed: query 1," in part.title
+    assert f"label {GLUE[task].class_names[prepared.splits['test'].labels[example]]}" in part.title
+
+
+def test_a_long_text_in_words_is_shown_around_its_query(tmp_path, monkeypatch):
+    monkeypatch.setattr(long_range, "MOST_WORDS", 4)
+    run, prepared = tiny_glue_run("qnli", tmp_path)
+    inspection = inspect_examples(run, prepared=prepared)
+    documents = inspection.see(0, 5)
+    part = long_range._text_part(inspection, 0, documents, 0, np.ones((2, 2), np.float32))
+    assert f"tokens 3 to 6 of {len(documents[0].tokens)}" in part.title
 
 
 def test_titles_say_which_and_why(tmp_path):

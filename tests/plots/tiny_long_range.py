@@ -4,9 +4,11 @@ import numpy as np
 
 from sbmt.tasks.prepared import prepare
 from sbmt.tasks.source import Examples, Shard, Source, by_shard
+from sbmt.training.build import build_model
 from sbmt.training.long_range import LongRangeConfig
-from sbmt.training.long_range_runs import LongRangeRun, describe
-from sbmt.training.module import Scores, build_long_range_model
+from sbmt.training.module import Scores
+from sbmt.training.task_data import open_data
+from sbmt.training.task_runs import TaskRun, describe
 
 N_TEST = 20
 _TEXT = b"a $5 film,\r\n$6 with <br /> it \\ \x00 ~ \xc3\xa9"
@@ -41,9 +43,14 @@ def tiny_run(task, cache, **settings):
     prepared = prepare(source, cache)
     small = {"length": 64 if task in ("image", "pathfinder") else 32, "d_model": 8, "d_hidden": 8, "n_clusters": 4}
     config = LongRangeConfig(task=task, batch_size=4, steps=2, warmup_steps=1, **small | settings)
+    return untrained(config, prepared), prepared
+
+
+def untrained(config, prepared):
+    """A run as if it were finished, with the weights of the start."""
     rows = [{"step": 2, "split": "dev", "loss": 0.7, "accuracy": 0.5, "density": 0.25}]
     heads = [[0.25] * config.n_heads] * config.n_layers
     test = Scores(0.7, 0.5, 0.25, 0.25, heads)
-    model = build_long_range_model(config, prepared.info)
-    run = LongRangeRun(config, model, rows, test, describe(config, prepared, rows, test), 1.0)
-    return run, prepared
+    data = open_data(config, prepared=prepared)
+    model = build_model(config, data.info)
+    return TaskRun(config, model, rows, test, describe(config, data, rows, {"test": test}), 1.0, data.tokenizer)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sbmt.training.fit import fit
-from sbmt.training.long_range_runs import load_long_range_run
+from sbmt.training.task_runs import load_task_run
 
 CODE = """
 import json, os, sys, warnings
@@ -60,7 +60,7 @@ def test_two_processes_are_one(tmp_path, tiny):
     }
     run_in_two(tmp_path, configs)
     for name, config in configs.items():
-        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_long_range_run(tmp_path / name)
+        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_task_run(tmp_path / name)
         reports = [(tmp_path / f"{name}.rank{rank}").read_text() for rank in (0, 1)]
         assert reports[0] == reports[1] == repr(two.test)
         assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)

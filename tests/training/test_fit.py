@@ -14,8 +14,8 @@ import torch
 from sbmt import SbmtError
 from sbmt.training import fit as fit_module
 from sbmt.training.checkpoints import weights
-from sbmt.training.long_range_runs import LongRangeRun
 from sbmt.training.module import SequenceModule
+from sbmt.training.task_runs import TaskRun
 
 pytestmark = pytest.mark.usefixtures("toys")
 fit = partial(fit_module.fit, accelerator="cpu")  # where a run comes out the same to the last bit
@@ -103,7 +103,7 @@ def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, tiny, script_
 def test_a_run_that_was_stopped_after_its_last_step_is_only_tested(tmp_path, tiny, monkeypatch):
     whole = fit(tiny(), tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(LongRangeRun, "save", lambda *_: stop_after(0)(type("Step", (), {"number": 0})))
+        patch.setattr(TaskRun, "save", lambda *_: stop_after(0)(type("Step", (), {"number": 0})))
         with pytest.raises(Stopped):
             fit(tiny(), tmp_path / "parts")
     seen = []

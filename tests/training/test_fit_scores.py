@@ -13,7 +13,8 @@ from sbmt import SbmtError
 from sbmt.layers.registry import ATTENTIONS
 from sbmt.tasks.prepared import open_prepared
 from sbmt.training import fit as fit_module
-from sbmt.training.long_range_runs import load_long_range_run, open_task, split_of
+from sbmt.training.task_data import open_task, split_of
+from sbmt.training.task_runs import load_task_run
 
 pytestmark = pytest.mark.usefixtures("toys")
 fit = partial(fit_module.fit, accelerator="cpu")
@@ -56,7 +57,7 @@ def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toys):
 
 def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
     run = fit(tiny(), tmp_path / "run")
-    loaded = load_long_range_run(tmp_path / "run")
+    loaded = load_task_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
     assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
     assert [row["split"] for row in loaded.rows] == ["train", "train", "dev"] * 3
@@ -125,6 +126,6 @@ def test_damaged_runs_are_refused(tmp_path, tiny):
         for content in (damage, None):
             (folder / file).write_bytes(content) if content else (folder / file).unlink()
             with pytest.raises(SbmtError):
-                load_long_range_run(folder)
+                load_task_run(folder)
         (folder / file).write_bytes(whole)
-    load_long_range_run(folder)
+    load_task_run(folder)

@@ -7,7 +7,7 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.tasks.batches import Encoding
-from sbmt.training.any_run import read_config
+from sbmt.training.kinds import read_config
 from sbmt.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, LongRangeConfig
 
 SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1, n_clusters=128)

@@ -12,9 +12,11 @@ from sbmt.density import density_penalty
 from sbmt.models import DualEncoder, SequenceClassifier
 from sbmt.tasks.batches import Batch, make_batch
 from sbmt.tasks.prepared import open_prepared
+from sbmt.training.build import build_model
 from sbmt.training.long_range import PAPER
-from sbmt.training.module import SequenceModule, build_long_range_model
-from sbmt.training.streams import BatchStream, once
+from sbmt.training.module import SequenceModule
+from sbmt.training.streams import BatchStream
+from sbmt.training.task_data import ExampleFeed, in_order
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 INFO = {"vocab_size": 6, "class_names": ["a", "b"], "n_documents": 1}
@@ -118,7 +120,7 @@ def test_scores_are_means_over_examples(make, toy_cache, task, attention):
     """13 examples in batches of 8 and 5; by hand the batches, then plain sums over examples."""
     module, _ = make(task, attention=attention)
     prepared = open_prepared(toy_cache / module.config.data_name)
-    batches = list(BatchStream(prepared.splits["test"], module.config.encoding(1), once(13, 8)))
+    batches = list(BatchStream(ExampleFeed(prepared.splits["test"], module.config.encoding(1)), in_order(13, 8)))
     module.eval()
     with torch.no_grad():
         for batch in batches:
@@ -177,7 +179,7 @@ def test_weights_come_from_the_seed_alone(tiny):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    models = [build_long_range_model(tiny(seed=seed), INFO) for seed in (0, 0, 1)]
+    models = [build_model(tiny(seed=seed), INFO) for seed in (0, 0, 1)]
     assert torch.equal(torch.rand(3), expected)
     a, b, c = (torch.nn.utils.parameters_to_vector(model.parameters()) for model in models)
     assert torch.equal(a, b) and not torch.equal(a, c)
@@ -185,14 +187,14 @@ def test_weights_come_from_the_seed_alone(tiny):
 
 @pytest.mark.parametrize("quirks", [False, True])
 def test_the_model_fits_the_examples(tiny, quirks):
-    single = build_long_range_model(tiny(quirks=quirks), INFO)
+    single = build_model(tiny(quirks=quirks), INFO)
     assert isinstance(single, SequenceClassifier) and single.is_padded_mean == quirks
     assert single.encoder.token_embedding.num_embeddings == 6
     assert single.encoder.position_embedding.num_embeddings == 20
     assert single.head[-1].out_features == 2
     for features, width in (("products", 32), ("concatenation", 16)):
         config = tiny("retrieval", quirks=quirks, pair_features=features)
-        pair = build_long_range_model(config, INFO | {"n_documents": 2, "class_names": list("abc")})
+        pair = build_model(config, INFO | {"n_documents": 2, "class_names": list("abc")})
         assert isinstance(pair, DualEncoder) and pair.is_padded_mean == quirks
         assert (pair.head[0].in_features, pair.head[-1].out_features) == (width, 3)
 

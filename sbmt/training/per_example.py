@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.tasks.prepared import Prepared
-from sbmt.training.long_range_runs import LongRangeRun, open_task, split_of
-from sbmt.training.streams import BatchStream, once
+from sbmt.training.language import MlmConfig
+from sbmt.training.streams import BatchStream
+from sbmt.training.task_data import ExampleFeed, in_order, open_data
+from sbmt.training.task_runs import TaskRun
 
 _BATCH = 16
 
@@ -56,8 +58,8 @@ class PerExample:
 
 
 @torch.no_grad()
-def evaluate_long_range(
-    run: LongRangeRun,
+def evaluate_examples(
+    run: TaskRun,
     n_examples: int | None = None,
     *,
     n_samples: int = 1,
@@ -77,17 +79,19 @@ def evaluate_long_range(
         SbmtError: If the data are not there, or are others than the run was trained on.
     """
     check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
-    prepared = prepared or open_task(run.config)
-    if prepared.info["sha256"] != run.about["data"]["sha256"]:
+    if isinstance(run.config, MlmConfig):
+        raise SbmtError("a run on labelled examples", "a masked language model", "fine-tune it first: sbmt train glue")
+    data = open_data(run.config, run.tokenizer, prepared)
+    if data.info["sha256"] != run.about["data"]["sha256"]:
         do = "prepare the data that the run was trained on"
-        raise SbmtError(f"examples with checksum {run.about['data']['sha256'][:12]}…", prepared.folder, do)
-    split = split_of(prepared, run.config, "test")
-    n = min(len(split), n_examples or len(split))
-    encoding = run.config.encoding(prepared.info["first_id"])
+        raise SbmtError(f"examples with checksum {run.about['data']['sha256'][:12]}…", data.info["name"], do)
+    feed = data.feeds["test"]
+    assert isinstance(feed, ExampleFeed)
+    n = min(len(feed), n_examples or len(feed))
     generator = torch.Generator().manual_seed(seed)
     model = run.model.eval()
     found: list[tuple[Tensor, ...]] = []
-    for batch in BatchStream(split, encoding, once(n, _BATCH)):
+    for batch in BatchStream(feed, in_order(n, _BATCH)):
         mask = None if bool(batch.mask.all()) else batch.mask
         outputs = [model(batch.tokens, mask, generator=generator) for _ in range(n_samples)]
         logits = torch.stack([o.values for o in outputs]).mean(0)
@@ -97,4 +101,6 @@ def evaluate_long_range(
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
         found.append((logits.argmax(-1), batch.labels, losses, densities))
     predicted, labels, losses, densities = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return PerExample(predicted, labels, losses, densities, {x: np.asarray(v[:n]) for x, v in split.extras.items()})
+    return PerExample(
+        predicted, labels, losses, densities, {x: np.asarray(v[:n]) for x, v in feed.split.extras.items()}
+    )

@@ -1,0 +1,56 @@
+"""``sbmt glue``: the paper's Table 4, attention by attention."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sbmt.cli.progress import study_progress
+from sbmt.cli.tables import print_table
+from sbmt.errors import check_sizes
+from sbmt.files import write_json
+from sbmt.training.language import EPOCHS, GLUE_TASKS
+from sbmt.training.language_studies import DEFAULT, TRIALS
+from sbmt.training.language_tables import glue_accuracy_table, glue_f1_table, mlm_table
+
+
+def glue(
+    trial: Annotated[
+        list[str], typer.Option(help=f"may be given several times; of: {', '.join(TRIALS)}", show_default=False)
+    ] = list(DEFAULT),  # noqa: B006
+    task: Annotated[list[str], typer.Option(help="may be given several times", show_default=False)] = list(GLUE_TASKS),  # noqa: B006
+    seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help=f"passes over a task's examples; {EPOCHS}, or 1 of SST-2 if reduced")
+    ] = None,
+    reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
+    output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
+    json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
+) -> None:
+    """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
+
+    Random masks have the density that sbm reaches on the same task and seed. What was interrupted goes on where it
+    stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
+    """
+    from sbmt.training.language_studies import run_language_studies
+
+    check_sizes(seeds=seeds, workers=workers, **({} if epochs is None else {"epochs": epochs}))
+    console = Console()
+    results = run_language_studies(
+        trial,
+        task,
+        output,
+        n_seeds=seeds,
+        epochs=epochs,
+        is_reduced=reduced,
+        n_workers=workers,
+        report_of=lambda study: study_progress(console, study),
+    )
+    for path in (output / "result.json", json):
+        if path is not None:
+            write_json(path, results)
+    for table in (mlm_table(results["mlm"]), glue_accuracy_table(results), glue_f1_table(results)):
+        print_table(console, table)
+    console.print(f"Runs and numbers: {output}", highlight=False)

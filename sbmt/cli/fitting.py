@@ -49,9 +49,9 @@ def print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
     """
     more = f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}" if "interval" in about else ""
     chance = f"   chance {about['chance']:.3f}" if "chance" in about else ""
+    n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
     console.print(
-        f"Test, {about['n_test']:,} examples: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  "
-        f"density {test.density:.4f}{more}{chance}"
+        f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}{more}{chance}"
     )
     if metrics := getattr(test, "metrics", None):
         console.print("  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in metrics.items()))

@@ -27,6 +27,7 @@ def glue(
     reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    figure: Annotated[Path | None, typer.Option(help="also draw accuracy against density, task by task, here")] = None,
     workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
 ) -> None:
     """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
@@ -37,6 +38,10 @@ def glue(
     from sbmt.training.language_studies import run_language_studies
 
     check_sizes(seeds=seeds, workers=workers, **({} if epochs is None else {"epochs": epochs}))
+    if figure is not None:
+        from sbmt.plots.save import figure_format
+
+        figure_format(figure)  # an unknown ending is told before the hours of training, not after
     console = Console()
     results = run_language_studies(
         trial,
@@ -53,4 +58,8 @@ def glue(
             write_json(path, results)
     for table in (mlm_table(results["mlm"]), glue_accuracy_table(results), glue_f1_table(results)):
         print_table(console, table)
+    if figure is not None:
+        from sbmt.plots.glue import draw_glue
+
+        draw_glue(results, figure)
     console.print(f"Runs and numbers: {output}", highlight=False)

@@ -17,9 +17,7 @@ from sbmt.training.runs import SHIPPED, Run
 def inspect(
     run: Annotated[Path | None, typer.Argument(help="folder of a run; the shipped checkpoint if left out")] = None,
     output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("inspect.png"),
-    examples: Annotated[
-        int | None, typer.Option(help="long-range tasks: test examples to look at; 256 if left out")
-    ] = None,
+    examples: Annotated[int | None, typer.Option(help="test examples to look at; 256 if left out")] = None,
     query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
     seed: Annotated[int, typer.Option(help="seed of the masks, and of the sequence of repeated tokens")] = 0,
 ) -> None:

@@ -15,6 +15,7 @@ from sbmt.training.any_run import load_any_run
 from sbmt.training.config import SIZES, RepeatedTokensConfig
 from sbmt.training.evaluate import Evaluation
 from sbmt.training.evaluate import evaluate as evaluate_model
+from sbmt.training.language import MlmConfig
 from sbmt.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES, LongRangeConfig
 from sbmt.training.loop import CHECKPOINT_EVERY, train
 from sbmt.training.runs import Run
@@ -83,7 +84,7 @@ train_app.command()(glue)
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="unseen sequences; for long-range tasks, test examples")] = 1024,
+    sequences: Annotated[int, typer.Option(help="unseen sequences; test examples of a task, or test blocks")] = 1024,
     n_samples: Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")] = 1,
     seed: Annotated[int, typer.Option(help="seed of sequences and masks")] = 0,
 ) -> None:
@@ -94,8 +95,12 @@ def evaluate(
     if isinstance(loaded, Run):
         _print(Console(), evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed))
         return
+    from sbmt.training.evaluate_blocks import evaluate_blocks
     from sbmt.training.per_example import evaluate_examples
 
+    if isinstance(loaded.config, MlmConfig):
+        print_scores(Console(), evaluate_blocks(loaded, sequences, n_samples=n_samples, seed=seed), {})
+        return
     scores = evaluate_examples(loaded, sequences, n_samples=n_samples, seed=seed)
     print_scores(Console(), scores, {"n_test": scores.n_examples})
 

@@ -97,10 +97,11 @@ class GlueConfig(LanguageConfig):
         return self.quirks
 
 
-_NETWORK = {f.name for f in fields(AttentionConfig)} - {
+NETWORK = {f.name for f in fields(AttentionConfig)} - {
     *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
     *("embedding_std", "seed"),
 }
+"""Fields that fine-tuning takes over from pre-training."""
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
@@ -112,7 +113,7 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
         config: Its configuration.
         **settings: Fields that differ.
     """
-    network = {name: getattr(config, name) for name in _NETWORK}
+    network = {name: getattr(config, name) for name in NETWORK}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 

@@ -11,6 +11,7 @@ from sbmt.tasks.glue import GLUE
 from sbmt.training.language import (
     EPOCHS,
     GLUE_TASKS,
+    NETWORK,
     PAPER_MLM,
     REDUCED_EPOCHS,
     REDUCED_MLM,
@@ -25,6 +26,7 @@ TRIALS = {
     trial.name: trial
     for trial in (
         Trial("full", "full attention", {"attention": "full"}),
+        Trial("full-long", "full attention, thrice the steps", {"attention": "full"}),
         Trial("sbm", "SBM and window"),
         Trial("random-equal", "random mask and window, SBM's density", {"attention": "random_mask"}, density_of="sbm"),
         Trial("window", "window alone", {"attention": "random_mask", "mask_density": 0.0}),
@@ -60,11 +62,15 @@ def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True
     Raises:
         SbmtError: If a name is unknown, or random masks have no density to equal.
     """
-    trials = tuple(choose("trial", name, TRIALS) for name in dict.fromkeys(names))
-    for trial in trials:
+    config = REDUCED_MLM if is_reduced else PAPER_MLM
+    trials = []
+    for name in dict.fromkeys(names):
+        trial = choose("trial", name, TRIALS)
         if trial.density_of is not None:
-            choose(f"trial beside {trial.name}", trial.density_of, {t.name: None for t in trials})
-    return Study("mlm", "masked language model", REDUCED_MLM if is_reduced else PAPER_MLM, trials, 1)
+            choose(f"trial beside {name}", trial.density_of, dict.fromkeys(names))
+        more = {"steps": 3 * config.steps} if name == "full-long" else {}
+        trials.append(replace(trial, settings=trial.settings | more))
+    return Study("mlm", "masked language model", config, tuple(trials), 1)
 
 
 def fine_tuning_study(
@@ -88,10 +94,11 @@ def fine_tuning_study(
     """
     settings = reduced_settings(task) if is_reduced else {}
     first = pretraining.config
-    trials = [
-        replace(trial, settings=trial.settings | {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")})
-        for trial in pretraining.trials
-    ]
+    trials = []
+    for trial in pretraining.trials:
+        network = {name: value for name, value in trial.settings.items() if name in NETWORK}
+        start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
+        trials.append(replace(trial, settings=network | start))
     tokenizer = Path(trials[0].settings["pretrained"]) / TOKENIZER  # that of all
     scratch = replace(SCRATCH, settings=SCRATCH.settings | {"pretrained": "", "tokenizer": str(tokenizer)})
     config = fine_tuning(task, trials[0].settings["pretrained"], first, **settings)  # type: ignore[arg-type]

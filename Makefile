@@ -6,6 +6,7 @@
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (two hours on two cores; resumable)
 #   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
+#   make language  pre-train and fine-tune the reduced language models (some hours on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -19,12 +20,13 @@ TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 STUDIES := figure4 figure4-64 collapse decides sparse
+GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results long-range bench clean distclean
+.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results long-range language bench clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,6 +83,18 @@ long-range: $(STAMP)
 	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
 	done
+	$(BIN)/python results/write_tables.py
+
+# Needs text for the corpus and GLUE's tables: see docs/language.md.
+language: $(STAMP)
+	mkdir -p results
+	$(BIN)/sbmt data prepare corpus --reduced
+	for task in $(GLUE); do \
+	    $(BIN)/sbmt data prepare $$task || exit 1; \
+	done
+	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
+	ln -sfn ../../results/glue.png docs/assets/glue.png
+	$(BIN)/python results/measure_window_coverage.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

@@ -2,14 +2,16 @@
 
 ``python results/start_full_size.py`` writes ``results/full_size.json``: that the presets start and step here, what
 memory a part takes, and how long the paper's whole batch would at that rate. The tokens are random and as many as the
-task allows. Minutes on one core; tasks can be named.
+task allows. Of GLUE's tasks MNLI stands for all: a pair, and three classes. Minutes on one core; tasks can be named.
 """
 
+import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,23 @@ from typing import Any
 import numpy as np
 
 from sbmt.files import read_json, write_json
+from sbmt.tasks.corpus import VOCABULARY as N_TOKENS
 from sbmt.tasks.folders import prepared_folder
+from sbmt.tasks.glue import GLUE
 from sbmt.tasks.prepared import prepare
 from sbmt.tasks.source import Examples, Shard, Source, by_shard
+from sbmt.tasks.tokenizer import Tokenizer, train_tokenizer
+from sbmt.training.language import PAPER_MLM, fine_tuning
 from sbmt.training.long_range import PAPER
 from sbmt.training.runs import manifest
+from sbmt.training.sequence_config import SequenceConfig
 
 BATCH = 8
 PATH = Path(__file__).parent / "full_size.json"
+LANGUAGE = ("mlm", "mnli")
+N_SPECIAL = {"mlm": 2, "mnli": 4}  # starts and ends in a block, in a pair
+TASKS = (*PAPER, *LANGUAGE)
+SIZES = {"train": BATCH, "dev": 1, "test": 1}
 CLASSES = {"listops": 10, "image": 10}
 VOCABULARY = {"listops": (17, 0, 1), "text": (257, 1, 0), "retrieval": (257, 1, 0)}  # ids, first id, least symbol
 
@@ -41,22 +52,63 @@ def random_source(task: str) -> Source:
         lengths = np.full(shape[:2], shape[2], np.int64)
         return Examples(symbols.ravel(), lengths, np.arange(n_examples, dtype=np.int64) % n_classes)
 
-    sizes = {"train": BATCH, "dev": 1, "test": 1}
-    shards = tuple(Shard(split, partial(make, n), split) for split, n in sizes.items())
+    shards = tuple(Shard(split, partial(make, n), split) for split, n in SIZES.items())
     names = tuple(map(str, range(n_classes)))
     return Source("random-" + task, task, "generated", names, ids, first_id, {"note": "random"}, shards, by_shard)
+
+
+def filled_tokenizer() -> Tokenizer:
+    """Bytes, and entries that no text has, up to the size of RoBERTa's vocabulary: a real one needs far more text."""
+    content = json.loads(train_tokenizer([], 261).to_json())
+    content["model"]["vocab"] |= {f"entry {i}": i for i in range(261, N_TOKENS)}
+    return Tokenizer(json.dumps(content))
+
+
+def random_language_source(task: str, tokenizer: Tokenizer) -> Source:
+    """Tokens of the whole vocabulary for pre-training, pairs of equally long texts for fine-tuning, without meaning."""
+    n_inside = PAPER_MLM.length - N_SPECIAL[task]
+
+    def make_stream(n_examples: int) -> Examples:
+        ids = np.random.default_rng(0).integers(5, N_TOKENS, n_examples * n_inside).astype(tokenizer.id_type)
+        return Examples(ids, np.array([[len(ids)]]), np.zeros(1, np.int64))
+
+    def make_pairs(n_examples: int) -> Examples:
+        letters = np.random.default_rng(0).integers(97, 123, (n_examples, 2, n_inside // 2)).astype(np.uint8)
+        lengths = np.full(letters.shape[:2], letters.shape[2], np.int64)
+        return Examples(letters.ravel(), lengths, np.arange(n_examples, dtype=np.int64) % 3)
+
+    name, note = "random-" + task, {"note": "random", "vocabulary": N_TOKENS}
+    if task == "mlm":
+        shards = tuple(Shard(split, partial(make_stream, n), split) for split, n in SIZES.items())
+        ids, files = (tokenizer.vocab_size, 0), {"tokenizer.json": tokenizer.to_json()}
+        kind = tokenizer.id_type
+        return Source(name, task, "generated", ("text",), *ids, note, shards, by_shard, symbol_type=kind, files=files)
+    shards = tuple(Shard(split, partial(make_pairs, n), split) for split, n in SIZES.items())
+    return Source(name, task, "generated", GLUE[task].class_names, 257, 1, note, shards, by_shard)
+
+
+def paper_config(task: str, folder: Path) -> SequenceConfig:
+    """The paper's settings on random examples, which are prepared; a tokeniser that they need is put into a folder."""
+    config: SequenceConfig
+    if task not in LANGUAGE:
+        prepare(random_source(task), prepared_folder())
+        config = PAPER[task]
+    else:
+        tokenizer = filled_tokenizer()
+        prepare(random_language_source(task, tokenizer), prepared_folder())
+        tokenizer.save(path := folder / "tokenizer.json")
+        config = PAPER_MLM if task == "mlm" else fine_tuning(task, "", PAPER_MLM, tokenizer=str(path))
+    return config.override(data=f"random-{task}")
 
 
 def step(task: str) -> dict[str, Any]:
     """One optimiser step, an example at a time."""
     from sbmt.training.fit import fit
 
-    prepare(random_source(task), prepared_folder())
-    config = PAPER[task].override(
-        data=f"random-{task}", steps=1, warmup_steps=0, eval_every=1, batch_size=BATCH, accumulate=BATCH
-    )
     moments: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
+        paper = paper_config(task, Path(folder))
+        config = paper.override(steps=1, warmup_steps=0, eval_every=1, batch_size=BATCH, accumulate=BATCH)
         fit(
             config, Path(folder) / "warm", on_step=lambda _: moments.append(time.perf_counter())
         )  # compiles the kernels
@@ -65,20 +117,21 @@ def step(task: str) -> dict[str, Any]:
     seconds = moments[-1] - start
     return {
         "length": config.length,
-        "batch_size": PAPER[task].batch_size,
+        "batch_size": paper.batch_size,
         "loss": round(run.rows[0]["loss"], 4),
         "density": round(run.rows[0]["density"], 4),
         "seconds_per_example": round(seconds / BATCH, 2),
-        "minutes_per_batch": round(seconds / BATCH * PAPER[task].batch_size / 60, 1),
+        "minutes_per_batch": round(seconds / BATCH * paper.batch_size / 60, 1),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
 
-def full_size_table(result: dict[str, Any]) -> str:
-    """As Markdown."""
+def full_size_table(result: dict[str, Any], tasks: Iterable[str] = tuple(PAPER)) -> str:
+    """As Markdown, those of the tasks that were tried."""
     heads = ("", "tokens", "density", "seconds per example", "peak memory, MiB", "paper's batch", "minutes for it")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for task, found in result["tasks"].items():
+    for task in (task for task in tasks if task in result["tasks"]):
+        found = result["tasks"][task]
         names = ("length", "density", "seconds_per_example", "peak_mib", "batch_size", "minutes_per_batch")
         rows.append(f"| {task} | {' | '.join(f'{found[name]:,}' for name in names)} |")
     return "\n".join(rows)
@@ -89,10 +142,11 @@ if __name__ == "__main__":
         write_json(Path(sys.argv[3]), step(sys.argv[2]))
     else:
         found = read_json(PATH)["tasks"] if PATH.exists() else {}
-        for task in sys.argv[1:] or list(PAPER):
+        about = manifest() | {"command": Path(__file__).name}  # without the tasks that were named
+        for task in sys.argv[1:] or TASKS:
             with tempfile.TemporaryDirectory() as folder:  # a process for each, so that its peak is its own
                 path = Path(folder) / "step.json"
                 subprocess.run([sys.executable, __file__, "--one", task, str(path)], check=True)
                 found[task] = read_json(path)
-            write_json(PATH, {"tasks": {t: found[t] for t in PAPER if t in found}, "manifest": manifest()})
+            write_json(PATH, {"tasks": {t: found[t] for t in TASKS if t in found}, "manifest": about})
             print(task, found[task], flush=True)

@@ -21,7 +21,7 @@ STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
 TABLE_BLOCK = re.compile(r"(<!-- table (\S+): [^>]+? -->\n).*?(\n<!-- end of table \2 -->)", re.DOTALL)
 BENCH_BLOCK = re.compile(r"(<!-- bench (\S+): make bench -->\n).*?(\n<!-- end of bench \2 -->)", re.DOTALL)
 NOT_YET = "*Not measured yet: run `make bench`.*"
-NOT_TRAINED_YET = "*Not measured yet: run `make results`.*"
+NOT_TRAINED_YET = "*Not measured yet: run `make {target}`.*"
 TITLES = {
     "full": "full attention",
     "sbm": "**SBM**, exact edge law",
@@ -164,9 +164,37 @@ def long_range_blocks() -> dict[str, str]:
     return blocks
 
 
-def with_trained_blocks(text: str, blocks: dict[str, str]) -> str:
-    """A page with its tables as the results have them."""
-    return TABLE_BLOCK.sub(lambda found: found[1] + blocks.get(found[2], NOT_TRAINED_YET) + found[3], text)
+def language_blocks() -> dict[str, str]:
+    """The tables and the figure of the language tasks by the names that the markers call them."""
+    from sbmt.tasks.glue import GLUE
+    from sbmt.training import language_tables as tables
+    from sbmt.training.language_studies import TABLE_4
+
+    rows = [f"| | {' | '.join(task.folder for task in GLUE.values())} |", "|---" * (len(GLUE) + 1) + "|"]
+    rows += [f"| {title} | {' | '.join(f'{score:.1f}' for score in scores)} |" for title, scores in TABLE_4.items()]
+    blocks = {"paper-table-4": "\n".join(rows)}
+    if (path := ROOT / "results" / "glue.json").exists():
+        result = json.loads(path.read_text("utf-8"))
+        found = [tables.mlm_table(result["mlm"])]
+        names = ("accuracy", "f1", "runs", "layers", "settings")
+        found += [getattr(tables, f"glue_{name}_table")(result) for name in names]
+        blocks |= {table.name: table.markdown() for table in found}
+        if path.with_suffix(".png").exists():
+            title = "Perplexity after pre-training, and accuracy on each task, against the density of the masks"
+            blocks["glue-figure"] = f"![{title}](assets/glue.png)"
+    if (path := ROOT / "results" / "window_coverage.json").exists():
+        table = runpy.run_path(str(ROOT / "results" / "measure_window_coverage.py"))["window_coverage_table"]
+        blocks["window-coverage"] = table(json.loads(path.read_text("utf-8")))
+    if (path := ROOT / "results" / "full_size.json").exists():
+        script = runpy.run_path(str(ROOT / "results" / "start_full_size.py"))
+        blocks["glue-full-size"] = script["full_size_table"](json.loads(path.read_text("utf-8")), script["LANGUAGE"])
+    return blocks
+
+
+def with_trained_blocks(text: str, blocks: dict[str, str], target: str = "results") -> str:
+    """A page with its tables as the results have them; what is missing says which target makes it."""
+    missing = NOT_TRAINED_YET.format(target=target)
+    return TABLE_BLOCK.sub(lambda found: found[1] + blocks.get(found[2], missing) + found[3], text)
 
 
 def main() -> int:
@@ -175,7 +203,8 @@ def main() -> int:
         ROOT / "README.md": with_demo_table,
         ROOT / "docs" / "index.md": with_demo_table,
         ROOT / "docs" / "synthetic.md": partial(with_trained_blocks, blocks=trained_blocks()),
-        ROOT / "docs" / "long-range.md": partial(with_trained_blocks, blocks=long_range_blocks()),
+        ROOT / "docs" / "long-range.md": partial(with_trained_blocks, blocks=long_range_blocks(), target="long-range"),
+        ROOT / "docs" / "language.md": partial(with_trained_blocks, blocks=language_blocks(), target="language"),
         ROOT / "docs" / "benchmarks.md": partial(with_bench_blocks, blocks=bench_blocks()),
     }
     stale = []

@@ -31,7 +31,7 @@ def write_tables_here(root, monkeypatch, *options):
 
 
 def copy_pages(folder):
-    docs = ("index", "benchmarks", "synthetic", "long-range")
+    docs = ("index", "benchmarks", "synthetic", "long-range", "language")
     pages = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in docs)]
     for path in [*pages, *(ROOT / "results").glob("*.*")]:
         target = folder / path.relative_to(ROOT)
@@ -91,8 +91,46 @@ def test_trained_tables_are_written_from_their_results(tmp_path, monkeypatch):
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
 
 
+def made_up_glue():
+    """Results of two attentions on MNLI, as ``sbmt glue --json`` writes them."""
+    test = {"accuracy": 0.4567, "density": 0.25, "loss": 4.0, "densities": [[0.2, 0.3], [0.1, 0.5]]}
+    run = {"n_test": 400, "seconds": 60.0, "config": {"seed": 0, "steps": 9, "batch_size": 16, "length": 128}}
+    run |= {"data": {"name": "some", "n_train": 4321, "origin": "stand-in"}, "interval": [0.4, 0.5], "chance": 0.347}
+    run |= {"chance_metrics": {"pipeline_f1": 0.0}, "frequencies": {"perplexity": 654.3, "accuracy": 0.05}}
+    titles = {"full": "full attention", "sbm": "SBM and window"}
+    found = {}
+    for task, metrics in (("mlm", {"perplexity": 123.4}), ("mnli", {"macro_f1": 0.44, "pipeline_f1": 0.6789})):
+        runs = [run | {"trial": trial, "test": test | {"metrics": metrics}} for trial in titles]
+        found[task] = {"titles": titles, "runs": runs}
+    return found
+
+
+def test_language_tables_are_written_from_their_results(tmp_path, monkeypatch, capsys):
+    copy_pages(tmp_path)
+    page, results = tmp_path / "docs" / "language.md", tmp_path / "results"
+    (results / "glue.json").write_text(json.dumps(made_up_glue()), "utf-8")
+    (results / "glue.png").write_bytes(b"")
+    coverage = json.loads((results / "window_coverage.json").read_text("utf-8"))
+    coverage["found"]["SST-2"]["512"]["pairs"]["64"] = 0.1234
+    (results / "window_coverage.json").write_text(json.dumps(coverage), "utf-8")
+    assert write_tables_here(tmp_path, monkeypatch) == 0
+    text = page.read_text("utf-8")
+    for cell in ("| 123.4 |", "| 45.7 (25.0) |", "| 67.9 (25.0) |", "| 34.7 |", "| 4,321, 400 |", "| 12.3 | 44.5 |"):
+        assert cell in text, cell
+    assert "| SBM and window, density 13.5 | 89.8 | 85.2 | 83.5 | 83.6 |" in text
+    assert "(assets/glue.png)" in text
+    assert "Not measured yet" not in text
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
+
+    (results / "glue.json").unlink()
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
+    assert "stale: language.md" in capsys.readouterr().err
+    assert write_tables_here(tmp_path, monkeypatch) == 0
+    assert page.read_text("utf-8").count("*Not measured yet: run `make language`.*") == 7
+
+
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{name}.md" for name in ("synthetic", "benchmarks", "long-range"))]
+    "page", ["README.md", *(f"docs/{name}.md" for name in ("synthetic", "benchmarks", "long-range", "language"))]
 )
 def test_every_row_of_a_table_fits_its_heading(page):
     lines = (ROOT / page).read_text("utf-8").split("\n")

@@ -1,15 +1,12 @@
 """Trains on prepared examples with a bar, and says how it went."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from sbmt.cli.progress import training_progress
 from sbmt.training.sequence_config import SequenceConfig
-
-if TYPE_CHECKING:
-    pass
 
 
 def fit_and_print(config: SequenceConfig, output: Path, *, resume: bool, devices: int, nodes: int) -> None:

@@ -22,7 +22,7 @@ def glue(
     task: Annotated[list[str], typer.Option(help="may be given several times", show_default=False)] = list(GLUE_TASKS),  # noqa: B006
     seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
     epochs: Annotated[
-        int | None, typer.Option(help=f"passes over a task's examples; {EPOCHS}, or 1 of SST-2 if reduced")
+        int | None, typer.Option(help=f"passes over a task's examples; {EPOCHS}, or fewer if reduced")
     ] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),

@@ -51,7 +51,10 @@ def glue(
     from_: Annotated[
         Path | None, typer.Option("--from", help="folder of a pre-training run; weights drawn anew if left out")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="passes over the examples, unless --steps says how many steps")] = EPOCHS,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help=f"passes over the examples, unless --steps is given; {EPOCHS} or fewer"),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
     reduced: Reduced = False,
     resume: Resume = False,
@@ -71,12 +74,12 @@ def glue(
     start = (REDUCED_MLM if reduced else PAPER_MLM) if from_ is None else read_config(from_)
     if not isinstance(start, MlmConfig):
         raise SbmtError("the folder of a pre-training run", from_, "train one with: sbmt train mlm")
-    settings |= {"tokenizer": overrides.pop("tokenizer") or ""}
+    settings |= {"tokenizer": overrides.pop("tokenizer") or "", "embedding_std": start.embedding_std}
     config = fine_tuning(task, "" if from_ is None else str(from_), start, **settings)
     steps = {name: overrides.pop(name) for name in ("steps", "warmup_steps", "eval_every")}
     config = config.override(**overrides)
     if steps["steps"] is None:
-        config = epochs_of(config, len(open_task(config).splits["train"]), epochs)
+        config = epochs_of(config, len(open_task(config).splits["train"]), epochs, is_reduced=reduced)
     else:
         config = replace(config, steps=steps["steps"], warmup_steps=steps["steps"] // 20, eval_every=steps["steps"])
     config = config.override(**steps)

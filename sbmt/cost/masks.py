@@ -19,10 +19,23 @@ def static_sbm_cost(layer: StaticSBMAttention, n: int) -> ModuleCost:
 
 
 def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
-    """A block model of one cluster that all tokens belong to, drawn by the exact sampler."""
-    sampling = sampling_parts("exact")
+    """A block model of one cluster that all tokens belong to, drawn by the exact sampler, and its window."""
+    sampling = (*sampling_parts("exact"), *window_parts(layer.window))
     parts = (*sampling, *density_parts(is_closed_form=True), *edge_parts(layer.backend))
     return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": 1})
+
+
+def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
+    """The density that a random mask has on n tokens: what it was asked for, or its window's where that is denser.
+
+    Example:
+        >>> random_mask_density(RandomMaskAttention(4, 2, mask_density=0.5, window=2), 4)
+        0.625
+    """
+    if layer.window is None:
+        return layer.mask_density
+    reach = min(layer.window // 2, n - 1)
+    return max(layer.mask_density, (n * (2 * reach + 1) - reach * (reach + 1)) / n**2)
 
 
 def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:

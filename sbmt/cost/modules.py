@@ -7,7 +7,15 @@ from torch import nn
 
 from sbmt.cost.parts import ModuleCost, Part, part
 from sbmt.layers import MultiHeadAttention
-from sbmt.models import DualEncoder, Encoder, EncoderBlock, SequenceClassifier, TokenTagger
+from sbmt.models import (
+    DualEncoder,
+    Encoder,
+    EncoderBlock,
+    MaskedLM,
+    SentenceClassifier,
+    SequenceClassifier,
+    TokenTagger,
+)
 
 
 def multi_head_cost(layer: MultiHeadAttention) -> ModuleCost:
@@ -59,6 +67,21 @@ def dual_encoder_cost(model: DualEncoder) -> ModuleCost:
     return ModuleCost(tuple(parts), sizes | {"E": last.in_features, "L": last.out_features})
 
 
+def sentence_classifier_cost(model: SentenceClassifier) -> ModuleCost:
+    """Mean over tokens, unless the first is taken, and the head."""
+    first, last = _linears(model.head)
+    pooling = (part("mean over tokens", elementwise="b·n·D"),) if model.pooling == "mean" else ()
+    head = part("head", "2·b·D² + 2·b·D·L", "2·b·D + b·L")
+    return ModuleCost((*pooling, head), {"D": first.in_features, "L": last.out_features})
+
+
+def masked_lm_cost(model: MaskedLM) -> ModuleCost:
+    """The head at every token; asked about a share of them, it costs that share."""
+    vocab_size, d_model = model.encoder.token_embedding.weight.shape
+    head = part("head", "2·b·n·D² + 2·b·n·D·L", "9·b·n·D + b·n·L")
+    return ModuleCost((head,), {"D": d_model, "L": vocab_size})
+
+
 def tagger_cost(model: TokenTagger) -> ModuleCost:
     """The head, for each token."""
     sizes = {"D": model.head.in_features, "L": model.head.out_features}
@@ -73,6 +96,8 @@ MODULES: dict[type[nn.Module], Callable[[Any], ModuleCost]] = {
     SequenceClassifier: classifier_cost,
     DualEncoder: dual_encoder_cost,
     TokenTagger: tagger_cost,
+    SentenceClassifier: sentence_classifier_cost,
+    MaskedLM: masked_lm_cost,
     Encoder: encoder_cost,
     EncoderBlock: block_cost,
     MultiHeadAttention: multi_head_cost,

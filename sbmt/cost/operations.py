@@ -103,7 +103,8 @@ def count_operations(
         model: A model, block or attention of the library.
         n: Tokens per sequence.
         density: Share of the pairs that masks hold, in [0, 1], one number or one per attention in the order of the
-            layers. Needed where a mask is drawn from an inferred block model; for a random mask it defaults to its own.
+            layers. Needed where a mask is drawn from an inferred block model; for a random mask it defaults to its own,
+            that of its window included.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
     Raises:
@@ -151,7 +152,7 @@ def _of_module(path: str, cost: ModuleCost, sizes: Mapping[str, int], is_attenti
 
 def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -> dict[str, int]:
     if isinstance(module, RandomMaskAttention) and density is None:
-        density = module.mask_density
+        density = masks.random_mask_density(module, sizes["n"])
     if density is None:
         if isinstance(module, SBMAttention):
             raise SbmtError("the density of the masks", "none", "say density=, as measured on the inputs of interest")

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from sbmt.errors import SbmtError, choose
 from sbmt.models.sentence_classifier import Pooling
+from sbmt.tasks.folders import prepared_folder
 from sbmt.tasks.glue import GLUE
 from sbmt.training.attention_config import AttentionConfig, option
 from sbmt.training.sequence_config import SequenceConfig
@@ -15,8 +16,11 @@ MLM = "mlm"
 EPOCHS = 5
 """Of fine-tuning in the paper's Table 7."""
 
-REDUCED_EPOCHS = {"sst2": 1, "qqp": 5, "mnli": 5, "qnli": 5}
+REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
 """Of the reduced runs, which see all of SST-2 and subsets of the other tasks."""
+
+REDUCED_EXAMPLES = 70_000
+"""A pass of the reduced runs has so many at most, where a whole task is there instead of its subset."""
 
 
 @dataclass(frozen=True)
@@ -117,15 +121,25 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
-def epochs_of(config: GlueConfig, n_train: int, epochs: int = EPOCHS) -> GlueConfig:
+def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
     """The configuration with as many steps as so many passes over the examples take.
 
     A twentieth of the steps warms up, and dev is looked at after every pass, as in the pipeline that the paper uses.
+
+    Args:
+        config: Of fine-tuning.
+        n_train: How many examples there are.
+        epochs: Passes; None takes the paper's number, or that of the reduced runs.
+        is_reduced: Whether it is one of those.
     """
+    if epochs is None:
+        epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
     if epochs < 1:
         raise SbmtError("epochs ≥ 1", epochs, "train for one pass at least")
-    steps = ceil(epochs * n_train / config.batch_size)
-    return replace(config, steps=steps, warmup_steps=steps // 20, eval_every=max(1, steps // epochs))
+    if is_reduced:
+        n_train = min(n_train, REDUCED_EXAMPLES)
+    steps = ceil(n_train / config.batch_size)
+    return replace(config, steps=epochs * steps, warmup_steps=epochs * steps // 20, eval_every=steps)
 
 
 PAPER_MLM = MlmConfig()
@@ -156,5 +170,7 @@ REDUCED_MLM = MlmConfig(
 
 
 def reduced_settings(task: str) -> dict[str, Any]:
-    """What of fine-tuning differs for a reduced network: examples, and a larger rate."""
-    return {"data": task if task == "sst2" else f"{task}-subset", "learning_rate": 5e-4, "dropout": 0.1}
+    """What of fine-tuning differs for a reduced network: a subset if one is prepared, and a larger rate."""
+    subset = f"{task}-subset"
+    data = subset if (prepared_folder() / subset).is_dir() else task
+    return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}

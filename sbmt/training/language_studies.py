@@ -9,11 +9,9 @@ from typing import Any
 from sbmt.errors import choose
 from sbmt.tasks.glue import GLUE
 from sbmt.training.language import (
-    EPOCHS,
     GLUE_TASKS,
     NETWORK,
     PAPER_MLM,
-    REDUCED_EPOCHS,
     REDUCED_MLM,
     epochs_of,
     fine_tuning,
@@ -39,7 +37,7 @@ TRIALS = {
     )
 }
 SCRATCH = Trial("scratch", "full attention, not pre-trained", {"attention": "full"})
-DEFAULT = ("full", "sbm", "random-equal", "window", "sbm-loops", "linear", "nystromformer")
+DEFAULT = ("full", "full-long", "sbm", "random-equal", "window", "sbm-loops", "linear", "nystromformer")
 
 TABLE_4 = {
     "full attention": (89.8, 84.7, 84.0, 85.0),
@@ -62,8 +60,7 @@ def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True
     Raises:
         SbmtError: If a name is unknown, or random masks have no density to equal.
     """
-    config = REDUCED_MLM if is_reduced else PAPER_MLM
-    trials = []
+    config, names, trials = REDUCED_MLM if is_reduced else PAPER_MLM, tuple(names), []
     for name in dict.fromkeys(names):
         trial = choose("trial", name, TRIALS)
         if trial.density_of is not None:
@@ -100,10 +97,10 @@ def fine_tuning_study(
         start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
         trials.append(replace(trial, settings=network | start))
     tokenizer = Path(trials[0].settings["pretrained"]) / TOKENIZER  # that of all
-    scratch = replace(SCRATCH, settings=SCRATCH.settings | {"pretrained": "", "tokenizer": str(tokenizer)})
+    anew = {"pretrained": "", "tokenizer": str(tokenizer), "embedding_std": first.embedding_std}
+    scratch = replace(SCRATCH, settings=SCRATCH.settings | anew)
     config = fine_tuning(task, trials[0].settings["pretrained"], first, **settings)  # type: ignore[arg-type]
-    epochs = epochs or (REDUCED_EPOCHS[task] if is_reduced else EPOCHS)
-    config = epochs_of(config, len(open_task(config).splits["train"]), epochs)
+    config = epochs_of(config, len(open_task(config).splits["train"]), epochs, is_reduced=is_reduced)
     return Study(task, GLUE[task].folder, config, (*trials, scratch), n_seeds)
 
 

@@ -18,6 +18,7 @@ from sbmt.tasks.length_batches import batches_by_length, once_by_length
 from sbmt.tasks.prepared import Prepared, Split, open_prepared
 from sbmt.tasks.sentence_pairs import encode_split
 from sbmt.tasks.tokenizer import Tokenizer
+from sbmt.training.kinds import read_config
 from sbmt.training.language import GlueConfig, MlmConfig
 from sbmt.training.long_range import LongRangeConfig
 from sbmt.training.sequence_config import SequenceConfig
@@ -224,6 +225,22 @@ def find_tokenizer(config: SequenceConfig) -> Tokenizer:
     if not config.pretrained:
         return Tokenizer.load(Path(config.tokenizer))
     folder = Path(config.pretrained)
-    if not (folder / "result.json").exists() or read_json(folder / "config.json").get("task") != "mlm":
+    if not (folder / "result.json").exists() or not isinstance(read_config(folder), MlmConfig):
         raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
-    return Tokenizer.load(folder / TOKENIZER)
+    return tokenizer_of(folder)
+
+
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokeniser of a finished run.
+
+    Raises:
+        SbmtError: If it is missing, damaged, or another one than the run was trained with.
+    """
+    tokenizer, result = Tokenizer.load(folder / TOKENIZER), read_json(folder / "result.json")
+    try:
+        is_same = result["data"]["tokenizer"] == tokenizer.sha256
+    except (KeyError, TypeError) as error:
+        raise SbmtError(f"the result of a run in {folder}", f"{error!r}", "train again") from error
+    if not is_same:
+        raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
+    return tokenizer

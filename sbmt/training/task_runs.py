@@ -22,7 +22,7 @@ from sbmt.training.language import MlmConfig
 from sbmt.training.module import Scores
 from sbmt.training.runs import METRICS, POINTS, load_weights, manifest
 from sbmt.training.sequence_config import SequenceConfig
-from sbmt.training.task_data import TOKENIZER, BlockFeed, TaskData
+from sbmt.training.task_data import TOKENIZER, BlockFeed, TaskData, tokenizer_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def load_task_run(folder: Path) -> TaskRun:
         load_weights(model, read_tensors(folder / "model.safetensors"), folder)
         with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
             rows = [_numbers(row) for row in csv.DictReader(file)]
-        tokenizer = Tokenizer.load(folder / TOKENIZER) if "tokenizer" in result["data"] else None
+        tokenizer = tokenizer_of(folder) if "tokenizer" in result["data"] else None
         about = {name: value for name, value in result.items() if name not in _OWN}
         return TaskRun(config, model, rows, Scores(**result["test"]), about, float(result["seconds"]), tokenizer)
     except (KeyError, TypeError, ValueError, OSError) as error:
@@ -120,10 +120,14 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
     if positions in state:
         state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
     load_weights(encoder, state, folder)
-    test = read_json(folder / "result.json")["test"]
+    result = read_json(folder / "result.json")
+    try:
+        perplexity = result["test"]["metrics"]["perplexity"]
+    except (KeyError, TypeError) as error:
+        raise SbmtError(f"the result of a pre-training run in {folder}", f"{error!r}", "train again") from error
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"folder": str(folder), "sha256": sha256, "perplexity": test["metrics"]["perplexity"]}
+    return {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}
 
 
 def describe(

@@ -11,7 +11,7 @@ from sbmt.cost import SYMBOLS, Formula, count_operations
 from sbmt.cost.operations import ATTENTIONS
 from sbmt.layers.registry import ATTENTIONS as REGISTERED
 from sbmt.layers.sbm_attention import SBMAttention
-from sbmt.models import DualEncoder
+from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
 
 N = 150
 SETTINGS = [
@@ -32,6 +32,8 @@ SETTINGS = [
     ("sbm", {"n_clusters": 6, "backend": "dense"}),
     ("sbm_static", {"n_clusters": 6, "n_positions": N}),
     ("random_mask", {"mask_density": 0.1}),
+    ("random_mask", {"mask_density": 0.1, "window": 6}),
+    ("random_mask", {"mask_density": 0.0, "window": 10}),
 ]
 
 
@@ -78,14 +80,19 @@ def test_every_product_of_an_encoder_is_counted(name, settings):
 
 
 @pytest.mark.parametrize("name, settings", [("linear", {}), ("sbm", {"n_clusters": 6})])
-@pytest.mark.parametrize("kind", ["classifier", "products", "concatenation", "tagger"])
+@pytest.mark.parametrize("kind", ["classifier", "products", "concatenation", "tagger", "sentence", "masked"])
 def test_every_product_of_a_model_is_counted(name, settings, kind):
     inner = encoder(name, **settings)
     is_pair = kind in ("products", "concatenation")
     if is_pair:
         model = DualEncoder(inner, 4, 15, pair_features=kind)
     else:
-        model = SequenceClassifier(inner, 4, 15) if kind == "classifier" else TokenTagger(inner, 4)
+        model = {
+            "classifier": lambda: SequenceClassifier(inner, 4, 15),
+            "tagger": lambda: TokenTagger(inner, 4),
+            "sentence": lambda: SentenceClassifier(inner, 4),
+            "masked": lambda: MaskedLM(inner),
+        }[kind]()
     tokens = torch.randint(9, (3, 2, N) if is_pair else (3, N))
     counter, output = flops_by_torch(model, tokens)
     count = count_operations(model, N, density=densities(output), batch=3)
@@ -150,6 +157,21 @@ def test_a_random_mask_knows_its_density():
     layer = build_attention("random_mask", d_head=4, n_heads=2, mask_density=0.3)
     assert count_operations(layer, N) == count_operations(layer, N, density=0.3)
     assert count_operations(layer, N) != count_operations(layer, N, density=0.2)
+
+
+@pytest.mark.parametrize("mask_density", [0.0, 0.05, 0.4])
+@pytest.mark.parametrize("window", [0, 7, 500])
+def test_a_random_mask_knows_its_window(mask_density, window):
+    layer = build_attention("random_mask", d_head=4, n_heads=2, mask_density=mask_density, window=window)
+    x = torch.randn(1, 2, 60, 4)
+    expected = layer(x, x, x).expected_density.double().mean().item()
+    count = count_operations(layer, 60)
+    rows = {row.part: row for row in count.rows}
+    assert rows["scores per edge"].n_flops == 2 * 4 * round(2 * 60**2 * expected)
+    plain = count_operations(build_attention("random_mask", d_head=4, n_heads=2), 60, density=expected)
+    assert count.n_flops == plain.n_flops
+    assert count.n_elementwise - plain.n_elementwise == rows["union with the window"].n_elementwise
+    assert rows["union with the window"].n_elementwise == round(2 * 60**2 * expected)
 
 
 def test_every_registered_attention_is_counted():

@@ -20,12 +20,13 @@ from pathlib import Path
 import torch
 
 from sbmt.training.fit import fit
-from sbmt.training.long_range import LongRangeConfig
+from sbmt.training.kinds import KINDS
 
 torch.set_num_threads(int(sys.argv[1]))
 warnings.simplefilter("error")
 for folder in map(Path, sys.argv[2:]):
-    config = LongRangeConfig.from_dict(json.loads(folder.with_suffix(".json").read_text()))
+    values = json.loads(folder.with_suffix(".json").read_text())
+    config = KINDS[values["task"]].from_dict(values)
     run = fit(config, folder, accelerator="cpu", devices=2, strategy="ddp")
     folder.with_suffix(".rank" + os.environ["LOCAL_RANK"]).write_text(repr(run.test))
 """

@@ -1,0 +1,79 @@
+"""How short GLUE's sentences are, and what share of their pairs a window covers by itself.
+
+``python results/measure_window_coverage.py`` writes ``results/window_coverage.json``; it needs the prepared examples of
+the reduced runs and the tokeniser beside their corpus (``sbmt data prepare corpus --reduced``, then ``sst2`` and the
+others), and takes seconds.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbmt.files import write_json
+from sbmt.tasks.folders import prepared_folder
+from sbmt.tasks.glue import GLUE
+from sbmt.tasks.prepared import open_prepared
+from sbmt.tasks.sentence_pairs import encode_split
+from sbmt.tasks.tokenizer import Tokenizer
+from sbmt.training.language import REDUCED_MLM, reduced_settings
+from sbmt.training.runs import manifest
+
+WINDOWS, LENGTHS = (16, 64), (128, 512)
+TOKENIZER = "tokenizer.json"
+
+
+def shares(n_tokens: NDArray[np.int64], window: int) -> NDArray[np.float64]:
+    """Share of the pairs of n tokens that are at most half a window apart: (n (2r + 1) − r (r + 1)) / n².
+
+    Example:
+        >>> shares(np.array([1, 3, 4]), 2)
+        array([1.        , 0.77777778, 0.625     ])
+    """
+    reach = np.minimum(window // 2, n_tokens - 1)
+    return (n_tokens * (2 * reach + 1) - reach * (reach + 1)) / n_tokens**2
+
+
+def describe(n_tokens: NDArray[np.int64], n_cut: int) -> dict[str, Any]:
+    """Lengths, and per window the mean share of pairs (over examples) and the share of examples covered whole."""
+    covered = {str(w): shares(n_tokens, w) for w in WINDOWS}
+    return {
+        "n_examples": len(n_tokens),
+        "n_cut": n_cut,
+        "median": float(np.median(n_tokens)),
+        "p90": float(np.quantile(n_tokens, 0.9)),
+        "pairs": {w: round(float(share.mean()), 4) for w, share in covered.items()},
+        "whole": {w: round(float((share == 1).mean()), 4) for w, share in covered.items()},
+    }
+
+
+def window_coverage_table(result: dict[str, Any]) -> str:
+    """As Markdown."""
+    heads = ["test examples of", "tokens at most", "cut", "median", "90 %"]
+    heads += [f"window {w}: {what}" for w in WINDOWS for what in ("pairs, %", "whole, %")]
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, by_length in result["found"].items():
+        for length, found in by_length.items():
+            cells = [name, length, f"{found['n_cut']:,}", f"{found['median']:.0f}", f"{found['p90']:.0f}"]
+            cells += [f"{100 * found[what][str(w)]:.1f}" for w in WINDOWS for what in ("pairs", "whole")]
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    tokenizer = Tokenizer.load(prepared_folder() / REDUCED_MLM.data / TOKENIZER)
+    found: dict[str, Any] = {}
+    data: dict[str, str] = {REDUCED_MLM.data: tokenizer.sha256}
+    for task, layout in GLUE.items():
+        prepared = open_prepared(prepared_folder() / str(reduced_settings(task)["data"]))
+        data[prepared.info["name"]] = prepared.info["sha256"]
+        found[layout.folder] = {}
+        for length in LENGTHS:
+            encoded, n_cut = encode_split(prepared.splits["test"], tokenizer, length)
+            found[layout.folder][str(length)] = describe(encoded.lengths.sum(1), n_cut)
+    found["a full block"] = {str(length): describe(np.array([length]), 0) for length in LENGTHS}
+    path = Path(__file__).parent / "window_coverage.json"
+    write_json(path, {"data": data, "found": found, "manifest": manifest()})
+    print(json.dumps(found, indent=1))

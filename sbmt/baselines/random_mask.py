@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_attention
 from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList, check_mask, count_pairs
+from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.patterns import sliding_window
 from sbmt.samplers import sample_edges
@@ -14,22 +14,18 @@ from sbmt.types import AttentionOutput
 
 
 class RandomMaskAttention(nn.Module):
-    r"""Attention under a fresh mask whose edges all have the same probability, whatever the input.
+    """Attention under a fresh mask whose edges all have the same probability, whatever the input.
 
     It is the block model with one cluster that all tokens belong to. Nothing about the mask is learned.
 
-    With a ``window`` every token also attends those at most ``window / 2`` places away. Of the N real pairs of an
-    example, W of which lie in the window, the others are edges with probability
-
-    $$p = \min(\max((\text{mask\_density} \cdot N - W) / (N - W), 0), 1),$$
-
-    so that the whole mask has the density asked for in expectation, however many tokens are padding. Where the window
-    alone is denser, the mask is the window.
+    With a ``window`` every token also attends those at most ``window / 2`` places away: the drawn mask and the window
+    are united, as :class:`~sbmt.layers.SBMAttention` unites its own. So a random mask with the mean edge probability of
+    an SBM and its window differs from it in nothing but which of the other pairs are drawn.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        mask_density: Expected density of the whole mask in [0, 1].
+        mask_density: Edge probability in [0, 1]; of the pairs outside the window, if there is one.
         window: Width of the sliding window; 0 means self-loops, None means no window.
         dropout: On the attention weights while training, in [0, 1).
         backend: What attends along the edges; ``"auto"`` chooses.
@@ -90,30 +86,18 @@ class RandomMaskAttention(nn.Module):
         key_mask: Tensor | None,
         generator: torch.Generator | None,
     ) -> tuple[EdgeList, Tensor]:
-        """The mask, and its expected density ``(batch, heads)``.
-
-        A coin of probability p is tossed for the window's pairs too, where it changes nothing.
-        """
+        """The mask, and its expected density ``(batch, heads)``."""
         shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
-        query_mask = check_mask("query_mask", query_mask, batch, n_queries)
-        key_mask = check_mask("key_mask", key_mask, batch, n_keys)
-        n_pairs = count_pairs(shape, query_mask, key_mask, query.device)  # batch
-        n_certain, near = torch.zeros_like(n_pairs), None
-        if self.window is not None:
-            near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
-            n_certain = near.row_ptr[:: heads * n_queries].diff() // heads
-        n_wanted = self.mask_density * n_pairs.double() - n_certain
-        p = (n_wanted / (n_pairs - n_certain).clamp(min=1)).clamp(0, 1)
-
         dtype = torch.promote_types(query.dtype, torch.float32)  # 16 bits would round the probability
         ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
-        queries = ones[0] * p.to(dtype)[:, None, None, None]  # batch 1 n_queries 1
-        block_model = BlockModel(queries, ones[0].new_ones(heads, 1, 1), ones[1], query_mask, key_mask)
+        block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
+        block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask)
         edges = sample_edges(block_model, generator=generator)
         expected = block_model.expected_density()  # batch heads
-        if near is None:
+        if self.window is None:
             return edges, expected
-        share = (n_certain.double() / n_pairs.clamp(min=1)).to(dtype)[:, None]  # of the window
+        near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
+        share = near.density().to(dtype)
         return edges.union(near), share + (1 - share) * expected
 
     def extra_repr(self) -> str:

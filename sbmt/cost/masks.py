@@ -26,16 +26,17 @@ def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
 
 
 def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
-    """The density that a random mask has on n tokens: what it was asked for, or its window's where that is denser.
+    """The density that a random mask has on n tokens: that of its window, and its probability of the other pairs.
 
     Example:
         >>> random_mask_density(RandomMaskAttention(4, 2, mask_density=0.5, window=2), 4)
-        0.625
+        0.8125
     """
     if layer.window is None:
         return layer.mask_density
     reach = min(layer.window // 2, n - 1)
-    return max(layer.mask_density, (n * (2 * reach + 1) - reach * (reach + 1)) / n**2)
+    near = (n * (2 * reach + 1) - reach * (reach + 1)) / n**2
+    return near + (1 - near) * layer.mask_density
 
 
 def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:

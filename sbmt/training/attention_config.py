@@ -36,7 +36,7 @@ class AttentionConfig:
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     exploration: float | None = option(None, "exploration δ of sbm while training; the preset's if left out")
     extra_keys: float | None = option(None, "instead of δ: expected extra keys per query while training")
-    mask_density: float = option(0.25, "expected density of random_mask")
+    mask_density: float = option(0.25, "edge probability of random_mask, outside its window if it has one")
     rank: int = option(256, "features of performer, landmarks of nystromformer, projected keys of linformer")
     chunk: int = option(32, "tokens per chunk of reformer")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")

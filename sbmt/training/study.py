@@ -1,7 +1,10 @@
 """Studies: several trials on several seeds, resumable, on as many processes as wanted."""
 
 import multiprocessing
+import os
 import queue
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -31,7 +34,8 @@ class Trial:
         name: Of its folders and in the results.
         title: What tables and figures call it.
         settings: Fields of the study's configuration that it changes.
-        density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached.
+        density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached; where a
+            window is joined to both masks, the mean edge probability that it reached.
         n_seeds: How many seeds, if not the study's number.
     """
 
@@ -131,7 +135,9 @@ def _folder(folder: Path, name: str, seed: int) -> Path:
 def _config(study: Study, trial: Trial, seed: int, folder: Path) -> AttentionConfig:
     settings = dict(trial.settings)
     if trial.density_of is not None:
-        settings["mask_density"] = load_any_run(_folder(folder, trial.density_of, seed)).test.density
+        reached = load_any_run(_folder(folder, trial.density_of, seed)).test
+        has_window = study.config.override(**settings).window is not None
+        settings["mask_density"] = reached.expected_density if has_window else reached.density
     return study.config.override(**settings, seed=seed)
 
 
@@ -189,6 +195,14 @@ def _prepare(reports: "Queue[tuple[str, int, Step | int]]") -> None:
     global _reports
     _reports = reports
     torch.set_num_threads(1)
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    """Ends this worker once its parent was killed: nobody would take what it trains, and the next study begins it."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _work(name: str, seed: int, config: AttentionConfig, folder: Path) -> None:

@@ -62,21 +62,18 @@ def test_dropout_acts_in_training_only():
 
 
 def law(mask_density, window, query_mask, key_mask):
-    """Every pair's probability and the whole mask's expected density, by going over the pairs."""
+    """Every pair's probability, and the window's share of the real pairs, by going over the pairs."""
     real = [(i, j) for i in range(N) for j in range(N) if query_mask[i] and key_mask[j]]
     near = {(i, j) for i, j in real if abs(i - j) <= window / 2}
-    p = 0.0
-    if len(real) > len(near):
-        p = max(0.0, (mask_density * len(real) - len(near)) / (len(real) - len(near)))
     probability = torch.zeros(N, N, dtype=torch.float64)
     for i, j in real:
-        probability[i, j] = 1.0 if (i, j) in near else p
-    return probability, probability.sum() / max(1, len(real))
+        probability[i, j] = 1.0 if (i, j) in near else mask_density
+    return probability, len(near) / max(1, len(real)), bool(real)
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize(("window", "mask_density"), [(2, 0.4), (3, 0.7), (0, 0.13), (4, 0.5)])
-def test_pairs_outside_the_window_share_one_probability_per_example(window, mask_density, judge):
+@pytest.mark.parametrize(("window", "mask_density"), [(2, 0.4), (3, 0.7), (0, 0.05), (4, 0.13)])
+def test_pairs_outside_the_window_have_the_probability_asked_for(window, mask_density, judge):
     repeats, heads = 2000, 2  # streams differ per example and head, so repeated examples are independent draws
     layer, x = RandomMaskAttention(1, heads, mask_density=mask_density, window=window), tokens(4 * repeats, heads, N, 1)
     masks = dict(query_mask=QUERY_MASK.repeat(repeats, 1), key_mask=KEY_MASK.repeat(repeats, 1))
@@ -84,19 +81,19 @@ def test_pairs_outside_the_window_share_one_probability_per_example(window, mask
     drawn = out.edges.to_dense().view(repeats, 4, heads, N, N)
     p_values = []
     for b in range(4):
-        probability, density = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
+        probability, *_ = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
         p_values.append(binomial_p_values(drawn[:, b].sum((0, 1)), repeats * heads, probability))
         is_open = (probability > 0) & (probability < 1)
+        assert is_open.any() == (b < 3)  # nothing is real in the last example
         if is_open.any():
             cells = drawn[:, b, :, is_open].flatten(0, 1)
             p_values.append(pair_p_values(cells.numpy(), probability[is_open].numpy()))
-        torch.testing.assert_close(out.expected_density[b::4], density.float().expand(repeats, heads))
     judge(*p_values)
 
 
 @pytest.mark.parametrize("mask_density", [0.0, 0.3, 1.0])
 @windows
-def test_the_whole_mask_has_the_density_asked_for_or_is_the_window(window, mask_density):
+def test_the_expected_density_is_that_of_window_and_other_pairs(window, mask_density):
     layer, x = RandomMaskAttention(4, 3, mask_density=mask_density, window=window), tokens(4, 3, N)
     masks = dict(query_mask=QUERY_MASK, key_mask=KEY_MASK)
     out = layer(x, x, x, generator=seeded(), return_edges=True, **masks)
@@ -104,12 +101,12 @@ def test_the_whole_mask_has_the_density_asked_for_or_is_the_window(window, mask_
     torch.testing.assert_close(out.density, out.edges.density())
     torch.testing.assert_close(out.values, edge_attention(x, x, x, out.edges))
     for b in range(4):
-        probability, expected = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
-        torch.testing.assert_close(out.expected_density[b], expected.float().expand(3))
-        assert (mask[b] | (probability < 1)).all() and not (mask[b] & (probability == 0)).any()
+        probability, share, has_pairs = law(mask_density, window, QUERY_MASK[b], KEY_MASK[b])
+        expected = share + (1 - share) * mask_density if has_pairs else 0.0
         n_pairs = int(QUERY_MASK[b].sum() * KEY_MASK[b].sum())
-        alone = law(0.0, window, QUERY_MASK[b], KEY_MASK[b])[1]
-        assert float(expected) == pytest.approx(max(mask_density, float(alone)) if n_pairs else 0.0)
+        assert expected == pytest.approx(float(probability.sum()) / max(1, n_pairs))
+        torch.testing.assert_close(out.expected_density[b], torch.full((3,), expected))
+        assert (mask[b] | (probability < 1)).all() and not (mask[b] & (probability == 0)).any()
 
 
 @windows
@@ -138,16 +135,15 @@ def test_long_sequences_cost_no_more_than_their_edges(judge):
     layer, x = RandomMaskAttention(1, 1, mask_density=6 / n, window=2), tokens(1, 1, n, 1)
     out = layer(x, x, x, generator=seeded(), return_edges=True)
     n_certain = 3 * n - 2
-    p = (6 * n - n_certain) / (n * n - n_certain)
-    judge(binomial_p_values(out.edges.n_edges - n_certain, n * n - n_certain, p))
+    judge(binomial_p_values(out.edges.n_edges - n_certain, n * n - n_certain, 6 / n))
 
 
-def test_16_bits_do_not_round_the_probability():
+@pytest.mark.parametrize(("window", "expected"), [(None, 0.3), (2, 46 / 256 + 210 / 256 * 0.3)])
+def test_16_bits_do_not_round_the_probability(window, expected):
     x = tokens(n=16).bfloat16()
-    for window in (None, 2):
-        out = RandomMaskAttention(4, 3, mask_density=0.3, window=window)(x, x, x)
-        torch.testing.assert_close(out.expected_density, torch.full((2, 3), 0.3))
-        assert out.values.dtype == torch.bfloat16
+    out = RandomMaskAttention(4, 3, mask_density=0.3, window=window)(x, x, x)
+    torch.testing.assert_close(out.expected_density, torch.full((2, 3), expected))
+    assert out.values.dtype == torch.bfloat16
 
 
 @pytest.mark.bad_input

@@ -112,7 +112,7 @@ def test_studies_run_and_are_then_loaded(tmp_path, small):
     assert [run["trial"] for run in results["sst2"]["runs"]] == ["sbm", "random-equal", "scratch"]
     for name, result in results.items():
         runs = {run["trial"]: run for run in result["runs"]}
-        assert runs["random-equal"]["config"]["mask_density"] == runs["sbm"]["test"]["density"], name
+        assert runs["random-equal"]["config"]["mask_density"] == runs["sbm"]["test"]["expected_density"], name
     tuned = {run["trial"]: run for run in results["sst2"]["runs"]}
     for trial in ("sbm", "random-equal"):
         (before,) = [run for run in results["mlm"]["runs"] if run["trial"] == trial]

@@ -68,6 +68,15 @@ def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):
     assert runs["sbm-algorithm-1"].config.preset == "faithful"
 
 
+def test_beside_a_window_a_random_mask_has_the_edge_probability_that_another_trial_reached(tmp_path):
+    runs = dict(run_study(replace(DEMO, config=replace(TINY, window=2)), tmp_path))
+    reached = runs["sbm"].test
+    assert runs["random-equal"].config.mask_density == reached.expected_density < reached.density
+    near = 22 / 64  # eight tokens, each with its neighbours and itself
+    whole = near + (1 - near) * reached.expected_density
+    assert runs["random-equal"].test.expected_density == pytest.approx(whole, abs=1e-6)
+
+
 def test_trials_may_have_more_seeds_than_others(tmp_path):
     trials = (Trial("few", "few", {"attention": "full"}), Trial("many", "many", {"attention": "full"}, n_seeds=3))
     runs = run_study(Study("s", "s", TINY, trials, 1), tmp_path)

@@ -37,7 +37,7 @@ def glue_accuracy_table(results: Results) -> Table:
         for trial, title in titles.items()
     ]
     rows.append(("always the commonest label", *(_constant(results, task, "accuracy") for task in tasks)))
-    title = "Accuracy in %, mean ± deviation over seeds (density in %)"
+    title = "Accuracy in %, mean ± deviation over seeds (density in %, if less than 100)"
     return Table("glue-accuracy", title, ("attention", *map(short_title, tasks)), tuple(rows))
 
 
@@ -51,7 +51,7 @@ def glue_f1_table(results: Results) -> Table:
     rows.append(("always the commonest label", *(_constant(results, task, "pipeline_f1") for task in tasks)))
     places = [GLUE_TASKS.index(task) for task in tasks]
     rows += [(f"paper: {title}", *(f"{row[place]:.1f}" for place in places)) for title, row in TABLE_4.items()]
-    title = "The pipeline's F1 in %, mean ± deviation over seeds (density in %), in the layout of the paper's Table 4"
+    title = "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4"
     notes = ("The paper's rows are of models pre-trained on far more text: they are there for the layout, not to beat",)
     return Table("glue-f1", title, ("attention", *map(short_title, tasks)), tuple(rows), notes)
 
@@ -126,7 +126,7 @@ def _cell(runs: list[dict[str, Any]], number: Any) -> str:
     values = [100 * number(run) for run in runs]
     density = 100 * mean(run["test"]["density"] for run in runs)
     spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{mean(values):.1f}{spread} ({density:.1f})"
+    return f"{mean(values):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")
 
 
 def _constant(results: Results, task: str, metric: str) -> str:

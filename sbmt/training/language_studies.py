@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sbmt.errors import choose
+from sbmt.errors import SbmtError, choose
 from sbmt.tasks.glue import GLUE
 from sbmt.training.language import (
     GLUE_TASKS,
@@ -63,8 +63,9 @@ def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True
     config, names, trials = REDUCED_MLM if is_reduced else PAPER_MLM, tuple(names), []
     for name in dict.fromkeys(names):
         trial = choose("trial", name, TRIALS)
-        if trial.density_of is not None:
-            choose(f"trial beside {name}", trial.density_of, dict.fromkeys(names))
+        if trial.density_of not in (None, *names):
+            do = f"name {trial.density_of} too, or leave {name} out"
+            raise SbmtError(f"the trial {trial.density_of}, whose density {name} takes", ", ".join(names), do)
         more = {"steps": 3 * config.steps} if name == "full-long" else {}
         trials.append(replace(trial, settings=trial.settings | more))
     return Study("mlm", "masked language model", config, tuple(trials), 1)

@@ -205,7 +205,7 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "train glue --task sst2 --from mlm --pooling max": "pooling among",
         "glue --task cola": "task among",
         "glue --trial magic": "trial among",
-        "glue --trial random-equal": "trial beside random-equal",
+        "glue --trial random-equal": "the trial sbm, whose density",
         "glue --reduced --task sst2": "corpus-reduced",
         "glue --seeds 0": "seeds ≥ 1",
         "glue --epochs 0": "epochs ≥ 1",

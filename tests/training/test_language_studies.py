@@ -50,8 +50,8 @@ def test_every_attention_is_pretrained_once():
     ("names", "words"),
     [
         (["full", "magic"], "trial among 'full', .* got 'magic'"),
-        (["random-equal"], "trial beside random-equal among 'random-equal'"),
-        (["full", "random-equal", "window"], "trial beside random-equal among 'full'"),
+        (["random-equal"], "the trial sbm, whose density random-equal takes, got random-equal: name sbm too"),
+        (["full", "random-equal", "window"], "the trial sbm, .*, got full, random-equal, window"),
         (["scratch"], "trial among"),
     ],
 )

@@ -20,7 +20,7 @@ class RandomMaskAttention(nn.Module):
 
     With a ``window`` every token also attends those at most ``window / 2`` places away: the drawn mask and the window
     are united, as :class:`~sbmt.layers.SBMAttention` unites its own. So a random mask with the mean edge probability of
-    an SBM and its window differs from it in nothing but which of the other pairs are drawn.
+    an SBM and its window differs from it in which of the other pairs are drawn, and hardly in how many.
 
     Args:
         d_head: Width of a head.

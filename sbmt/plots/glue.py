@@ -21,6 +21,7 @@ Mark = tuple[str, str, str]
 
 MARKS: dict[str, Mark] = {
     "full": (BLUE, "o", "full"),
+    "full-long": (BLUE, "<", "full"),
     "scratch": (BLUE, "o", "none"),
     "sbm": (VERMILLION, "D", "full"),
     "sbm-loops": (VERMILLION, "D", "none"),

@@ -170,7 +170,7 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
             except queue.Empty:
                 return
 
-    with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports,)) as workers:
+    with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
         running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
         try:
             while running:
@@ -191,11 +191,11 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
 _reports: "Queue[tuple[str, int, Step | int]] | None" = None
 
 
-def _prepare(reports: "Queue[tuple[str, int, Step | int]]") -> None:
+def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None:
     global _reports
     _reports = reports
     torch.set_num_threads(1)
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 
 def _leave_with(parent: int) -> None:

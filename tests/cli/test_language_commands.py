@@ -106,7 +106,11 @@ def test_pretrain_fine_tune_evaluate_predict(run, tmp_path):
     assert code == 0 and f"Test, {N_TEST} examples: accuracy {result['test']['accuracy']:.4f}" in out
     assert "95 % interval" in out and "chance" in out and f"pipeline f1 {result['test']['metrics']['pipeline_f1']:.4f}"
     config = result["config"]
-    assert (config["steps"], config["warmup_steps"], config["eval_every"]) == (2 * N_TRAIN // 8, 0, 4)
+    assert (config["steps"], config["warmup_steps"], config["eval_every"]) == (
+        2 * -(-N_TRAIN // 8),
+        0,
+        -(-N_TRAIN // 8),
+    )
     assert (config["d_model"], config["window"], config["learning_rate"]) == (8, 4, 0.02)  # the run's, then one's own
     assert result["pretrained"]["folder"] == "mlm"
     code, _, err = run(*tuned)

@@ -7,7 +7,7 @@ from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
 from sbmt.exploration import ExtraKeys
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
-from sbmt.models import DualEncoder, Encoder, SequenceClassifier, TokenTagger
+from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
 from sbmt.straight_through import straight_through_gate
 from sbmt.types import AttentionOutput
@@ -22,9 +22,11 @@ __all__ = [
     "EdgeList",
     "Encoder",
     "ExtraKeys",
+    "MaskedLM",
     "MultiHeadAttention",
     "SBMAttention",
     "SbmtError",
+    "SentenceClassifier",
     "SequenceClassifier",
     "TokenTagger",
     "available_backends",

@@ -32,8 +32,8 @@ def glue(
 ) -> None:
     """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
 
-    Random masks have the density that sbm reaches on the same task and seed. What was interrupted goes on where it
-    stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
+    Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
+    interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     from sbmt.training.language_studies import run_language_studies
 

@@ -65,6 +65,13 @@ class NaNOnEmptyRows(Honest):
         return scores.masked_fill(~mask, -torch.inf).softmax(-1)
 
 
+class DividesByTheSpread(Honest):
+    def mix(self, weights, value):
+        n = value.shape[2]
+        variance = (value - value.mean(2, keepdim=True)).square().sum(2, keepdim=True) / (n - 1)  # 0/0 for one token
+        return weights @ (value / (1 + variance))
+
+
 class NaNGradient(Honest):
     def weights(self, scores, mask):
         numbers = scores.exp() * mask

@@ -1,6 +1,6 @@
 # Everything runs inside .venv, which the first target that needs it creates from requirements.lock.
 #   make demo    train full attention, SBM and random masks on the synthetic task, and compare them
-#   make test    lint, types, tests, notebooks, site
+#   make test    lint, types, tests, notebooks, site, and an installation from nothing
 #   make lab     open the notebooks
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
@@ -19,6 +19,7 @@ TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 # Two worker processes with one thread each suit small machines; PYTEST_WORKERS=0 runs in one process.
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 STUDIES := figure4 figure4-64 collapse decides sparse
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
@@ -26,7 +27,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test site-test lab docs site results long-range language bench clean distclean
+.PHONY: help setup demo test lint unit notebooks-test site-test install-test lab docs site results long-range language bench clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,9 +46,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/sbmt demo
+	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-test: lint unit notebooks-test site-test
+test: lint unit notebooks-test site-test install-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
@@ -55,7 +56,7 @@ lint: $(STAMP)
 	$(BIN)/python -m mypy
 
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site" \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install" \
 	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Kernels are separate processes, so neither shape checks nor warning filters reach them.
@@ -67,6 +68,10 @@ endif
 
 site-test: $(STAMP)
 	$(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
+
+# Makes a second environment, as a newcomer would: it takes its time.
+install-test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/install -m install $(PYTEST_ARGS)
 
 # Text, retrieval and image need their files: see docs/long-range.md.
 long-range: $(STAMP)

@@ -1,0 +1,84 @@
+"""From the README alone: the demo runs, and both distributions install, import and bring what they need."""
+
+import json
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from sbmt import __version__
+from tests.install.conftest import run, tracked_files
+
+pytestmark = pytest.mark.install
+NOT_IN_THE_SDIST = (".ci/", ".gitignore")
+LOOK = """
+import sys, importlib.metadata, sbmt
+assert sys.prefix in sbmt.__file__, sbmt.__file__
+assert sbmt.__version__ == importlib.metadata.version("sbmt")
+assert not {"lightning", "typer", "matplotlib", "torchmetrics", "tokenizers"} & set(sys.modules)
+import torch
+out = sbmt.SBMAttention(d_head=8, n_heads=2, n_clusters=4)(*torch.randn(3, 1, 2, 16, 8))
+assert out.values.shape == (1, 2, 16, 8)
+"""
+
+
+def test_the_first_command_trains_and_shows(demo: subprocess.CompletedProcess[str], clone: Path) -> None:
+    for title in ("full attention", "SBM", "random mask"):
+        assert title in demo.stdout
+    assert (clone / "runs" / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads((clone / "runs" / "demo" / "result.json").read_text("utf-8"))
+    assert len(result["runs"]) == 5
+
+
+@pytest.fixture(scope="session")
+def distributions(clone: Path, python: Path) -> dict[str, Path]:
+    """The wheel and the source distribution, built from the clone."""
+    run(python, "-m", "hatchling", "build", "-d", "dist", cwd=clone)
+    [wheel], [sdist] = (clone / "dist").glob("*.whl"), (clone / "dist").glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_a_distribution_installs_and_imports(
+    distributions: dict[str, Path], python: Path, tmp_path: Path, kind: str
+) -> None:
+    run(python, "-m", "venv", "venv", cwd=tmp_path)
+    here = tmp_path / "venv" / "bin" / "python"
+    [own] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    [other] = python.parents[1].glob("lib/python*/site-packages")
+    (own / "dependencies.pth").write_text(f"{other}\n")  # their editable install of sbmt is not seen through this
+
+    absent = subprocess.run(
+        [here, "-I", "-c", "import sbmt"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "No module named 'sbmt'" in absent.stderr
+    run(here, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", distributions[kind], cwd=tmp_path)
+    run(here, "-I", "-c", LOOK, cwd=tmp_path)
+    run(here.with_name("sbmt"), "inspect", cwd=tmp_path)  # the network that is shipped
+    assert (tmp_path / "inspect.png").exists()
+
+
+def test_the_wheel_holds_the_library_alone(distributions: dict[str, Path]) -> None:
+    with ZipFile(distributions["wheel"]) as wheel:
+        names = set(wheel.namelist())
+        [metadata] = [wheel.read(name).decode() for name in names if name.endswith("METADATA")]
+    assert {name.split("/")[0] for name in names} == {"sbmt", f"sbmt-{__version__}.dist-info"}
+    shipped = {name for name in tracked_files() if name.startswith("sbmt/")}
+    assert {name for name in names if name.startswith("sbmt/")} == shipped
+    assert "sbmt/py.typed" in names
+    assert f"Version: {__version__}\n" in metadata
+    assert re.search(r"^License-Expression: MIT$", metadata, re.M)
+
+
+def test_the_sdist_holds_what_a_clone_does(distributions: dict[str, Path]) -> None:
+    with tarfile.open(distributions["sdist"]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    wanted = {name for name in tracked_files() if not name.startswith(NOT_IN_THE_SDIST)}
+    notebooks = {name for name in wanted if name.startswith("notebooks/")}
+    linked = {f"docs/{name}" for name in notebooks}  # docs/notebooks is a link, and packed as what it points to
+    assert wanted - names == {"docs/notebooks"}
+    assert names - wanted <= {"PKG-INFO"} | linked
+    assert len(notebooks) > 14

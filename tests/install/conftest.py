@@ -1,4 +1,4 @@
-"""A machine as a newcomer finds it: the files of a fresh clone, and an environment that only the README's words made."""
+"""A machine as a newcomer finds it: the files of a fresh clone, and an environment that the README alone has made."""
 
 import os
 import re

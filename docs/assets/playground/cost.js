@@ -1,0 +1,23 @@
+// What the mask would cost: operations in matrix products, a multiply-add counting 2, as sbmt.cost counts them.
+// n tokens, k clusters, m edges, one head of width d.
+(function () {
+  "use strict";
+  const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
+
+  const fullAttention = (n, d) => 4 * n * n * d; // Q Kᵀ, and weights × V
+
+  // Algorithm 1 draws from memberships and block matrix; the exact law multiplies out the rates Q S first.
+  // Under the bilinear link the expected density has a closed form; under the Poisson link all pairs are visited.
+  function sbmAttention({ n, k, d, m }, rule) {
+    return {
+      edges: 4 * m * d,
+      memberships: 8 * n * d * d + 4 * n * k * d,
+      blocks: 2 * k * k * d + (rule.law === "exact" ? 2 * n * k * k : 0),
+      density: rule.link === "poisson" ? 2 * n * n * k : 2 * k * k + 2 * k,
+    };
+  }
+
+  const total = (parts) => Object.values(parts).reduce((sum, x) => sum + x, 0);
+
+  playground.cost = { fullAttention, sbmAttention, total };
+})();

@@ -1,0 +1,199 @@
+// What the playground holds, and what follows from it. No page here either: the page shows a session.
+(function () {
+  "use strict";
+  const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
+  const { model, places, random, matrices } = playground;
+
+  const LAWS = ["exact", "algorithm1"];
+  const STEP = 0.25; // how far a step moves the steepest point
+  const N_TOKENS = 24;
+  const START = {
+    link: "bilinear",
+    law: "exact",
+    exploration: 0,
+    densityWeight: 0,
+    seed: 0,
+    isApart: false,
+    moves: "point", // what a drag takes along: one point, or the "group" that it was placed with
+  };
+
+  class Session {
+    constructor() {
+      Object.assign(this, START, { draw: 0, nTokens: N_TOKENS });
+      this.place("separated");
+    }
+
+    // Puts all points where a case has them. Without numbers: as many tokens as before, and the case's own clusters.
+    place(name, { nTokens = this.nTokens, nClusters = places.PLACES[name].nClusters } = {}) {
+      Object.assign(this, { placed: name, isMoved: false, nTokens, nClusters });
+      const { tokenGroups, clusterGroups, ...points } = places.place(name, nTokens, nClusters);
+      this.groups = { queries: tokenGroups, keys: tokenGroups, clusters: clusterGroups };
+      this.points = { ...points, keys: this.isApart ? places.apart(points.queries) : null };
+      this.selected = { kind: "clusters", index: 0 };
+      this.watched = null;
+      this.watchStrongest();
+    }
+
+    // Settings whose change leaves the rates alone also leave the running counts alone.
+    set(changes) {
+      Object.assign(this, changes);
+      if ("seed" in changes) this.draw = 0;
+      if (Object.keys(changes).some((name) => ["link", "exploration", "seed"].includes(name))) this.#start();
+    }
+
+    // An experiment: a case, perhaps stretched from the origin, and settings, the others being as at the start.
+    setUp({ place, nClusters, stretch = {}, ...settings }) {
+      Object.assign(this, START, { nTokens: N_TOKENS }, settings);
+      this.place(place, { nClusters });
+      for (const [kind, factor] of Object.entries(stretch)) {
+        this.points = { ...this.points, [kind]: this.points[kind].map((xy) => xy.map((z) => places.inside(z * factor))) };
+        this.isMoved = true;
+      }
+      this.watchStrongest();
+    }
+
+    // Whether keys have places of their own.
+    setApart(isApart) {
+      this.isApart = isApart;
+      this.points = { ...this.points, keys: isApart ? places.apart(this.points.queries) : null };
+      if (!isApart && this.selected.kind === "keys") this.selected = { kind: "queries", index: this.selected.index };
+      this.#start();
+    }
+
+    get rule() {
+      return { link: this.link, law: this.law, exploration: this.exploration };
+    }
+
+    get model() {
+      return this.models[this.law];
+    }
+
+    // All points, in the order in which the keyboard visits them.
+    get allPoints() {
+      const list = (kind) => (this.points[kind] || []).map((_, index) => ({ kind, index }));
+      return [...list("clusters"), ...list("queries"), ...list("keys")];
+    }
+
+    selectNext(step) {
+      const all = this.allPoints;
+      const now = all.findIndex(({ kind, index }) => kind === this.selected.kind && index === this.selected.index);
+      this.selected = all[(now + step + all.length) % all.length];
+    }
+
+    // What moves with the selected point, and where it stands: to be moved with "shift".
+    grab() {
+      const { kind, index } = this.selected;
+      const groups = this.groups[kind];
+      const isMember = (i) => (this.moves === "group" ? groups[i] === groups[index] : i === index);
+      const members = this.points[kind].map((place, i) => ({ i, place })).filter(({ i }) => isMember(i));
+      return { kind, members };
+    }
+
+    // Moves what was grabbed by one vector, shortened where a member would leave the plane.
+    shift({ kind, members }, vector) {
+      const allowed = vector.map((amount, axis) => {
+        const along = members.map(({ place }) => place[axis]);
+        const [low, high] = [-places.LIMIT - Math.min(...along), places.LIMIT - Math.max(...along)];
+        return Math.max(low, Math.min(high, amount));
+      });
+      const next = this.points[kind].slice();
+      for (const { i, place } of members) next[i] = place.map((x, axis) => x + allowed[axis]);
+      this.points = { ...this.points, [kind]: next };
+      this.isMoved = true;
+      this.#start();
+    }
+
+    watch(query, key) {
+      this.watched = { query, key };
+      this.#start();
+    }
+
+    // The pair with the highest rate; not a token with itself, unless there is nothing else.
+    watchStrongest() {
+      this.#start();
+      const { rates } = this.model;
+      const isSelf = (i, j) => !this.points.keys && rates.length > 1 && i === j;
+      let best = null;
+      rates.forEach((row, query) =>
+        row.forEach((rate, key) => {
+          if (!isSelf(query, key) && (!best || rate > best.rate)) best = { query, key, rate };
+        }),
+      );
+      this.watch(best.query, best.key);
+    }
+
+    redraw() {
+      this.draw += 1;
+      this.#throw();
+    }
+
+    // Down the gradient of the expected density; false where it cannot fall any further.
+    step() {
+      const next = model.descend(this.points, this.rule, STEP, places.inside);
+      if (!next) return false;
+      this.points = next;
+      this.isMoved = true;
+      this.#start();
+      return true;
+    }
+
+    get slope() {
+      return model.gradient(this.points, this.rule);
+    }
+
+    // Edges of this draw by where they come from: drawn, drawn through exploration only, lost by Algorithm 1.
+    get kinds() {
+      const { KINDS } = matrices;
+      const without = { ...this.rule, exploration: 0 };
+      const exact = { ...this.rule, law: "exact" };
+      const { rates } = this.model;
+      return this.sample.mask.map((row, i) =>
+        row.map((isEdge, j) => {
+          const coin = this.coins[i][j];
+          if (isEdge) return coin < model.edgeProbability(rates[i][j], without) ? KINDS.edge : KINDS.explored;
+          return coin < model.edgeProbability(rates[i][j], exact) ? KINDS.lost : KINDS.none;
+        }),
+      );
+    }
+
+    get sample() {
+      return this.samples[this.law];
+    }
+
+    get nPairs() {
+      return this.model.rates.length * this.model.rates[0].length;
+    }
+
+    get nDraws() {
+      return this.tally.exact.frequencies.length;
+    }
+
+    get meanDensity() {
+      return this.tally[this.law].densities / this.nDraws;
+    }
+
+    // New rates: both laws anew, and the counts with them. Coins stay, so that the mask does not flicker in a drag.
+    #start() {
+      const of = (law) => model.describe(this.points, { ...this.rule, law });
+      this.models = Object.fromEntries(LAWS.map((law) => [law, of(law)]));
+      this.tally = Object.fromEntries(LAWS.map((law) => [law, { hits: 0, densities: 0, frequencies: [] }]));
+      this.#throw();
+    }
+
+    // One draw under both laws, with the same coins.
+    #throw() {
+      const { rates } = this.model;
+      this.coins = random.uniforms(this.seed, this.draw, rates.length, rates[0].length);
+      this.samples = {};
+      for (const law of LAWS) {
+        const drawn = (this.samples[law] = model.sampleMask(rates, { ...this.rule, law }, this.coins));
+        const tally = this.tally[law];
+        if (this.watched) tally.hits += Number(drawn.mask[this.watched.query][this.watched.key]);
+        tally.densities += drawn.nEdges / this.nPairs;
+        tally.frequencies.push(tally.hits / (tally.frequencies.length + 1));
+      }
+    }
+  }
+
+  playground.Session = Session;
+})();

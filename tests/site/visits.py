@@ -1,0 +1,86 @@
+"""A visitor of the built site: a browser page, with what it complained about and what it asked for."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SOURCES = [path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md")) if "vendor" not in path.parts]
+NOTEBOOKS = [Path("notebooks") / path.name for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+PAGES = [str(path.with_suffix(".html")) for path in SOURCES + NOTEBOOKS]
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
+# Colours that fade into each other would be judged half-way.
+AT_ONCE = """addEventListener("DOMContentLoaded", () => {
+    const style = document.createElement("style");
+    style.textContent = "*, ::before, ::after { transition: none !important; animation: none !important }";
+    document.head.append(style);
+})"""
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+
+
+class Visit:
+    """A browser profile with one page, which may open one address after the other.
+
+    Attributes:
+        page: Playwright's.
+        complaints: Errors and warnings of the console, and requests that failed, since the last :meth:`open`.
+        requests: Addresses that were asked for since then.
+    """
+
+    def __init__(self, browser, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
+        self.context = browser.new_context(viewport=viewport, color_scheme=colours, **options)
+        self.context.add_init_script(AT_ONCE)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.complaints.append(f"not loaded: {request.url}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def __enter__(self) -> "Visit":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+    def open(self, url: str) -> "Visit":
+        """Goes to an address, as a visitor does who comes for the first time."""
+        if self.page.url != "about:blank":
+            self.page.evaluate("localStorage.clear()")  # the site remembers the colours that were chosen
+            self.page.goto("about:blank")  # what the page before still asks for is none of this one's
+        self.page.set_viewport_size(WIDE)
+        self.complaints.clear()
+        self.requests.clear()
+        self.page.goto(url)
+        return self
+
+    def search(self, word: str) -> str:
+        """The first result for a word; waits until there is one."""
+        field = self.page.locator("[data-md-component=search-query]")
+        field.click()
+        field.fill(word)
+        field.press("End")  # the search listens to keys
+        result = self.page.locator(".md-search-result__item").first
+        result.wait_for(state="visible")
+        return result.inner_text()
+
+    def colours(self) -> str:
+        """Name of the colour scheme: ``default`` is light, ``slate`` dark."""
+        return self.page.get_attribute("body", "data-md-color-scheme")
+
+    def toggle_colours(self) -> None:
+        """Presses the button in the header and waits until the other colours are there."""
+        before = self.colours()
+        self.page.locator("label.md-header__button[for^=__palette]:visible").click()
+        self.page.wait_for_function("before => document.body.dataset.mdColorScheme !== before", arg=before)
+
+    def poor_contrasts(self) -> list[str]:
+        """Texts that are hard to read in the colours of the moment."""
+        n_texts, poor = self.page.evaluate(CONTRAST)
+        assert n_texts > 20
+        return poor
+
+    def width(self) -> int:
+        """Of what could be scrolled to, in pixels."""
+        return self.page.evaluate("document.documentElement.scrollWidth")

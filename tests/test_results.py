@@ -1,11 +1,15 @@
-"""No number in README.md, on the landing page or among the benchmarks that the result files do not hold."""
+"""No number in README.md or on the site's pages that the result files do not hold."""
 
+import importlib.util
 import json
+import logging
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,12 +35,14 @@ def write_tables_here(root, monkeypatch, *options):
 
 
 def copy_pages(folder):
-    docs = ("index", "benchmarks", "synthetic", "long-range", "language")
-    pages = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in docs)]
-    for path in [*pages, *(ROOT / "results").glob("*.*")]:
+    """The pages, the result files and the hook; notebooks, which are only read, by a link."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("[ah]*/*.md")]
+    hooks = (ROOT / "docs" / "hooks").glob("*.py")
+    for path in [*pages, *hooks, *(ROOT / "results").glob("*.*")]:
         target = folder / path.relative_to(ROOT)
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
+    (folder / "notebooks").symlink_to(ROOT / "notebooks")
 
 
 def test_tables_are_fresh():
@@ -53,6 +59,75 @@ def test_a_changed_number_is_noticed(tmp_path):
     found = write_tables(tmp_path, "--check")
     assert found.returncode == 1
     assert "stale: README.md" in found.stderr
+
+
+def load_hook(root):
+    spec = importlib.util.spec_from_file_location("fresh_numbers", root / "docs" / "hooks" / "fresh_numbers.py")
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    return hook
+
+
+def warnings_of_build(root, caplog):
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="mkdocs.hooks"):
+        load_hook(root).on_pre_build(None)
+    return [record.getMessage() for record in caplog.records]
+
+
+SPOTS = {
+    "docs/api/cost.md": r"\| SBM, Algorithm 1 \| 0\.(\d)",
+    "docs/errata.md": r"accuracy 0\.(\d)",
+    "docs/language.md": r"<!-- n: glue/mlm/sbm/perplexity:.0f -->(\d)",
+    "docs/results.md": r"Reformer 0\.(\d)",
+    "docs/synthetic.md": r"\| SBM \| 0\.(\d)",
+}
+
+
+def test_the_strict_build_fails_on_a_changed_number(tmp_path, caplog, monkeypatch):
+    monkeypatch.delenv("SBMT_DATA", raising=False)
+    copy_pages(tmp_path)
+    assert warnings_of_build(tmp_path, caplog) == []
+    for page, spot in SPOTS.items():
+        text = (tmp_path / page).read_text("utf-8")
+        place = re.search(spot, text).start(1)
+        changed = text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+        (tmp_path / page).write_text(changed, "utf-8")
+    expected = [f"{page} is stale: run python results/write_tables.py" for page in SPOTS]
+    assert warnings_of_build(tmp_path, caplog) == expected
+
+
+def test_the_strict_build_fails_on_a_changed_result(tmp_path, caplog):
+    copy_pages(tmp_path)
+    path = tmp_path / "results" / "window_coverage.json"
+    coverage = json.loads(path.read_text("utf-8"))
+    coverage["found"]["SST-2"]["512"]["pairs"]["64"] = 0.5
+    path.write_text(json.dumps(coverage), "utf-8")
+    found = warnings_of_build(tmp_path, caplog)
+    assert [line.split()[0] for line in found] == ["docs/errata.md", "docs/language.md", "docs/results.md"]
+    assert "covers 50 % of the real pairs" not in (tmp_path / "docs" / "results.md").read_text(
+        "utf-8"
+    )  # nor is it mended
+
+
+def test_links_to_headings_of_notebooks_are_known(tmp_path):
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="notebooks/00.ipynb"), present_anchor_ids=None)
+    html = '<h2 id="a-b">A b</h2><p id=\'x\'></p><h3 class="y" id="c&amp;d">C</h3>'
+    assert load_hook(ROOT).on_page_content(html, page, None, None) == html
+    assert page.present_anchor_ids == {"a-b", "c&d"}
+    plain = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"), present_anchor_ids={"own"})
+    load_hook(ROOT).on_page_content(html, plain, None, None)
+    assert plain.present_anchor_ids == {"own"}
+
+
+def test_missing_results_are_said_to_be_missing(tmp_path, monkeypatch):
+    copy_pages(tmp_path)
+    for name in ("ste_bias", "theory"):
+        (tmp_path / "results" / f"{name}.json").unlink()
+    assert write_tables_here(tmp_path, monkeypatch) == 0
+    assert "cosine *not measured yet* at p" in (tmp_path / "docs" / "errata.md").read_text("utf-8")
+    assert "**What holds of the proof?** *Not measured yet.*" in (tmp_path / "docs" / "results.md").read_text("utf-8")
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
 
 
 def test_benchmarks_are_written_from_their_results(tmp_path, monkeypatch, capsys):
@@ -124,13 +199,17 @@ def test_language_tables_are_written_from_their_results(tmp_path, monkeypatch, c
 
     (results / "glue.json").unlink()
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
-    assert "stale: language.md" in capsys.readouterr().err
+    assert "language.md" in capsys.readouterr().err
     assert write_tables_here(tmp_path, monkeypatch) == 0
     assert page.read_text("utf-8").count("*Not measured yet: run `make language`.*") == 7
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{name}.md" for name in ("synthetic", "benchmarks", "long-range", "language"))]
+    "page",
+    [
+        "README.md",
+        *(f"docs/{name}.md" for name in ("synthetic", "benchmarks", "long-range", "language", "errata", "results")),
+    ],
 )
 def test_every_row_of_a_table_fits_its_heading(page):
     lines = (ROOT / page).read_text("utf-8").split("\n")

@@ -3,7 +3,7 @@
 from statistics import mean
 from typing import Any
 
-from sbmt.cli.tables import accuracy_cell
+from results.tables.references import Results
 
 TASKS = {
     "listops": "ListOps",
@@ -17,6 +17,8 @@ TASKS = {
 
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
     """In the layout of the paper's Tables 1 and 2: mean ± deviation over seeds, and density, in percent."""
+    from sbmt.cli.tables import accuracy_cell
+
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     rows = [f"| | {' | '.join(TASKS[task] for task in results)} |", "|---" * (len(results) + 1) + "|"]
     for trial, title in titles.items():
@@ -60,3 +62,25 @@ def layers_table(results: dict[str, dict[str, Any]]) -> str:
         cells = [f"{100 * mean(d[a][b] for d in mine):.1f}" for a in range(2) for b in range(2)]
         rows.append(f"| {TASKS[task]} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def long_range_blocks(results: Results) -> dict[str, str]:
+    """The page's tables by the names that the markers call them."""
+    from results.measure_retrieval_ceiling import retrieval_ceiling_table
+    from results.start_full_size import full_size_table
+
+    found = {task: results.load(task) for task in TASKS if results.has(task)}
+    if not found:
+        return {}
+    tables = {
+        "accuracy": accuracy_table,
+        "interval": interval_table,
+        "settings": settings_table,
+        "layers": layers_table,
+    }
+    blocks = {f"long-range-{name}": table(found) for name, table in tables.items()}
+    if results.has("retrieval_ceiling"):
+        blocks["retrieval-ceiling"] = retrieval_ceiling_table(results.load("retrieval_ceiling"))
+    if results.has("full_size"):
+        blocks["full-size"] = full_size_table(results.load("full_size"))
+    return blocks

@@ -1,0 +1,30 @@
+"""Fails the strict build where a page is out of step with the result files, and where a link into a notebook leads
+nowhere.
+
+1. ``on_pre_build``: a warning for every page that ``python results/write_tables.py`` would change.
+2. ``on_page_content``: notebook pages do not tell MkDocs which headings they have, so links to them from Markdown pages
+   would go unchecked; here they are told.
+"""
+
+import logging
+import re
+from html import unescape
+from pathlib import Path
+
+log = logging.getLogger("mkdocs.hooks.fresh_numbers")
+
+ROOT = Path(__file__).parent.parent.parent
+ID = re.compile(r'\bid="([^"]+)"')
+
+
+def on_pre_build(config):
+    from results.tables.pages import stale_pages
+
+    for page in stale_pages(ROOT):
+        log.warning("%s is stale: run python results/write_tables.py", page.relative_to(ROOT))
+
+
+def on_page_content(html, page, config, files):
+    if page.file.src_uri.endswith(".ipynb"):
+        page.present_anchor_ids = {unescape(name) for name in ID.findall(html)}
+    return html

@@ -1,0 +1,1 @@
+"""What was measured, one JSON file per question, and what turns it into the site's pages."""

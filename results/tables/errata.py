@@ -1,0 +1,124 @@
+"""The errata page: every claim that was examined, from ``results/errata.toml``."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.tables.commands import commands, file_of
+from results.tables.links import anchor, link
+from results.tables.references import TEMPLATE, Results
+
+VERDICTS = {
+    "reproduced": "it holds here too, at the size given",
+    "corrected": "it does not hold as it stands, and what holds instead is said",
+    "refuted": "it does not hold",
+    "open": "what would decide it takes runs at full size, which were not done",
+}
+GRADES = {
+    "conclusion": "a claim falls; or would fall, where the verdict is *open*",
+    "proof": "the claim may stand, its argument does not",
+    "slip": "a misprint, or a word too few",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was examined.
+
+    Attributes:
+        name: Heading of its entry.
+        claim: What is said, in our words.
+        source: Where.
+        verdict: One of :data:`VERDICTS`.
+        finding: What was found, with references for numbers.
+        evidence: Short names of what shows it, see :func:`~results.tables.links.link`.
+        grade: One of :data:`GRADES`; empty if it was reproduced.
+    """
+
+    name: str
+    claim: str
+    source: str
+    verdict: str
+    finding: str
+    evidence: tuple[str, ...]
+    grade: str = ""
+
+    @property
+    def group(self) -> str:
+        """Where on the page it belongs."""
+        if self.verdict == "reproduced" or self.grade == "slip":
+            return self.grade or "reproduced"
+        return "open" if self.verdict == "open" else self.grade
+
+    @property
+    def statements(self) -> list[str]:
+        """Names of the statements of ``python -m theory`` among the evidence."""
+        return [name.partition("#")[2] for name in self.evidence if name.startswith("theory#")]
+
+    @property
+    def notebooks(self) -> list[str]:
+        """Numbers of the notebooks among the evidence."""
+        return [name[:2] for name in self.evidence if name[:2].isdigit()]
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the result files behind the finding and the evidence."""
+        found = [file_of(reference) for reference in self.references] + ["theory"] * bool(self.statements)
+        return [name for name in found if name]
+
+    @property
+    def references(self) -> list[str]:
+        """Of the numbers in the finding, without their formats."""
+        return [found.partition(":")[0] for found in TEMPLATE.findall(self.finding)]
+
+
+def read_claims(root: Path) -> list[Claim]:
+    """All claims, in the order of the file."""
+    rows = tomllib.loads((root / "results" / "errata.toml").read_text("utf-8"))["claim"]
+    return [Claim(**row | {"evidence": tuple(row["evidence"])}) for row in rows]
+
+
+def errata_blocks(results: Results) -> dict[str, str]:
+    """What the errata page shows, by the names that its markers call it."""
+    claims = read_claims(results.root)
+    groups = {name: [claim for claim in claims if claim.group == name] for name in (*GRADES, "reproduced", "open")}
+    blocks = {f"errata-{name}": "\n\n".join(_entry(c, results) for c in of) for name, of in groups.items()}
+    blocks["errata-slip"] = _slips(groups["slip"], results)
+    meanings = [_meanings("verdict", VERDICTS), _meanings("grade", GRADES)]
+    blocks["errata-meaning"] = "\n\n".join(meanings)
+    return blocks | {"errata-overview": _overview([claim for claim in claims if claim.grade != "slip"], groups)}
+
+
+def _meanings(head: str, words: dict[str, str]) -> str:
+    return "\n".join([f"| {head} | what it says |", "|---|---|", *(f"| *{name}* | {words[name]} |" for name in words)])
+
+
+def _overview(claims: Sequence[Claim], groups: dict[str, list[Claim]]) -> str:
+    names = {"reproduced": "reproduced", "conclusion": "conclusions that fall", "proof": "arguments that fall"}
+    counts = [f"{len(groups[group])} {name}" for group, name in (names | {"open": "open at full size"}).items()]
+    rows = [f"**{len(claims)} claims: {', '.join(counts)}.** Beside them {len(groups['slip'])} slips, listed last.", ""]
+    rows += ["| claim | in the paper | verdict, grade |", "|---|---|---|"]
+    for claim in claims:
+        verdict = ", ".join(filter(None, (claim.verdict, claim.grade)))
+        rows.append(f"| [{claim.name}](#{anchor(claim.name)}) | {claim.source} | {verdict} |")
+    return "\n".join(rows)
+
+
+def _entry(claim: Claim, results: Results) -> str:
+    shown = [link(results.root, name) for name in claim.evidence]
+    grade = f" *({claim.grade})*" if claim.grade else ""
+    again = ", ".join(f"`{one}`" for one in commands(claim.files, claim.notebooks, results))
+    lines = [f"### {claim.name}", f"**Said** in {claim.source}: {claim.claim}"]
+    lines.append(f"**{claim.verdict.capitalize()}**{grade}: {results.filled(claim.finding)}")
+    lines.append(f"**Shown** in {', '.join(shown)}.{f' **Again:** {again}' if again else ''}")
+    return "\n\n".join(lines)
+
+
+def _slips(claims: Sequence[Claim], results: Results) -> str:
+    rows = ["| slip | printed | right | shown in |", "|---|---|---|---|"]
+    for claim in claims:
+        shown = ", ".join(link(results.root, name) for name in claim.evidence)
+        cells = [f"{claim.name} ({claim.source})", claim.claim, results.filled(claim.finding), shown]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)

@@ -1,0 +1,76 @@
+"""The table of the landing page and of README.md: what SBM attention reaches, and at what price in time."""
+
+from statistics import median
+from typing import Any
+
+from results.tables.references import Results
+from sbmt.tables import LEFT_OUT
+
+TITLES = {
+    "full": "full attention",
+    "sbm": "**SBM**, exact edge law",
+    "random-equal": "random mask of the SBM's density",
+    "sbm-algorithm-1": "SBM, the paper's Algorithm 1",
+    "random-quarter": "random mask of density ¼",
+}
+# Tokens and density of the cases of the benchmark that are told here: too short, too dense, and two that pay.
+CASES = ((1024, 0.04), (4096, 0.16), (4096, 0.01), (16384, 0.0025))
+
+
+def demo_table(results: Results) -> str:
+    """A row per attention: accuracy, density and time of a training step; below it, time where sequences are long."""
+    runs = results.load("demo")["runs"]
+    timed = results.load("landing") if results.has("landing") else None
+    seeds = sorted({run["config"]["seed"] for run in runs})
+    heads = (f"{len(seeds)} seeds", "accuracy", "density", "time of a step")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for trial, title in TITLES.items():
+        cells = [_spread([run["test"][name] for run in runs if run["trial"] == trial]) for name in heads[1:3]]
+        ratios = [found[trial]["ratio"] for found in timed["seeds"].values()] if timed else []
+        cells.append("1 ×" if trial == "full" else _spread(ratios, ".1f", " ×"))
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    parts = ["\n".join(rows), _caption(runs[0]["config"], seeds, timed)]
+    if results.has("bench"):
+        parts.append(_where_it_pays(results.load("bench")))
+    return "\n\n".join(parts)
+
+
+def _spread(values: list[float], digits: str = ".3f", unit: str = "") -> str:
+    if not values:
+        return LEFT_OUT
+    middle, least, most = (f"{of(values):{digits}}" for of in (median, min, max))
+    return f"{middle}{unit}" if least == most else f"{middle}{unit} ({least} to {most})"
+
+
+def _caption(config: dict[str, Any], seeds: list[int], timed: dict[str, Any] | None) -> str:
+    text = f"*Median (range) over seeds {seeds[0]} to {seeds[-1]}; {config['length']} tokens, {config['steps']} steps. "
+    if timed is None:
+        return text + "Time was not measured yet: run `python results/measure_landing.py`.*"
+    text += "Time is that of a whole training step over full attention's, all of them taking turns in one process"
+    return f"{text} ({machine(timed['manifest'])}).*"
+
+
+def machine(manifest: dict[str, Any]) -> str:
+    """What times were measured on, in a few words."""
+    threads = "one thread" if manifest["threads"] == 1 else f"{manifest['threads']} threads"
+    return f"{manifest['processor']}, {threads}, torch {manifest['torch']}"
+
+
+def _where_it_pays(bench: dict[str, Any]) -> str:
+    rows = ["| SBM on longer sequences | density | time of a step |", "|---|---|---|"]
+    for n, density in CASES:
+        rows.append(f"| {n:,} tokens | {100 * density:g} % | {step_ratios(bench, n, density)} × |")
+    about = bench["manifest"]
+    text = "*The attention layer alone, over PyTorch's fused full attention, for memberships easy and hard to draw from"
+    return "\n".join(rows) + f"\n\n{text} ({machine(about)}).*"
+
+
+def step_ratios(bench: dict[str, Any], n: int, density: float, *, is_training: bool = True) -> str:
+    """Time over that of full attention for the cheapest and the dearest kind of memberships, k = 128."""
+    found = [
+        case["results"]["sbm"]["ratio"]
+        for case in bench["suites"].get("attention", {"found": {"cases": []}})["found"]["cases"]
+        if (case["n"], case["density"], case["n_clusters"], case["is_training"]) == (n, density, 128, is_training)
+        and "ratio" in case["results"].get("sbm", {})
+    ]
+    return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT

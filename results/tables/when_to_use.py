@@ -1,0 +1,135 @@
+"""The tables of the page on when to use SBM attention: what it costs in three currencies, and what else there is."""
+
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+
+from results.tables.landing import CASES, step_ratios
+from results.tables.references import Results
+from sbmt.tables import LEFT_OUT
+
+LENGTHS = (1024, 2048, 4096, 8192, 16384)
+KINDS = ("near-constant", "structured")
+N_CLUSTERS, D_HEAD = 128, 32
+DENSEST = 0.16  # beyond it a mask is drawn densely, and the straight line ends
+# Names in costs.json, figure4.json, listops.json and glue.json.
+ROWS = (
+    ("full attention, fused kernel", "full-fused", "full", "full", "full"),
+    ("SBM", "sbm", "sbm", "sbm", "sbm"),
+    ("random mask", "random-mask", None, "random-equal", "random-equal"),
+    ("window", None, None, None, "window"),
+    ("linear", "linear", "linear", "linear", "linear"),
+    ("Reformer", "reformer", "reformer", "reformer", None),
+    ("Performer", "performer", "performer", None, None),
+    ("Linformer", "linformer", "linformer", None, None),
+    ("Nyströmformer", "nystromformer", "nystromformer", None, "nystromformer"),
+)
+
+
+def when_to_use_blocks(results: Results) -> dict[str, str]:
+    """The tables by the names that the markers call them; those whose results are missing are left out."""
+    blocks = {}
+    if results.has("bench"):
+        bench = results.load("bench")
+        if "attention" in bench["suites"]:
+            blocks |= {"when-limits": limits_table(bench), "when-seconds": seconds_table(bench)}
+        if "memory" in bench["suites"]:
+            blocks["when-bytes"] = bytes_table(bench)
+    if all(results.has(name) for name in ("costs", "figure4", "listops", "glue")):
+        blocks["when-others"] = others_table(results)
+    return blocks
+
+
+def fit_line(bench: dict[str, Any], kind: str, *, is_training: bool) -> tuple[float, float, float]:
+    """Fits the time over that of full attention by a / n + b · density, with relative errors.
+
+    Returns:
+        a, b, and the factor by which the line is off at most.
+
+    Example:
+        >>> case = {"kind": "structured", "n_clusters": 128, "is_training": True}
+        >>> points = [(1000, 0.01, 1.1), (2000, 0.01, 0.6), (1000, 0.05, 1.5)]
+        >>> cases = [case | {"n": n, "density": p, "results": {"sbm": {"ratio": r}}} for n, p, r in points]
+        >>> bench = {"suites": {"attention": {"found": {"cases": cases}}}}
+        >>> [round(x, 6) for x in fit_line(bench, "structured", is_training=True)]
+        [1000.0, 10.0, 1.0]
+    """
+    rows = [
+        (case["n"], case["density"], case["results"]["sbm"]["ratio"])
+        for case in bench["suites"]["attention"]["found"]["cases"]
+        if (case["kind"], case["n_clusters"], case["is_training"]) == (kind, N_CLUSTERS, is_training)
+        and case["density"] <= DENSEST
+        and "ratio" in case["results"]["sbm"]
+    ]
+    n, density, ratio = np.array(rows).T
+    relative = np.stack([1 / n, density], 1) / ratio[:, None]
+    (a, b), *_ = np.linalg.lstsq(relative, np.ones(len(rows)), rcond=None)
+    return float(a), float(b), float(np.exp(np.abs(np.log(relative @ (a, b))).max()))
+
+
+def limits_table(bench: dict[str, Any]) -> str:
+    """Per length, the density below which SBM takes fewer operations, and less time."""
+    lines = {is_training: [fit_line(bench, kind, is_training=is_training) for kind in KINDS] for is_training in (0, 1)}
+    rows = ["| tokens | operations | seconds, inference | seconds, training |", "|---|---|---|---|"]
+    for n in LENGTHS:
+        choosing = 2 * D_HEAD + N_CLUSTERS + N_CLUSTERS**2 / (2 * D_HEAD)
+        operations = 1 - choosing / n - N_CLUSTERS**2 / (2 * n**2)
+        cells = [f"{operations:.0%}".replace("%", " %")]
+        cells += [_percents([(1 - a / n) / b for a, b, _ in lines[is_training]]) for is_training in (0, 1)]
+        rows.append(f"| {n:,} | {' | '.join(cells)} |")
+    worst = max(off for line in lines.values() for *_, off in line)
+    return "\n".join(rows) + f"\n\n*Read off straight lines that are off by a factor of {worst:.2f} at most.*"
+
+
+def _percents(limits: list[float]) -> str:
+    low, high = min(limits), max(limits)
+    if high <= 0:
+        return "never"
+    return f"{100 * high:.1f} %, or never" if low <= 0 else f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def seconds_table(bench: dict[str, Any]) -> str:
+    """Time over that of full attention in a few cases, for both kinds of memberships."""
+    rows = ["| tokens | density | inference | training step |", "|---|---|---|---|"]
+    for n, density in CASES:
+        cells = [step_ratios(bench, n, density, is_training=is_training) for is_training in (False, True)]
+        rows.append(f"| {n:,} | {100 * density:g} % | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def bytes_table(bench: dict[str, Any]) -> str:
+    """What a training step adds to the memory of a process."""
+    rows = ["| tokens | density | full attention, MiB | SBM, MiB |", "|---|---|---|---|"]
+    for case in bench["suites"]["memory"]["found"]["cases"]:
+        steps = [case["results"][name].get("step") for name in ("sdpa", "sbm")]
+        if None not in steps:
+            cells = " | ".join(f"{step:,.0f}" for step in steps)
+            rows.append(f"| {case['n']:,} | {100 * case['density']:g} % | {cells} |")
+    return "\n".join(rows)
+
+
+def others_table(results: Results) -> str:
+    """Every attention beside the others: cost on the longest of the paper's easy cases, and what it reached here."""
+    costs, lm = results.load("costs"), results.load("glue")["mlm"]
+    heads = ("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for title, cost, tokens, listops, words in ROWS:
+        cells = [LEFT_OUT] * 5
+        if cost is not None:
+            counted, used = (
+                [costs[what][name][0] for name in (cost, "full-fused")] for what in ("operations", "memory")
+            )
+            cells[0] = f"{counted[0]['attention']['n_flops'] / counted[1]['attention']['n_flops']:.2f}"
+            cells[1] = f"{used[0]['forward'] / used[1]['forward']:.1f}"
+        cells[2] = _reached(results.load("figure4"), tokens, median)
+        cells[3] = _reached(results.load("listops"), listops, mean)
+        perplexities = [run["test"]["metrics"]["perplexity"] for run in lm["runs"] if run["trial"] == words]
+        cells[4] = f"{mean(perplexities):.0f}" if perplexities else LEFT_OUT
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _reached(study: dict[str, Any], trial: str | None, over_seeds: Any) -> str:
+    found = [run["test"]["accuracy"] for run in study["runs"] if run["trial"] == trial]
+    return f"{over_seeds(found):.3f}" if found else LEFT_OUT

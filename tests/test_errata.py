@@ -1,0 +1,107 @@
+"""Errata that say what they rest on: valid verdicts, evidence that exists, numbers that something computes."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from results.tables.commands import commands, file_of, read_questions
+from results.tables.errata import GRADES, VERDICTS, errata_blocks, read_claims
+from results.tables.links import anchor, link
+from results.tables.references import NOT_YET, TEMPLATE, Results
+from theory.statements import STATEMENTS
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Results(ROOT)
+CLAIMS = read_claims(ROOT)
+BY_NAME = {statement.name: statement for statement in STATEMENTS}
+DECIMAL = re.compile(r"(?<![\d.])\d*\.\d+")
+
+every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+
+
+@every_claim
+def test_verdict_and_grade_are_of_those_that_the_page_explains(claim):
+    assert claim.verdict in VERDICTS
+    assert claim.grade in GRADES or (claim.verdict == "reproduced" and not claim.grade)
+    assert claim.claim and claim.source and claim.finding
+
+
+@every_claim
+def test_all_evidence_exists(claim):
+    assert claim.evidence
+    for name in claim.evidence:
+        assert link(ROOT, name).startswith("[")
+
+
+@every_claim
+def test_all_numbers_come_from_results(claim):
+    for reference in TEMPLATE.findall(claim.finding):
+        assert RESULTS.shown(reference) not in (NOT_YET, ""), reference
+
+
+def text_of(evidence):
+    """Everything that a page or a notebook says, its outputs included."""
+    page = evidence.partition("#")[0]
+    if page == "theory":
+        return (ROOT / "results" / "theory.json").read_text("utf-8")
+    if not page.isdigit():
+        return (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    cells = json.loads(next(ROOT.glob(f"notebooks/{page}_*.ipynb")).read_text("utf-8"))["cells"]
+    outputs = [output.get("text", []) for cell in cells for output in cell.get("outputs", [])]
+    return "".join("".join(part) for part in [*(cell["source"] for cell in cells), *outputs])
+
+
+@every_claim
+def test_numbers_written_by_hand_stand_in_the_evidence(claim):
+    by_hand = DECIMAL.findall(TEMPLATE.sub("", claim.finding))
+    known = {float(number) for evidence in claim.evidence for number in DECIMAL.findall(text_of(evidence))}
+    assert [number for number in by_hand if float(number) not in known] == []
+
+
+@every_claim
+def test_grades_agree_with_those_of_the_statements(claim):
+    grades = {BY_NAME[name].grade for name in claim.statements} - {"repair"}
+    if grades:
+        assert claim.grade in grades
+
+
+def test_every_statement_that_finds_fault_is_among_the_errata():
+    told = {name for claim in CLAIMS for name in claim.statements}
+    assert {statement.name for statement in STATEMENTS if statement.grade != "repair"} - told == set()
+
+
+def test_names_make_headings_of_their_own():
+    taken = [anchor(claim.name) for claim in CLAIMS] + ["how-to-read-it", "all-of-them", "what-stands", "slips"]
+    assert [name for name, n in Counter(taken).items() if n > 1] == []
+
+
+def test_slips_are_not_counted_with_the_rest():
+    overview = errata_blocks(RESULTS)["errata-overview"]
+    counted = [claim for claim in CLAIMS if claim.grade != "slip"]
+    assert overview.startswith(f"**{len(counted)} claims: ")
+    assert sum(map(int, re.findall(r"(\d+) (?:reproduced|conclusions|arguments|open)", overview))) == len(counted)
+    assert overview.count("\n| [") == len(counted)
+
+
+def test_commands_name_what_made_the_numbers():
+    claim = next(claim for claim in CLAIMS if claim.name == "Towards full attention")
+    found = commands(claim.files, claim.notebooks, RESULTS)
+    assert found == ["make results", "python notebooks/execute.py notebooks/06*"]
+    assert commands(["sparse"], [], RESULTS) == ["sbmt study sparse --json results/sparse.json"]
+    assert commands(["ste_bias"], [], RESULTS) == ["python results/measure_ste_bias.py"]
+    assert {file_of(r) for r in ("limit/1", "twins/lra/full/ahead", "gate/x/y")} == {"", "make long-range", "ste_bias"}
+
+
+def test_every_result_file_answers_a_question():
+    rows = read_questions(ROOT)
+    files = {path.stem for path in (ROOT / "results").glob("*.json")}
+    assert files - {row["file"] for row in rows} == set()
+    assert len({row["file"] for row in rows}) == len(rows)
+    for row in rows:
+        assert all(link(ROOT, page) for page in row["pages"])
+        if row["file"] in files:
+            assert [r for r in TEMPLATE.findall(row["answer"]) if RESULTS.shown(r) == NOT_YET] == []
+            assert row["file"] in {file_of(r.partition(":")[0]) for r in TEMPLATE.findall(row["answer"])}

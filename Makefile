@@ -2,6 +2,7 @@
 #   make demo    train full attention, SBM and random masks on the synthetic task, and compare them
 #   make test    lint, types, tests, notebooks, site, and an installation from nothing
 #   make lab     open the notebooks
+#   make lab-test  run every notebook in a real JupyterLab, as a learner would (ten minutes or so; needs chromium)
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (two hours on two cores; resumable)
@@ -27,7 +28,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test site-test install-test lab docs site results long-range language bench clean distclean
+.PHONY: help setup demo test lint unit notebooks-test lab-test site-test install-test lab docs site results long-range language bench clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -56,7 +57,7 @@ lint: $(STAMP)
 	$(BIN)/python -m mypy
 
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install" \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
 	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Kernels are separate processes, so neither shape checks nor warning filters reach them.
@@ -65,6 +66,9 @@ ifneq ($(NOTEBOOKS),)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 \
 	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) $(NOTEBOOKS)
 endif
+
+lab-test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/lab -m lab $(PYTEST_ARGS)
 
 site-test: $(STAMP)
 	$(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
@@ -107,13 +111,14 @@ results: $(STAMP)
 	mkdir -p results
 	cp runs/demo5/result.json results/demo.json
 	cp runs/demo5/demo.png results/demo.png
+	$(BIN)/python results/measure_landing.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
 	$(BIN)/python results/measure_gate_gradients.py
 	$(BIN)/python results/measure_ste_bias.py
-	$(BIN)/python results/write_tables.py
 	$(BIN)/python -m theory --json results/theory.json
+	$(BIN)/python results/write_tables.py
 
 # Threads that wait actively would take the cores from the contestant whose turn comes next.
 bench: $(STAMP)

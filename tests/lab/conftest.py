@@ -1,0 +1,129 @@
+"""A JupyterLab on a copy of the course, as a learner starts it, and a browser to sit in front of it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+TOKEN = "course"  # the server listens on this machine alone, and for this test alone
+SETTINGS = {
+    # Cells out of sight would otherwise not be part of the page, and could not be looked at.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running server.
+
+    Attributes:
+        address: Where it listens, without a slash at the end.
+        folder: The copy of the course that it serves.
+    """
+
+    address: str
+    folder: Path
+
+    def url(self, notebook: str) -> str:
+        """Opens one notebook in an empty workspace."""
+        return f"{self.address}/lab/tree/notebooks/{notebook}?token={TOKEN}&reset"
+
+    def ask(self, path: str, method: str = "GET") -> list:
+        """The server's answer to a request to its API."""
+        request = urllib.request.Request(f"{self.address}/api/{path}?token={TOKEN}", method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"[]")
+
+    def stop_kernels(self) -> None:
+        """Ends the kernels of this server, so that the next notebook has the machine to itself."""
+        for session in self.ask("sessions"):
+            self.ask(f"sessions/{session['id']}", "DELETE")
+
+
+def copy_course(folder: Path) -> None:
+    """The notebooks without their outputs, and what they link to and read."""
+    for name in ("docs", "results"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("notebooks", "vendor"))
+    (folder / "notebooks").mkdir()
+    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(notebook, folder / "notebooks" / path.name)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab with settings, workspaces and history of its own, which all vanish in the end."""
+    folder, home = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("jupyter")
+    copy_course(folder)
+    for name, content in SETTINGS.items():
+        file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content), "utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "PYTHONPATH": str(ROOT),  # where sbmt is not installed, kernels find it here
+    }
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
+    command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}", "--ServerApp.port_retries=0"]
+    with (home / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    found = Lab(f"http://127.0.0.1:{port}", folder)
+    try:
+        wait_for(found, server, home / "log")
+        yield found
+        found.stop_kernels()
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def wait_for(lab: Lab, server: subprocess.Popen, log: Path, patience: float = 120) -> None:
+    """Waits until the server answers; fails with its log if it does not."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            lab.ask("sessions")
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.5)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text('utf-8')}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """A headless Chromium."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # GPU and shared memory are off, since containers often have neither.
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield launched
+        launched.close()

@@ -1,0 +1,238 @@
+"""The course is one story: fourteen notebooks of one shape, linked to their neighbours, with exercises that check."""
+
+import ast
+import importlib.util
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "notebooks"
+PATHS = sorted(FOLDER.glob("[0-9]*.ipynb"))
+LEARNING_PATH = ROOT / "docs" / "learning-path.md"
+ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
+EXERCISE = re.compile(r"### (\d+) · ")
+PARTS = ["stub", "hint", "solution", "check"]
+
+every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
+
+
+@cache
+def cells(path: Path) -> list:
+    return nbformat.v4.reads(path.read_text("utf-8")).cells
+
+
+def code(path: Path) -> list:
+    return [cell for cell in cells(path) if cell.cell_type == "code"]
+
+
+def prose(path: Path) -> list[str]:
+    return [cell.source for cell in cells(path) if cell.cell_type == "markdown"]
+
+
+def title(path: Path) -> str:
+    return cells(path)[0].source.splitlines()[0].removeprefix("# ")
+
+
+def header_rows(path: Path) -> list[tuple[str, str]]:
+    rows = [line.strip("| ").split(" | ", 1) for line in cells(path)[0].source.splitlines() if line.startswith("| ")]
+    return [(row[0], row[1]) for row in rows if len(row) == 2]
+
+
+def links(text: str) -> list[tuple[str, str]]:
+    return LINK.findall(text)
+
+
+def neighbour(path: Path, step: int) -> Path | None:
+    place = PATHS.index(path) + step
+    return PATHS[place] if 0 <= place < len(PATHS) else None
+
+
+def way_to(word: str, other: Path | None) -> list[str]:
+    return [f"**{word}:** [{title(other)}]({other.name})"] if other else []
+
+
+def test_fourteen_notebooks_in_order():
+    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(14)]
+
+
+# --- the header ----------------------------------------------------------------------------------------------------
+
+
+@every_notebook
+def test_header_asks_one_question_and_has_its_rows(path):
+    first = cells(path)[0]
+    assert first.cell_type == "markdown"
+    assert re.fullmatch(rf"# {path.name[:2]} · .+", first.source.splitlines()[0])
+    question = re.search(r"^\*\*The question\.\*\* (.+?)\n\n", first.source, re.MULTILINE | re.DOTALL)
+    assert question and question[1].count("?") >= 1
+    assert [name for name, _ in header_rows(path)] == ROWS
+    assert all(text for _, text in header_rows(path))
+
+
+@every_notebook
+def test_header_says_how_long_and_on_what(path):
+    runs_in = dict(header_rows(path))["Runs in"]
+    assert re.search(r"\b(seconds|minute|minutes)\b", runs_in) and "one CPU core" in runs_in
+
+
+# --- the way through -----------------------------------------------------------------------------------------------
+
+
+@every_notebook
+def test_header_links_back_and_forth(path):
+    targets = [target for _, target in links(cells(path)[0].source)]
+    before, after = neighbour(path, -1), neighbour(path, 1)
+    assert before is None or before.name in targets
+    expected = (title(after), after.name) if after else ("back to the learning path", "../docs/learning-path.md")
+    assert links(dict(header_rows(path))["Afterwards"])[0] == expected
+
+
+@every_notebook
+def test_last_words_lead_to_the_next(path):
+    last = cells(path)[-1]
+    words, way = re.fullmatch(r"(.+)\n\n(\*\*(?:Before|Next):\*\*.+)", last.source, re.DOTALL).groups()
+    expected = way_to("Before", neighbour(path, -1)) + way_to("Next", neighbour(path, 1))
+    assert re.split(r" ·\s(?=\*\*)", way) == expected
+    assert last.cell_type == "markdown" and words.count(" ") > 10 and not words.startswith("#")
+    assert prose(path)[-2].startswith("## What to remember")
+
+
+@every_notebook
+def test_links_lead_somewhere(path):
+    for text in prose(path):
+        for _, target in links(text):
+            if not re.match(r"https?:|#", target):
+                assert (FOLDER / target.split("#")[0]).resolve().exists(), target
+
+
+def test_learning_path_has_every_notebook_with_its_question_and_time():
+    rows = re.findall(r"^\| (\d\d) \| (\[.+?) \| (.+?) \|", LEARNING_PATH.read_text("utf-8"), re.MULTILINE)
+    expected = []
+    for path in PATHS:
+        number, question = title(path).split(" · ")
+        minutes = re.split(r" on |,", dict(header_rows(path))["Runs in"])[0]
+        expected.append((number, f"[{question}](notebooks/{path.name})", minutes))
+    assert rows == expected
+
+
+# --- the exercises -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Exercise:
+    number: int
+    parts: list[tuple[str, str]] = field(default_factory=list)  # kind and source, in order
+
+
+def kind_of(cell) -> str:
+    if cell.cell_type == "markdown":
+        return "hint" if cell.source.startswith("<details><summary>Hint</summary>\n\n") else "prose"
+    if "nbval-skip" in cell.metadata.get("tags", []):
+        return "stub"
+    marks = [name for name in ("Solution", "Check") if re.search(rf"^# {name}\b", cell.source, re.MULTILINE)]
+    return marks[0].lower() if len(marks) == 1 else "code"
+
+
+def exercises(path: Path) -> list[Exercise]:
+    sources = [cell.source for cell in cells(path)]
+    start = next(i for i, source in enumerate(sources) if source.startswith("## Exercises"))
+    end = next(i for i, source in enumerate(sources) if source.startswith("## What to remember"))
+    found: list[Exercise] = []
+    for cell in cells(path)[start:end]:
+        heading = EXERCISE.match(cell.source) if cell.cell_type == "markdown" else None
+        if heading:
+            found.append(Exercise(int(heading[1])))
+        elif found:
+            found[-1].parts.append((kind_of(cell), cell.source))
+    return found
+
+
+def names(source: str, context: type) -> set[str]:
+    tree = ast.parse(source)
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return found | (functions if context is ast.Store else set())
+
+
+@every_notebook
+def test_exercises_have_a_stub_a_hint_a_solution_and_a_check(path):
+    found = exercises(path)
+    assert 2 <= len(found) <= 4
+    assert [exercise.number for exercise in found] == list(range(1, len(found) + 1))
+    for exercise in found:
+        assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS
+
+
+@every_notebook
+def test_checks_judge_the_answer_and_not_the_solution(path):
+    for exercise in exercises(path):
+        parts = dict(exercise.parts)
+        asked = names(parts["stub"], ast.Store)
+        assert asked & names(parts["solution"], ast.Store), exercise.number  # it overwrites the stub
+        asserted = [node for node in ast.walk(ast.parse(parts["check"])) if isinstance(node, ast.Assert)]
+        assert asserted and "assert" not in parts["solution"], exercise.number
+        assert asked & names(parts["check"], ast.Load), exercise.number
+        assert asked & names(parts["solution"], ast.Store) & names(parts["check"], ast.Load), exercise.number
+
+
+@every_notebook
+def test_solutions_are_folded_and_their_first_line_gives_nothing_away(path):
+    solutions = [cell for cell in code(path) if kind_of(cell) == "solution"]
+    assert all(cell.metadata["jupyter"]["source_hidden"] for cell in solutions)
+    assert {cell.source.splitlines()[0] for cell in solutions} <= {"# Solution", "# NBVAL_CHECK_OUTPUT"}
+
+
+def test_learning_path_names_every_exercise():
+    rows = re.findall(r"^\| (\d\d) \| [^\[].+? \| (.+?) \|$", LEARNING_PATH.read_text("utf-8"), re.MULTILINE)
+    named = [(number, len(row.split(" · "))) for number, row in rows]
+    assert named == [(path.name[:2], len(exercises(path))) for path in PATHS]
+
+
+@every_notebook
+def test_only_stubs_are_skipped(path):
+    skipped = sum("nbval-skip" in cell.metadata.get("tags", []) for cell in cells(path))
+    assert skipped == len(exercises(path))
+
+
+# --- the cells -----------------------------------------------------------------------------------------------------
+
+
+@every_notebook
+def test_executed_from_top_to_bottom_without_errors(path):
+    spec = importlib.util.spec_from_file_location("execute_notebooks", FOLDER / "execute.py")
+    execute = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(execute)
+    execute.check(path)  # raises where a count, an output or the size is wrong
+
+
+@every_notebook
+def test_figures_are_png(path):
+    kinds = {kind for cell in code(path) for output in cell.outputs for kind in output.get("data", {})}
+    assert {kind for kind in kinds if kind.startswith("image/")} == {"image/png"}
+    assert not kinds & {"text/html", "application/javascript"}
+
+
+@every_notebook
+def test_setup_has_at_most_ten_imports_and_the_style(path):
+    setup = code(path)[0].source
+    imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(imports) <= 10 and "use_style()" in setup
+
+
+@every_notebook
+def test_cells_are_short_and_prose_prevails(path):
+    assert max(len(cell.source.splitlines()) for cell in code(path)) <= 15
+    assert len(prose(path)) > len(code(path))
+
+
+@every_notebook
+def test_headings_are_unique(path):
+    text = re.sub(r"^```.*?^```", "", "\n".join(prose(path)), flags=re.MULTILINE | re.DOTALL)
+    headings = [line.lstrip("# ") for line in text.splitlines() if re.match(r"#{1,6} ", line)]
+    assert len(headings) == len(set(headings))

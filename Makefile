@@ -71,7 +71,7 @@ lab-test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/lab -m lab $(PYTEST_ARGS)
 
 site-test: $(STAMP)
-	$(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/site -m site $(PYTEST_ARGS)
 
 # Makes a second environment, as a newcomer would: it takes its time.
 install-test: $(STAMP)

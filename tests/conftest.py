@@ -1,5 +1,8 @@
 """What several test files share."""
 
+import importlib
+import os
+
 import hypothesis
 import jaxtyping
 import pytest
@@ -7,6 +10,10 @@ import torch
 
 from sbmt import BlockModel
 from tests.statistics import Judge
+
+# Modules that register a backend or a sampler, which then go through the tests of ours: see docs/how-to.
+for module in os.environ.get("SBMT_TEST_WITH", "").split():
+    importlib.import_module(module)
 
 # The same examples on every machine, and no deadline: it would be an assertion about time.
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=40)

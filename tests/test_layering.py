@@ -9,11 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["errors", "types", "tables"],
+    0: ["command", "errors", "registration", "types", "tables"],
     1: [
         "files",
+        "locks",
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),
-        *("density", "csr", "compiled"),
+        *("density", "csr", "compiled", "padding"),
     ],
     2: ["samplers", "attention"],
     3: ["layers", "baselines", "gradient_estimators"],

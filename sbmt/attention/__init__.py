@@ -1,6 +1,6 @@
 """Attends along edges: one meaning, several backends."""
 
-from sbmt.attention.dispatch import available_backends, edge_attention
+from sbmt.attention.dispatch import available_backends, edge_attention, register_backend
 from sbmt.attention.message_passing import EdgeAttention
 
-__all__ = ["EdgeAttention", "available_backends", "edge_attention"]
+__all__ = ["EdgeAttention", "available_backends", "edge_attention", "register_backend"]

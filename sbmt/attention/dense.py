@@ -5,6 +5,7 @@ from torch import Tensor
 
 from sbmt.attention.gate_rule import GateRule
 from sbmt.edges import EdgeList
+from sbmt.padding import zero_padding
 
 
 def attend_dense(
@@ -22,14 +23,17 @@ def attend_dense(
         everywhere = per_edge.new_full((edges.cell_count,), elsewhere)
         return everywhere.index_put((edges.cells(),), per_edge).view(edges.shape)
 
-    scores = query @ key.mT / query.shape[-1] ** 0.5  # batch heads n_queries n_keys
+    masks = edges.query_mask, edges.key_mask, edges.key_mask
+    query, key, value = (zero_padding(x, mask) for x, mask in zip((query, key, value), masks, strict=True))
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    scores = query.to(dtype) @ key.to(dtype).mT / query.shape[-1] ** 0.5  # batch heads n_queries n_keys
     if gate is not None:
         gates = spread(gate, 1.0)
         scores = scores * gates if gate_rule == "score" else scores + gates.log()
     mask = edges.to_dense()
     has_edge = mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(~mask & has_edge, float("-inf"))  # a row without edges stays finite, then is zeroed
-    weights = torch.softmax(scores, -1) * has_edge
+    scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # a row without edges stays finite
+    weights = torch.softmax(scores, -1).masked_fill(~has_edge, 0.0)  # and then is zeroed
     if weight_scale is not None:
         weights = weights * spread(weight_scale, 0.0)
-    return weights.to(value.dtype) @ value
+    return (weights.to(value.dtype) @ value).to(value.dtype)  # autocast has its own idea of the product's type

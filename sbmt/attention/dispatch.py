@@ -1,5 +1,6 @@
 """The one entry to all backends."""
 
+from collections.abc import Callable
 from typing import get_args
 
 import torch
@@ -14,8 +15,12 @@ from sbmt.compiled import can_run_on, has_numba
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
+from sbmt.registration import add_to, check_takes
 
-BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
+Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, Tensor | None, GateRule, Tensor | None], Tensor]
+BACKENDS: dict[str, Attend] = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
+RESERVED = frozenset(BACKENDS) | {"auto"}
+ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order
 # Density from which on visiting every pair is the faster one, forward and backward, by what it is compared with. Read
 # off `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what the choice loses: on the CPU dense
 # masks win where sequences are short, and hardly ever elsewhere.
@@ -32,6 +37,37 @@ def available_backends() -> list[str]:
         True
     """
     return [name for name in BACKENDS if name != "cpu" or has_numba()]
+
+
+def register_backend(name: str, attend: Attend) -> None:
+    r"""Makes ``backend=name`` call a function of yours, here and in every layer.
+
+    ``attend(query, key, value, edges, gate, gate_rule, weight_scale)`` is called after all arguments of
+    :func:`edge_attention` have been checked, and must return what the other backends return:
+
+    - the sum over each query's edges of $w_{ij}\, u_{ij}\, v_j$ with the weights $w$ described there, of shape
+      ``(batch, heads, n_queries, d_value)`` and of the type of ``value``; zeros for queries without edges;
+    - with gradients of query, key, value and gate, zeros for what no edge reaches.
+
+    ``gate`` and ``weight_scale`` ($u$: dropout's zeros and scaled ones, after the softmax) hold one number per edge
+    in EdgeList order, or are None for ones. ``"auto"`` never chooses it.
+
+    Args:
+        name: Letters, digits and underscores, none of the library's own names. One of yours may be given anew.
+        attend: The function. It raises SbmtError on devices that it does not serve.
+
+    Raises:
+        SbmtError: If the name is taken or no name, or the function cannot be called with these arguments.
+
+    Example:
+        >>> from sbmt.attention.dense import attend_dense
+        >>> register_backend("dense", attend_dense)
+        Traceback (most recent call last):
+        ...
+        sbmt.errors.SbmtError: expected a name that the library does not use for a backend, got 'dense': take another
+    """
+    check_takes("backend", attend, ARGUMENTS)
+    add_to(BACKENDS, "backend", name, attend, RESERVED)
 
 
 def edge_attention(
@@ -77,11 +113,16 @@ def edge_attention(
     Paper: equations 3 and 4; the gate rules are equation 9 and the released code's.
     """
     _check(query, key, value, edges, gate)
-    if gate_rule not in get_args(GateRule):
-        raise SbmtError(f"gate_rule among {get_args(GateRule)}", repr(gate_rule), "use one of those names")
+    choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
     chosen = {"auto": _pick(edges)} | {name: name for name in available_backends()}
     attend = BACKENDS[choose("backend", backend, chosen)]
-    return attend(query, key, value, edges, gate, gate_rule, _dropout_scale(edges, dropout, generator, value.dtype))
+    scale = _dropout_scale(edges, dropout, generator, value.dtype)
+    out = attend(query, key, value, edges, gate, gate_rule, scale)
+    expected = (*query.shape[:3], value.shape[3])
+    if not isinstance(out, Tensor) or out.shape != expected or out.dtype != value.dtype:
+        got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise SbmtError(f"{value.dtype} {expected} from backend {backend!r}", got, "mend the function of that name")
+    return out
 
 
 def check_dropout(dropout: float) -> None:
@@ -144,6 +185,9 @@ def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Ten
     expected = (*query.shape[:3], key.shape[2])
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
+    for name, tensor in (("edges", edges.keys), ("gate", gate)):
+        if isinstance(tensor, Tensor) and tensor.device != query.device:
+            raise SbmtError(f"{name} on {query.device}, as the query", tensor.device, "move them with .to(…)")
     if gate is not None:
         if not isinstance(gate, Tensor) or gate.shape != (edges.n_edges,) or not gate.is_floating_point():
             got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
@@ -161,6 +205,9 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
         if tensor.dim() != 4 or 0 in tensor.shape:
             do = "leave empty sequences out and add the missing dimensions"
             raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
+    if not query.device == key.device == value.device:
+        got = f"{query.device}, {key.device} and {value.device}"
+        raise SbmtError("query, key and value on one device", got, "move them with .to(…)")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
         raise SbmtError("one batch size and one head count", shapes, "expand what is shared")

@@ -17,7 +17,8 @@ class MultiHeadAttention(nn.Module):
     Parameter names, their layout and the argument order are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads as it is and gives
     the same outputs. Two things differ: the second result is an :class:`~sbmt.types.AttentionOutput` instead of a dense
-    weight matrix, and in self-attention the padded queries are left out too.
+    weight matrix, and in self-attention the padded queries are left out too. It can take the place of ``self_attn`` in
+    ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
@@ -40,6 +41,11 @@ class MultiHeadAttention(nn.Module):
         >>> output.shape, attended.density.shape
         (torch.Size([3, 5, 16]), torch.Size([3, 2]))
     """
+
+    # PyTorch's encoder layers look for both. The second sends them through forward(): their fused path would take the
+    # projections and attend all pairs, without asking the module that holds them.
+    batch_first = True
+    _qkv_same_embed_dim = False
 
     def __init__(
         self,
@@ -74,10 +80,11 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "batch n_queries d_model"],
         key: Float[Tensor, "batch n_keys d_model"],
         value: Float[Tensor, "batch n_keys d_model"],
-        key_padding_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        key_padding_mask: Bool[Tensor, "batch n_keys"] | Float[Tensor, "batch n_keys"] | None = None,
         need_weights: bool = True,
         attn_mask: None = None,
         *,
+        is_causal: bool = False,
         query_padding_mask: Bool[Tensor, "batch n_queries"] | None = None,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
@@ -88,26 +95,34 @@ class MultiHeadAttention(nn.Module):
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
             value: ``(batch, n_keys, embed_dim)``.
-            key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch.
+            key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
+                pass it on, 0 and -inf for that.
             need_weights: Whether the second result is wanted.
             attn_mask: Not supported: the mask is what this layer infers.
+            is_causal: Not supported: the mask knows no order.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. In self-attention (``query is key``) it
                 defaults to ``key_padding_mask``. A padded query's output is the output projection's bias.
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
 
         Raises:
-            SbmtError: On shapes or masks that do not fit, or if ``attn_mask`` is given.
+            SbmtError: On shapes or masks that do not fit, or if ``attn_mask`` or ``is_causal`` is given.
         """
         if attn_mask is not None:
             do = "use window=, self_loops= or key_padding_mask="
             raise SbmtError("no attn_mask, since the mask is inferred", "one", do)
+        if is_causal:
+            raise SbmtError("is_causal=False, since the mask knows no order", is_causal, "use another attention")
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != self.embed_dim:
                 got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
                 raise SbmtError(f"{name} of shape (batch, n, {self.embed_dim})", got, "batch comes first")
             if not x.is_floating_point():
                 raise SbmtError(f"{name} as a floating-point tensor", x.dtype, "embed integer features first")
+            mine = self.in_proj_weight
+            if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
+                expected = f"{name} of {mine.dtype} on {mine.device}, as the layer"
+                raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
         key_mask = _is_real("key_padding_mask", key_padding_mask)
         query_mask = _is_real("query_padding_mask", query_padding_mask)
         if query_padding_mask is None and query is key:
@@ -132,6 +147,10 @@ class MultiHeadAttention(nn.Module):
 def _is_real(name: str, padding: Tensor | None) -> Tensor | None:
     if padding is None:
         return None
+    if isinstance(padding, Tensor) and padding.is_floating_point():  # added to the scores
+        if bool(((padding == 0) | (padding == -torch.inf)).all()):
+            return padding == 0
+        raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
         got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
         raise SbmtError(f"{name} as a bool tensor, True = ignore", got, "compare the ids with the padding id")

@@ -14,6 +14,7 @@ from sbmt.baselines.reformer import ReformerAttention
 from sbmt.errors import SbmtError, choose
 from sbmt.layers.sbm_attention import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
+from sbmt.registration import add_to
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sbm": SBMAttention,
@@ -26,6 +27,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "nystromformer": NystromAttention,
     "random_mask": RandomMaskAttention,
 }
+RESERVED = frozenset(ATTENTIONS)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
@@ -33,6 +35,31 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Settings of ``"sbm"``. ``recommended``: an exact law, and self-loops, without which some seeds lose their mask in
 training; they need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included."""
+
+
+def register_attention(name: str, attention: type[nn.Module]) -> None:
+    """Gives an attention of yours a name, for :func:`build_attention`, the models and the trainer.
+
+    Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and whatever it needs besides. Its modules
+    are called as those of the library; :func:`sbmt.testing.check_attention` says whether they keep its rules.
+
+    Args:
+        name: Letters, digits and underscores, none of the library's own names. One of yours may be given anew.
+        attention: The class.
+
+    Raises:
+        SbmtError: If the name is taken or no name, or the class is no ``torch.nn.Module``.
+
+    Example:
+        >>> register_attention("sbm", SBMAttention)
+        Traceback (most recent call last):
+        ...
+        sbmt.errors.SbmtError: expected a name that the library does not use for an attention, got 'sbm': take another
+    """
+    if not isinstance(attention, type) or not issubclass(attention, nn.Module):
+        got = attention.__name__ if isinstance(attention, type) else f"a {type(attention).__name__}"
+        raise SbmtError("an attention as a subclass of torch.nn.Module", got, "pass the class, not an instance")
+    add_to(ATTENTIONS, "attention", name, attention, RESERVED)
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
@@ -43,7 +70,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
 
     Args:
         name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"performer"``,
-            ``"nystromformer"`` or ``"random_mask"``.
+            ``"nystromformer"``, ``"random_mask"``, or one that :func:`register_attention` was given.
         preset: For ``"sbm"``: ``"recommended"`` or ``"faithful"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
 

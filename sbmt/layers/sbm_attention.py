@@ -13,6 +13,7 @@ from sbmt.block_model import BlockModel, Link
 from sbmt.density import sampled_density
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys, check_exploration
+from sbmt.padding import check_mask, zero_padding
 from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import SAMPLERS, sample_edges
 from sbmt.types import AttentionOutput
@@ -112,7 +113,7 @@ class SBMAttention(nn.Module):
         d_head: Width of a head.
         n_heads: Number of heads.
         n_clusters: k, the number of clusters per head.
-        sampler: ``"exact"``, ``"bernoulli"`` or ``"fastrg"``.
+        sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.exploration.ExtraKeys`, which adds edges in proportion to n.
@@ -201,6 +202,9 @@ class SBMAttention(nn.Module):
         n_heads, _, d_head = self.clusters.shape
         if query.shape[1] != n_heads or query.shape[3] != d_head:
             raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
+        query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))

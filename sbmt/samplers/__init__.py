@@ -1,5 +1,7 @@
 """Draws edges from block models."""
 
+from collections.abc import Callable
+
 import torch
 
 from sbmt.block_model import BlockModel
@@ -9,6 +11,7 @@ from sbmt.counter_rng import first_example as example_offset
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
+from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.compiled import sample_compiled
 from sbmt.samplers.exact import sample_exact
@@ -21,7 +24,39 @@ def _sample_exact(block_model: BlockModel, exploration: float, seed: int, first_
     return draw(block_model, exploration, seed, first_example)
 
 
-SAMPLERS = {"exact": _sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
+Draw = Callable[[BlockModel, float, int, int], EdgeList]
+SAMPLERS: dict[str, Draw] = {"exact": _sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
+RESERVED = frozenset(SAMPLERS)
+ARGUMENTS = ("block_model", "exploration", "seed", "first_example")  # of a sampler, in this order
+
+
+def register_sampler(name: str, draw: Draw) -> None:
+    """Makes ``sampler=name`` call a function of yours, here and in every layer.
+
+    ``draw(block_model, exploration, seed, first_example)`` is called without gradients, after all arguments of
+    :func:`sample_edges` have been checked, and returns edges of the block model's shape, with its masks. What else
+    must hold cannot be checked in passing, and tests should see to it:
+
+    - keys ascend in every row, and no edge touches padding;
+    - the edges are a function of the four arguments, and those of an example and head are a function of its
+      probabilities, the seed, and its address (``first_example`` plus its place in the batch, head, query);
+    - the law is stated, with exploration in it.
+
+    Args:
+        name: Letters, digits and underscores, none of the library's own names. One of yours may be given anew.
+        draw: The function. ``seed`` is an int64, ``first_example`` counts from 0 over all processes.
+
+    Raises:
+        SbmtError: If the name is taken or no name, or the function cannot be called with these arguments.
+
+    Example:
+        >>> register_sampler("exact", sample_exact)
+        Traceback (most recent call last):
+        ...
+        sbmt.errors.SbmtError: expected a name that the library does not use for a sampler, got 'exact': take another
+    """
+    check_takes("sampler", draw, ARGUMENTS)
+    add_to(SAMPLERS, "sampler", name, draw, RESERVED)
 
 
 def sample_edges(
@@ -44,7 +79,7 @@ def sample_edges(
 
     Args:
         block_model: What to draw from.
-        sampler: One of the names above.
+        sampler: One of the names above, or one that :func:`register_sampler` was given.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
         generator: Source of the call's one random int64; None is torch's default CPU generator.
         first_example: Number of the batch's first example. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from
@@ -74,7 +109,20 @@ def sample_edges(
     if not isinstance(first_example, int) or not 0 <= first_example <= WORD - block_model.shape[0]:
         raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
     with torch.no_grad():
-        return draw(block_model, exploration, draw_seed(generator), first_example)
+        edges = draw(block_model, exploration, draw_seed(generator), first_example)
+    _check_drawn(sampler, edges, block_model)
+    return edges
 
 
-__all__ = ["SAMPLERS", "sample_edges"]
+def _check_drawn(sampler: str, edges: EdgeList, block_model: BlockModel) -> None:
+    do = "mend the function of that name"
+    if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
+        got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
+        raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, do)
+    for name in ("query_mask", "key_mask"):
+        given, kept = getattr(block_model, name), getattr(edges, name)
+        if (given is None) != (kept is None):
+            raise SbmtError(f"the block model's {name} on edges from sampler {sampler!r}", "another", do)
+
+
+__all__ = ["SAMPLERS", "register_sampler", "sample_edges"]

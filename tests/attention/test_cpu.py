@@ -198,5 +198,5 @@ def test_without_gradients_the_values_are_the_same(mode):
 def test_tensors_elsewhere_are_refused():
     case = make_case(1, 1, 3, 3, 2, 2)
     inputs = (t.detach().to("meta") for t in case.leaves[:3])
-    with pytest.raises(SbmtError, match="tensors on the CPU, got a query on meta"):
+    with pytest.raises(SbmtError, match="edges on meta, as the query, got cpu"):
         edge_attention(*inputs, case.edges, backend="cpu")

@@ -164,3 +164,57 @@ def test_tied_projections_part_in_training(attention):
     torch.optim.SGD(layer.parameters(), 0.1).step()
     query, key, _ = layer.in_proj_weight.chunk(3)
     assert not torch.equal(query, key)
+
+
+def encoder_layer(attention, n_heads=2):
+    """PyTorch's own layer, in float64, with our attention in it."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(D_MODEL, n_heads, 8, dropout=0.0, activation="gelu", batch_first=True)
+    twin = nn.TransformerEncoderLayer(D_MODEL, n_heads, 8, dropout=0.0, activation="gelu", batch_first=True)
+    layer.self_attn = MultiHeadAttention(D_MODEL, n_heads, attention=attention)
+    if attention == "full":
+        twin.load_state_dict(layer.state_dict())
+    return layer.double(), twin.double()
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_in_torchs_encoder_layer_it_attends_as_torch_does(is_training, is_padded):
+    ours, theirs = (layer.train(is_training) for layer in encoder_layer("full"))
+    x, is_pad = vectors(), padding(7) if is_padded else None
+    with torch.set_grad_enabled(is_training):
+        mine, expected = (layer(x, src_key_padding_mask=is_pad) for layer in (ours, theirs))
+    real = ~padding(7) if is_padded else torch.ones(4, 7, dtype=torch.bool)
+    torch.testing.assert_close(mine[real], expected[real], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_layers", [None, 2])
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_torchs_fused_path_is_not_taken_around_it(n_layers, is_padded):
+    """In eval mode without gradients PyTorch's layers would rather compute full attention from the projections."""
+    layer, _ = encoder_layer("sbm")
+    model = layer if n_layers is None else nn.TransformerEncoder(layer, n_layers, enable_nested_tensor=False)
+    model.eval()
+    attended = []
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            inner = module.attention.forward  # a hook would see it too, but hooks turn the fused path off
+            module.attention.forward = lambda *args, inner=inner, **kw: attended.append(1) or inner(*args, **kw)
+    with torch.no_grad():
+        found = model(vectors(), src_key_padding_mask=padding(7) if is_padded else None)
+    assert len(attended) == (n_layers or 1) and found.isfinite().all()
+
+
+def test_masks_of_zeros_and_minus_infinities_mean_the_same():
+    layer, x, is_pad = make(), vectors(), padding(7)
+    added = torch.zeros(is_pad.shape).masked_fill(is_pad, -torch.inf)
+    assert torch.equal(layer(x, x, x, added)[0], layer(x, x, x, is_pad)[0])
+    with pytest.raises(SbmtError, match="key_padding_mask of 0 and -inf, got other numbers"):
+        layer(x, x, x, torch.where(is_pad, -1e9, 0.0))
+
+
+def test_a_causal_mask_is_refused():
+    layer, x = make(), vectors()
+    with pytest.raises(SbmtError, match="is_causal=False, since the mask knows no order, got True"):
+        layer(x, x, x, is_causal=True)
+    assert torch.equal(layer(x, x, x, is_causal=False)[0], layer(x, x, x)[0])

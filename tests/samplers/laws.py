@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, sample_edges
-from sbmt.samplers import SAMPLERS
+from sbmt.samplers import RESERVED, SAMPLERS
 from sbmt.samplers.exact import sample_exact
 from tests.statistics import binomial_p_values
 
@@ -40,6 +40,7 @@ DRAWS = {  # the sampler, and what makes it take one of its ways: constants that
     "torch by candidates": ("torch", {"exact.DENSE_SHARE": float("inf")}),
     "torch by rows": ("torch", {"exact.DENSE_SHARE": 0.0}),
 }
+DRAWS |= {name: (name, {}) for name in SAMPLERS if name not in RESERVED}  # of a plugin, see docs/how-to/add-sampler.md
 each_draw = pytest.mark.parametrize("draw", DRAWS, indirect=True)
 each_link = pytest.mark.parametrize("link", ["bilinear", "poisson"])
 

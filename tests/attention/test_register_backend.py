@@ -1,0 +1,128 @@
+"""A backend of the user's: taken by its name, everywhere, and refused where it cannot be what it says."""
+
+import pytest
+import torch
+
+from sbmt import EdgeList, MultiHeadAttention, SBMAttention, SbmtError, available_backends
+from sbmt.attention import dispatch, edge_attention, register_backend
+from sbmt.attention.dense import attend_dense
+from tests.attention.row_loop import make_case
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch):
+    """The table of backends, restored after the test."""
+    monkeypatch.setattr(dispatch, "BACKENDS", dict(dispatch.BACKENDS))
+
+
+class Recorded:
+    """The dense backend, with notes of what it was called with."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, query, key, value, edges, gate, gate_rule, weight_scale):
+        self.calls.append((edges, gate, gate_rule, weight_scale))
+        return attend_dense(query, key, value, edges, gate, gate_rule, weight_scale)
+
+
+def case():
+    return make_case(batch=2, heads=2, n_queries=4, n_keys=5, d=3, d_value=2)
+
+
+def attend(backend, **options):
+    made = case()
+    return edge_attention(made.query, made.key, made.value, made.edges, made.gate, backend=backend, **options)
+
+
+def test_it_is_called_by_its_name_with_what_was_asked_for():
+    mine = Recorded()
+    register_backend("mine", mine)
+    assert available_backends()[-1] == "mine"
+    assert torch.equal(attend("mine", gate_rule="weight"), attend("dense", gate_rule="weight"))
+    edges, gate, gate_rule, weight_scale = mine.calls.pop()
+    made = case()
+    assert torch.equal(edges.keys, made.edges.keys) and torch.equal(gate, made.gate)
+    assert gate_rule == "weight" and weight_scale is None
+    attend("mine", dropout=0.5, generator=torch.Generator().manual_seed(0))
+    assert set(mine.calls.pop()[3].tolist()) == {0.0, 2.0}
+
+
+def test_auto_leaves_it_alone():
+    mine = Recorded()
+    register_backend("mine", mine)
+    for density in (0.05, 1.0):
+        edges = EdgeList.from_dense(torch.rand(1, 1, 32, 32) <= density)
+        x = torch.randn(1, 1, 32, 4)
+        edge_attention(x, x, x, edges)
+    assert mine.calls == []
+
+
+def test_layers_take_it():
+    mine = Recorded()
+    register_backend("mine", mine)
+    x = torch.randn(1, 6, 8)
+    MultiHeadAttention(8, 2, n_clusters=3, backend="mine")(x, x, x)
+    SBMAttention(4, 2, 3, backend="mine")(*[torch.randn(1, 2, 5, 4)] * 3)
+    assert len(mine.calls) == 2
+
+
+def test_a_name_of_ones_own_may_be_given_anew():
+    register_backend("mine", lambda *seven: 1 / 0)
+    register_backend("mine", attend_dense)
+    assert torch.equal(attend("mine"), attend("dense"))
+    assert available_backends().count("mine") == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["auto", "dense", "pyg", "cpu"])
+def test_names_of_the_library_stay_its_own(name):
+    with pytest.raises(SbmtError, match=f"does not use for a backend, got '{name}'"):
+        register_backend(name, attend_dense)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["", "two words", "a-b", 3, None])
+def test_a_name_is_a_word(name):
+    with pytest.raises(SbmtError, match="name for the backend in letters, digits and _"):
+        register_backend(name, attend_dense)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("attend", "got"),
+    [
+        ("dense", "got str"),
+        (None, "got NoneType"),
+        (lambda query, key, value, edges: value, "too many positional arguments"),
+        (lambda *, query: query, "too many positional arguments"),
+        (lambda a, b, c, d, e, f, g, h: a, "missing a required argument: 'h'"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_at_once(attend, got):
+    with pytest.raises(SbmtError, match=got) as caught:
+        register_backend("mine", attend)
+    assert "backend(query, key, value, edges, gate, gate_rule, weight_scale)" in str(caught.value)
+    assert "mine" not in available_backends()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda out: out.flatten(0, 1), r"got torch.float64 \(4, 4, 2\)"),
+        (lambda out: out.float(), r"got torch.float32 \(2, 2, 4, 2\)"),
+        (lambda out: (out, None), "got tuple"),
+    ],
+)
+def test_what_it_returns_must_fit(change, got):
+    register_backend("mine", lambda *seven: change(attend_dense(*seven)))
+    with pytest.raises(SbmtError, match=got) as caught:
+        attend("mine")
+    assert "torch.float64 (2, 2, 4, 2) from backend 'mine'" in str(caught.value)
+
+
+def test_an_unknown_name_lists_it():
+    register_backend("mine", attend_dense)
+    with pytest.raises(SbmtError, match="'mine', got 'yours'"):
+        attend("yours")

@@ -1,5 +1,10 @@
 """SBM-Transformer: attention along edges sampled from a block model that the network infers itself."""
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
 from sbmt.attention import EdgeAttention, available_backends, edge_attention
 from sbmt.block_model import BlockModel
 from sbmt.density import density_penalty, sampled_density
@@ -11,6 +16,15 @@ from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, Sequ
 from sbmt.samplers import sample_edges
 from sbmt.straight_through import straight_through_gate
 from sbmt.types import AttentionOutput
+
+if TYPE_CHECKING:
+    from sbmt import benchmarks as benchmarks
+    from sbmt import cost as cost
+    from sbmt import gradient_estimators as gradient_estimators
+    from sbmt import plots as plots
+    from sbmt import tasks as tasks
+    from sbmt import testing as testing
+    from sbmt import training as training
 
 __version__ = "0.1.0"
 
@@ -38,3 +52,16 @@ __all__ = [
     "sbm_attention",
     "straight_through_gate",
 ]
+
+_ON_DEMAND = ("benchmarks", "cost", "gradient_estimators", "plots", "tasks", "testing", "training")
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for a module
+
+    def __getattr__(name: str) -> ModuleType:
+        """Imports ``sbmt.testing`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
+        if name in _ON_DEMAND:
+            return import_module(f"sbmt.{name}")
+        raise AttributeError(f"module 'sbmt' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_ON_DEMAND})

@@ -1,6 +1,9 @@
 """The names that others call, their arguments and defaults."""
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -98,3 +101,23 @@ def test_the_error_is_a_value_error():
 
 def test_backends_and_samplers_have_their_names():
     assert {"dense", "pyg"} <= set(sbmt.available_backends()) and "auto" not in sbmt.available_backends()
+
+
+PARTS = ["benchmarks", "cost", "gradient_estimators", "plots", "tasks", "testing", "training"]
+
+
+def test_parts_come_when_they_are_asked_for():
+    code = f"""
+import sys, sbmt
+print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
+print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
+"""
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
+
+
+def test_a_name_that_does_not_exist_is_said_to():
+    with pytest.raises(AttributeError, match="module 'sbmt' has no attribute 'tests'"):
+        sbmt.tests  # noqa: B018

@@ -1,9 +1,11 @@
 """The built site, a server for it, and a browser to look at it."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,15 +33,37 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="session")
-def address(site: Path) -> Iterator[str]:
-    """Where the site is served, with a slash at the end."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serves a folder; yields its address with a slash at the end."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served, with a slash at the end."""
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def quick_address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where it is served with one page in its search index: every page that is opened builds that index anew."""
+    folder = tmp_path_factory.mktemp("quick_site")
+    for entry in site.iterdir():
+        if entry.name != "search":
+            (folder / entry.name).symlink_to(entry)
+    (folder / "search").mkdir()
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    index["docs"] = [doc for doc in index["docs"] if doc["location"].startswith("theory.html")]
+    (folder / "search" / "search_index.json").write_text(json.dumps(index), encoding="utf-8")
+    with served(folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,70 @@
+"""How long a training step of the demo takes, relative to full attention; writes landing.json beside this file.
+
+``python results/measure_landing.py`` trains the very runs of ``results/demo.json`` once more, seed by seed and on one
+thread. The attentions take turns, one step each, so that a slow moment of the machine hits them all. About a quarter of
+an hour.
+"""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.benchmarks.manifest import machine_manifest
+from sbmt.benchmarks.timing import Entry, Pace, race
+from sbmt.files import read_json, write_json
+from sbmt.tasks.repeated_tokens import sample_repeated_tokens
+from sbmt.training import RepeatedTokensConfig
+from sbmt.training.loop import build_model
+
+HERE = Path(__file__).resolve().parent
+RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"
+REFERENCE = "full"
+
+
+def step_of(config: RepeatedTokensConfig) -> Entry:
+    """A training step: forward, backward and the optimiser's; drawing the batch is not timed."""
+    model = build_model(config)
+    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
+    data = torch.Generator().manual_seed(config.seed)
+    masks = torch.Generator().manual_seed(config.seed + 1)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return sample_repeated_tokens(config.batch_size, config.length, generator=data)
+
+    def step(batch: tuple[Tensor, Tensor]) -> None:
+        tokens, labels = batch
+        logits = model(tokens, generator=masks).values.squeeze(-1)
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(logits, labels).backward()
+        optimizer.step()
+
+    return Entry(step, batch)
+
+
+def measure_seed(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every attention's time and ratio over one training: medians and quartiles over its steps."""
+    configs = {run["trial"]: RepeatedTokensConfig.from_dict(run["config"]) for run in runs}
+    n_rounds = configs[REFERENCE].steps - 1  # the call that does not count is a step, too
+    pace = Pace(seconds=1.0, least=n_rounds, most=n_rounds)
+    entries = {trial: step_of(config) for trial, config in configs.items()}
+    return race(entries, pace, reference=REFERENCE, headline=tuple(configs))
+
+
+def main() -> None:
+    """Measures and writes."""
+    torch.set_num_threads(1)
+    runs = read_json(DEMO)["runs"]
+    found = {}
+    for seed in sorted({run["config"]["seed"] for run in runs}):
+        found[str(seed)] = measure_seed([run for run in runs if run["config"]["seed"] == seed])
+        print(f"seed {seed}:", {trial: one["ratio"] for trial, one in found[str(seed)].items()}, flush=True)
+    ratios = {trial: [one[trial]["ratio"] for one in found.values()] for trial in found["0"]}
+    write_json(RESULT, {"seeds": found, "manifest": machine_manifest()})
+    print("medians:", {trial: median(values) for trial, values in ratios.items()})
+
+
+if __name__ == "__main__":
+    main()

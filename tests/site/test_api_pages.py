@@ -1,0 +1,72 @@
+"""Nothing public without a place on the API pages."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.site.visits import ROOT
+
+pytestmark = pytest.mark.site
+
+PARTS = ["patterns", "counter_rng", "gradient_estimators", "pair_products", "tasks", "training", "cost", "plots"]
+# Helpers that several files of one part share: public to their neighbours, not to users.
+INTERNAL = {
+    "sbmt.plots.masks",
+    "sbmt.tasks.pathfinder_map",
+    "sbmt.tasks.pathfinder_snakes",
+    "sbmt.tasks.pathfinder_tables",
+}
+
+
+@pytest.fixture(scope="module")
+def anchors(site: Path) -> set[str]:
+    """Every name that has an entry on an API page."""
+    pages = (page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html"))
+    return {anchor for page in pages for anchor in re.findall(r'id="((?:sbmt|theory)\.[\w.]+)"', page)}
+
+
+def modules(*tops: str) -> list[str]:
+    """Dotted names of the modules under packages or files of the source tree."""
+    paths = [path for top in tops for path in [*(ROOT / top).rglob("*.py"), (ROOT / top).with_suffix(".py")]]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths if path.exists()]
+    return sorted(name.removesuffix(".__init__") for name in names)
+
+
+def names_of(module: str) -> list[str] | None:
+    """What a module lists as its public names; None if it lists nothing."""
+    path = ROOT.joinpath(*module.split("."))
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    return importlib.import_module(module).__all__ if re.search(r"^__all__ =", text, re.MULTILINE) else None
+
+
+@pytest.mark.parametrize("module", [name for name in modules("sbmt", "theory") if names_of(name) is not None])
+def test_every_public_name_is_documented(anchors: set[str], module: str) -> None:
+    missing = []
+    for name in names_of(module):
+        thing = getattr(importlib.import_module(module), name)
+        home = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}"
+        constants = {anchor for anchor in anchors if anchor.startswith(f"{module}.") and anchor.endswith(f".{name}")}
+        if not ({f"{module}.{name}", f"sbmt.{name}", home} & anchors or constants):
+            missing.append(name)
+    assert missing == []
+
+
+@pytest.mark.parametrize("module", modules(*(f"sbmt/{part}" for part in PARTS)))
+def test_what_a_part_defines_is_documented(anchors: set[str], module: str) -> None:
+    if module in INTERNAL:
+        pytest.skip("shared by its neighbours alone")
+    path = ROOT.joinpath(*module.split("."))
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    defined = [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    public = {f"{module}.{name}" for name in defined if not name.startswith("_")}
+    above = {f"{module.rpartition('.')[0]}.{name}" for name in defined}  # documented where it is imported from
+    missing = {name for name in public if name not in anchors and name.rpartition(".")[2] not in ends(anchors & above)}
+    assert missing == set()
+
+
+def ends(names: set[str]) -> set[str]:
+    """The last parts of dotted names."""
+    return {name.rpartition(".")[2] for name in names}

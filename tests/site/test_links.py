@@ -1,0 +1,97 @@
+"""What can be told from the built files without a browser: links, titles, descriptions."""
+
+import posixpath
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.site.visits import PAGES
+
+pytestmark = pytest.mark.site
+
+
+class Outline(HTMLParser):
+    """What a page can be asked for, and what it asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        for name in ("id", "name"):
+            if value := given.get(name):
+                self.targets.add(value)
+        if given.get("id") and re.fullmatch(r"h[1-6]", tag):
+            self.ids.append(given["id"])
+        for name in ("href", "src"):
+            if value := given.get(name):
+                self.links.append(value)
+
+
+@pytest.fixture(scope="module")
+def outlines(site: Path) -> dict[str, Outline]:
+    """Every page by its path in the site."""
+    return {
+        path.relative_to(site).as_posix(): Outline(path.read_text(encoding="utf-8"))
+        for path in site.rglob("*.html")
+        if path.name != "404.html"
+    }
+
+
+def test_every_page_is_built(outlines: dict[str, Outline]) -> None:
+    assert set(PAGES) <= set(outlines)
+
+
+def broken_links(outlines: dict[str, Outline], site: Path) -> list[str]:
+    """Links to files or headings that are not there, notebooks and menus included."""
+    broken = []
+    for page, outline in outlines.items():
+        for link in set(outline.links):
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(address.path)))
+            target = path if address.path else page
+            if (site / target).is_dir():
+                target = posixpath.join(target, "index.html")
+            place = unquote(address.fragment)
+            is_there = (site / target).exists()
+            if is_there and place and target in outlines:
+                is_there = place in outlines[target].targets
+            if not is_there:
+                broken.append(f"{page}: {link}")
+    return broken
+
+
+def test_every_link_leads_somewhere(outlines: dict[str, Outline], site: Path) -> None:
+    assert sum(len(outline.links) for outline in outlines.values()) > 1000
+    assert broken_links(outlines, site) == []
+
+
+def test_a_broken_link_is_found(outlines: dict[str, Outline], site: Path) -> None:
+    page = Outline('<a href="../index.html#three-doors"></a><a href="../nowhere.html"></a><a href="#nothing"></a>')
+    found = broken_links(outlines | {"api/x.html": page}, site)
+    assert sorted(found) == ["api/x.html: #nothing", "api/x.html: ../nowhere.html"]
+
+
+def test_headings_of_a_page_have_names_of_their_own(outlines: dict[str, Outline]) -> None:
+    twice = {page: sorted({x for x in one.ids if one.ids.count(x) > 1}) for page, one in outlines.items()}
+    assert {page: ids for page, ids in twice.items() if ids} == {}
+
+
+def test_titles_tell_pages_apart(site: Path) -> None:
+    titles: dict[str, str] = {}
+    for page in PAGES:
+        text = (site / page).read_text(encoding="utf-8")
+        title = unescape(re.search(r"<title>(.*?)</title>", text, re.DOTALL)[1]).strip()
+        assert titles.setdefault(title, page) == page, title
+        description = re.search(r'<meta name="description" content="([^"]+)"', text)
+        assert description and 40 <= len(unescape(description[1])) <= 320, page

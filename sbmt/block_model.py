@@ -4,17 +4,19 @@ from typing import Any, Literal, get_args
 
 import torch
 import torch.utils.checkpoint
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from sbmt.edges import EdgeList, check_mask, count_pairs
-from sbmt.errors import SbmtError
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
+from sbmt.padding import check_mask, count_pairs, zero_padding
 from sbmt.pair_products import edge_dot, edge_gate, full_precision
 from sbmt.straight_through import straight_through_gate
 
 Link = Literal["bilinear", "poisson"]
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
+LARGEST_RATE = 1e30  # sums over clusters and tokens stay finite in float32
 _PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists
 
 
@@ -25,14 +27,14 @@ class BlockModel:
     rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
 
     - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, the paper's;
-    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ holds rates without an upper bound (ours).
+    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ holds rates, which may exceed 1 (ours).
 
     Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
     and $1 - e^{-(r_{ij} + \delta)}$ on real pairs.
 
     Args:
         query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
-        block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, ≥ 0 under the Poisson link.
+        block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, in [0, 1e30] under the Poisson link.
         key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
@@ -57,16 +59,15 @@ class BlockModel:
         key_mask: Tensor | None = None,
         link: Link = "bilinear",
     ) -> None:
-        if link not in get_args(Link):
-            raise SbmtError(f"link among {get_args(Link)}", repr(link), "use one of those names")
+        choose("link", link, dict.fromkeys(get_args(Link)))
         query, block, key = _as_float(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
         self.link = link
-        self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2])
-        self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2])
-        query = _hide_padding(query.expand(batch, heads, -1, -1), self.query_mask)
-        key = _hide_padding(key.expand(batch, heads, -1, -1), self.key_mask)
-        upper = 1.0 if link == "bilinear" else float("inf")
+        self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
+        self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
+        query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
+        key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
+        upper = 1.0 if link == "bilinear" else LARGEST_RATE
         self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
         self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
         self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), upper)
@@ -99,8 +100,8 @@ class BlockModel:
         check_exploration(exploration)
         query, key = self._query_rates(), self.key_membership
         if exploration > 0:
-            query = torch.cat([query, _hide_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
-            key = torch.cat([key, _hide_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
+            query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
+            key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
 
     def _query_rates(self) -> Tensor:
@@ -148,10 +149,14 @@ class BlockModel:
         Raises:
             SbmtError: If the shapes differ.
         """
-        if edges.shape != self.shape:
-            raise SbmtError(f"edges of shape {self.shape}", edges.shape, "sample them from this block model")
+        self._check_edges(edges)
         query, key = self.rate_factors(exploration)
         return self.probability_of_rate(edge_dot(query, key, edges), clamp=clamp)
+
+    def _check_edges(self, edges: EdgeList) -> None:
+        if not isinstance(edges, EdgeList) or edges.shape != self.shape:
+            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
+            raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
@@ -160,7 +165,8 @@ class BlockModel:
 
         Paper: equation 9.
         """
-        if self.link == "bilinear" and edges.shape == self.shape:
+        self._check_edges(edges)
+        if self.link == "bilinear":
             return edge_gate(*self.rate_factors(), edges)
         return straight_through_gate(self.edge_probability(edges, clamp=False))
 
@@ -237,6 +243,8 @@ def _as_float(*tensors: Tensor) -> list[Tensor]:
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
             raise SbmtError(f"{name} as a floating-point tensor", kind, "convert it with torch.as_tensor(…).float()")
+    if len({t.device for t in tensors}) > 1:
+        raise SbmtError("memberships and block matrix on one device", [str(t.device) for t in tensors], "move them")
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
     return [t.to(dtype) for t in tensors]
 
@@ -264,13 +272,9 @@ def _check_shapes(
     return batches.pop() if batches else 1, heads.pop() if heads else 1
 
 
-def _hide_padding(per_token: Tensor, mask: Bool[Tensor, "batch n"] | None) -> Tensor:
-    return per_token if mask is None else per_token.masked_fill(~mask[:, None, :, None], 0.0)
-
-
 def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
     low, high = (x.item() for x in torch.aminmax(value.detach()))
-    if not (low >= -TOLERANCE and high <= upper + TOLERANCE and high < float("inf")):  # NaN fails both
-        range_ = f"[0, {upper:g}]" if upper < float("inf") else "[0, ∞)"
-        raise SbmtError(f"{name} in {range_} without NaN", f"values from {low:g} to {high:g}", "check what made it")
+    if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
+        got = f"values from {low:g} to {high:g}"
+        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what made it")
     return value.clamp(0.0, upper) if low < 0 or high > upper else value

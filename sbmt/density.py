@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.edges import EdgeList
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, choose
 from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
@@ -30,9 +30,14 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
     Paper: section 5.2, the term L_s.
     """
+    if not isinstance(edges, EdgeList):
+        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
     density = edges.density()
     if gate is None:
         return density
+    if not isinstance(gate, Tensor) or gate.shape != edges.keys.shape or not gate.is_floating_point():
+        got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
+        raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
     n_edges = edges.row_ptr[:: edges.shape[2]].diff()
     counted: Tensor = _CountGates.apply(gate, density.to(gate.dtype), n_edges, edges.n_pairs)
     return counted
@@ -65,8 +70,9 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
     Raises:
         SbmtError: If there is no output, or ``kind`` is unknown.
     """
-    if kind not in get_args(DensityKind):
-        raise SbmtError(f"kind among {get_args(DensityKind)}", repr(kind), "use one of those names")
+    choose("kind", kind, dict.fromkeys(get_args(DensityKind)))
+    if not isinstance(outputs, (list, tuple)) or not all(hasattr(o, "density") for o in outputs):
+        raise SbmtError("attention outputs in a list", type(outputs).__name__, "pass those of the encoder's layers")
     if not outputs:
         raise SbmtError("at least one attention output", "none", "pass the outputs of the encoder's layers")
     densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.csr import merge_rows, transpose_edges
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_shape
+from sbmt.padding import check_mask, count_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -46,9 +47,13 @@ class EdgeList:
     check: bool = False
 
     def __post_init__(self) -> None:
+        check_shape(self.shape)
         batch, heads, n_queries, n_keys = self.shape
-        if min(self.shape) < 1:
-            raise SbmtError("at least one example, head, query and key", self.shape, "leave empty sequences out")
+        for name in ("row_ptr", "keys", "multiplicity"):
+            if not isinstance(part := getattr(self, name), Tensor) and (name != "multiplicity" or part is not None):
+                raise SbmtError(f"{name} as a tensor", type(part).__name__, "convert it with torch.as_tensor(…)")
+        if self.row_ptr.device != self.keys.device:
+            raise SbmtError(f"row_ptr on {self.keys.device}, as the keys", self.row_ptr.device, "move one of them")
         rows = batch * heads * n_queries
         if self.row_ptr.dtype != torch.int64 or self.keys.dtype != torch.int64:
             got = f"{self.row_ptr.dtype} and {self.keys.dtype}"
@@ -61,7 +66,7 @@ class EdgeList:
         if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
             raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
         for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
-            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n))  # one row per example
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
         if self.check:
             self._check_every_edge()
 
@@ -73,7 +78,13 @@ class EdgeList:
         key_mask: Tensor | None = None,
         multiplicity: Tensor | None = None,
     ) -> "EdgeList":
-        """Edges from ascending, distinct cell numbers (see :meth:`cells`)."""
+        """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
+        check_shape(shape)
+        if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
+            got = f"{cells.dtype} {tuple(cells.shape)}" if isinstance(cells, Tensor) else type(cells).__name__
+            raise SbmtError("cells as an int64 tensor (n_edges,)", got, "number them as EdgeList.cells does")
+        if cells.numel() and int(cells[0]) < 0:
+            raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
         batch, heads, n_queries, n_keys = shape
         counts = torch.bincount(cells // n_keys, minlength=batch * heads * n_queries)
         row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
@@ -160,7 +171,8 @@ class EdgeList:
         from scipy.sparse import csr_array
 
         batch, heads, n_queries, n_keys = self.shape
-        if not (0 <= example < batch and 0 <= head < heads):
+        is_there = [isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))]
+        if not all(is_there):
             raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
         first = (example * heads + head) * n_queries
         row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()
@@ -249,31 +261,3 @@ class EdgeList:
         ):
             if mask is not None and not bool(mask[example, token].all()):
                 raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
-
-
-def check_mask(name: str, mask: Tensor | None, batch: int, n: int) -> Tensor | None:
-    """``mask`` expanded to ``(batch, n)``.
-
-    Raises:
-        SbmtError: If it is not boolean or cannot be expanded.
-    """
-    if mask is None:
-        return None
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise SbmtError(f"{name} as a bool tensor, True = real token", got, "compare the ids with the padding id")
-    if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
-        raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
-    return mask.expand(batch, n)
-
-
-def count_pairs(
-    shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None, device: torch.device
-) -> Int[Tensor, " batch"]:
-    """Real query-key pairs of each example, int64."""
-    batch, _, n_queries, n_keys = shape
-    queries, keys = (
-        torch.full((batch,), n, device=device) if mask is None else mask.sum(1)
-        for n, mask in ((n_queries, query_mask), (n_keys, key_mask))
-    )
-    return queries * keys

@@ -35,13 +35,24 @@ def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
     Raises:
         SbmtError: If ``name`` is not a key of ``table``.
     """
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise SbmtError(f"{kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
     return table[name]
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises SbmtError unless every size is an integer of at least 1."""
+    """Raises SbmtError unless every size is an integer of at least 1, and one that 32 bits hold."""
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise SbmtError(f"{name} ≥ 1", size, "give a positive integer")
+        if size >= 1 << 31:
+            raise SbmtError(f"{name} < 2³¹", f"a number of {size.bit_length()} bits", "give a smaller one")
+
+
+def check_shape(shape: object) -> None:
+    """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
+    is_shape = isinstance(shape, tuple) and len(shape) == 4
+    if not isinstance(shape, tuple) or not is_shape or not all(isinstance(n, int) for n in shape):
+        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give four integers")
+    if min(shape) < 1:
+        raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")

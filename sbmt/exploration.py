@@ -29,7 +29,7 @@ class ExtraKeys:
     per_query: int | float
 
     def __post_init__(self) -> None:
-        if not 0 < self.per_query < float("inf"):
+        if not isinstance(self.per_query, (int, float)) or not 0 < self.per_query < float("inf"):
             raise SbmtError("extra keys per query > 0", self.per_query, "use exploration=0.0 for no exploration")
 
     def probability(self, n_keys: int) -> float:

@@ -1,16 +1,19 @@
 """Files that are written whole or not at all."""
 
+import hashlib
 import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+import torch
 from torch import Tensor
 
 from sbmt.errors import SbmtError
+
+CHECKSUM = "checksum"
+_SHA256 = "sha256"  # the header's entry that tensors are checked by
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -36,8 +39,35 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise SbmtError(f"to write {path}", error.strerror or error, "choose a folder with room and rights") from error
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Writes JSON, indented, whole or not at all."""
+def check_writable(path: Path) -> None:
+    """Finds out before the work, not after, whether its result can be kept in a file of this name.
+
+    Raises:
+        SbmtError: If it cannot.
+    """
+    if not path.name or path.is_dir():
+        raise SbmtError(f"to write {path}", "a folder", "name a file in it")
+    probe = path.with_name(f".{path.name}.probe")
+    write_bytes(probe, b"")
+    probe.unlink()
+
+
+def remove_parts(folder: Path) -> None:
+    """Removes what writers that were killed have left of their files. Nobody else may be writing in the folder."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
+    """Writes JSON, indented, whole or not at all.
+
+    Args:
+        path: Where to.
+        content: What to write.
+        has_checksum: Whether an object gets an entry :data:`CHECKSUM`, by which :func:`read_json` knows it.
+    """
+    if has_checksum:
+        content = content | {CHECKSUM: _checksum(content)}
     write_bytes(path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
@@ -45,30 +75,73 @@ def read_json(path: Path) -> Any:
     """Reads JSON.
 
     Raises:
-        SbmtError: If the file is missing or damaged.
+        SbmtError: If the file is missing, damaged, or not what its checksum says.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
+        if isinstance(content, dict) and content.get(CHECKSUM, "") not in ("", _checksum(content)):
+            raise ValueError("another checksum")
+        return content
     except OSError as error:
         raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
-    except ValueError as error:
-        raise SbmtError(f"JSON in {path}", f"damage ({error})", "train again, or restore the file") from error
+    except (ValueError, RecursionError) as error:
+        do = "restore it, or remove its folder and make that again"
+        raise SbmtError(f"JSON in {path}", f"damage ({error})", do) from error
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Writes tensors in the safetensors format, whole or not at all."""
-    write_bytes(path, save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}))
+def _checksum(content: dict[str, Any]) -> str:
+    """SHA-256 of what an object holds besides, but for what two runs with the same numbers differ in."""
+    rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], **texts: str) -> None:
+    """Writes tensors in the safetensors format, whole or not at all, with a checksum in the header.
+
+    Args:
+        path: Where to.
+        tensors: By name.
+        texts: What else the header says.
+    """
+    from safetensors.torch import save
+
+    whole = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    write_bytes(path, save(whole, texts | {_SHA256: _digest(whole, texts)}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Reads tensors. Nothing is unpickled: the format holds numbers only.
 
     Raises:
-        SbmtError: If the file is missing or damaged.
+        SbmtError: If the file is missing, damaged, or not what its checksum says; files without one pass.
     """
-    if not path.is_file():
-        raise SbmtError(f"a file {path}", "none", "name the folder of a run")
+    return read_tensors_and_texts(path)[0]
+
+
+def read_tensors_and_texts(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """:func:`read_tensors`, and what else the header says."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise SbmtError(f"tensors in {path}", f"damage ({error})", "train again, or restore the file") from error
+        path.open("rb").close()  # the reader below knows one reason alone why it cannot
+    except OSError as error:
+        raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
+    do = "restore it, or remove its folder and train again"
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            texts = dict(file.metadata() or {})
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
+    sha256 = texts.pop(_SHA256, None)
+    if sha256 not in (None, _digest(tensors, texts)):
+        raise SbmtError(f"tensors in {path}", "damage (their checksum is another)", do)
+    return tensors, texts
+
+
+def _digest(tensors: dict[str, Tensor], texts: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

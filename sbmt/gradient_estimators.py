@@ -129,7 +129,7 @@ def measure_estimators(
         {'exact': 1.0, 'score': 0.0, 'removal': 0.25, 'removal/q': 1.0}
     """
     check_exploration(exploration)
-    _check(query, key, value, probability)
+    _check(query, key, value, probability, loss)
     is_random = (probability > 0) & (probability < 1)
     is_drawn, losses, differences, guesses = _enumerate(query, key, value, probability == 1, is_random, loss)
     probability = probability.detach()[is_random].double()
@@ -201,11 +201,15 @@ def _cosine(vector: Tensor, other: Tensor) -> Tensor:
     return torch.where(lengths > 0, (vector * other).sum(-1) / lengths, 0.0)
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, probability: Tensor) -> None:
-    for name, tensor in (("query", query), ("key", key), ("value", value), ("probability", probability)):
+def _check(query: Tensor, key: Tensor, value: Tensor, probability: Tensor, loss: Loss) -> None:
+    if not callable(loss):
+        raise SbmtError("a loss to be called with values", type(loss).__name__, "give a function")
+    for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or not tensor.is_floating_point():
             got = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
             raise SbmtError(f"{name} as a floating-point matrix", got, "give one head of one example")
+        if tensor.device != probability.device:
+            raise SbmtError(f"{name} on {probability.device}, as the probability", tensor.device, "move one of them")
         if not bool(tensor.isfinite().all()):
             raise SbmtError(f"finite numbers in {name}", "one that is not", "look for a division by zero")
     check_attention_inputs(query[None, None], key[None, None], value[None, None])

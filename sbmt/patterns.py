@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from sbmt.edges import EdgeList, check_mask
-from sbmt.errors import SbmtError
+from sbmt.edges import EdgeList
+from sbmt.errors import SbmtError, check_shape
+from sbmt.padding import check_mask
 
 
 def sliding_window(
@@ -37,6 +38,7 @@ def sliding_window(
                 [0, 1, 1, 1],
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
+    check_shape(shape)
     batch, heads, n, n_keys = shape
     if n != n_keys:
         got = f"{n} queries and {n_keys} keys"

@@ -3,6 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from sbmt.errors import SbmtError
+
 
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
@@ -27,4 +29,7 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
         >>> gate.tolist(), p.grad.tolist()
         ([1.0, 1.0], [2.0, 5.0])
     """
+    if not isinstance(probability, Tensor) or not probability.is_floating_point():
+        got = probability.dtype if isinstance(probability, Tensor) else type(probability).__name__
+        raise SbmtError("probabilities as a floating-point tensor", got, "take those of BlockModel.edge_probability")
     return 1 + (probability - probability.detach())  # the difference first: 1 + p − p may miss 1 by rounding

@@ -1,7 +1,6 @@
 """``python -m theory``: the whole report, or the certificate of one case."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from sbmt.command import run_command
 from sbmt.errors import SbmtError
+from sbmt.files import write_bytes
 from theory.certificate import certify
 from theory.patterns import three_patterns
 from theory.report import draw_pictures, is_as_stated, run, table
@@ -49,9 +50,9 @@ def main(
 
         results = run(on_start=start)
         progress.update(task, advance=1, description="pictures")
-        paths = _draw(output)
+        paths = draw_pictures(output)
     console.print(table(results))
-    console.print(f"Pictures: {', '.join(map(str, paths))}", highlight=False)
+    console.print(f"Pictures: {', '.join(map(str, paths))}", markup=False, highlight=False)
     _write(json_file, json.dumps([result.to_dict() for result in results], indent=1, ensure_ascii=False))
     raise typer.Exit(0 if is_as_stated(results) else 1)
 
@@ -65,28 +66,10 @@ def _tokens(relays: str) -> list[int]:
         ) from None
 
 
-def _draw(folder: Path) -> list[Path]:
-    try:
-        return draw_pictures(folder)
-    except OSError as error:
-        raise SbmtError(f"to write into {folder}", error.strerror or error, "choose another --output") from error
-
-
 def _write(path: Path | None, text: str) -> None:
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(text + "\n", "utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise SbmtError(f"to write {path}", error.strerror or error, "choose a folder with room and rights") from error
+    if path is not None:
+        write_bytes(path, f"{text}\n".encode())
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except SbmtError as error:
-        print(f"theory: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_command(app, "theory")

@@ -1,10 +1,12 @@
 """Runs all statements and shows what came out."""
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbmt.files import write_bytes
 from theory.statements import STATEMENTS, Finding, Statement
 
 if TYPE_CHECKING:
@@ -83,17 +85,22 @@ def draw_pictures(folder: Path) -> list[Path]:
     from theory.patterns import three_patterns
     from theory.pictures import draw_certificate
 
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for order in ((1, 2, 3), (3, 2, 1)):
         patterns = three_patterns(16, 4)
         figure = draw_certificate(certify(patterns, order), patterns)
         paths.append(folder / f"three_patterns_{''.join(map(str, order))}.png")
-        figure.savefig(paths[-1], metadata={"Software": None})
+        _save(figure, paths[-1])
     figure = _draw_expectation()
     paths.append(folder / "expectation_against_existence.png")
-    figure.savefig(paths[-1], metadata={"Software": None})
+    _save(figure, paths[-1])
     return paths
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    write_bytes(path, buffer.getvalue())
 
 
 def _draw_expectation() -> "Figure":

@@ -1,5 +1,6 @@
 """Exact search with a constraint solver: circuits, and covers by fewest paths. No answer in time is no answer."""
 
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any
 
@@ -108,4 +109,11 @@ def _run(model: Any, deadline: Deadline) -> tuple[Any, str]:
     solver.parameters.max_time_in_seconds = deadline.left()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    return solver, solver.status_name(solver.solve(model))
+    solver.parameters.catch_sigint_signal = False  # it would stop the search and say nothing of it
+    with ThreadPoolExecutor(1) as thread:
+        search = thread.submit(solver.solve, model)
+        try:
+            return solver, solver.status_name(search.result())
+        except BaseException:  # Ctrl-C, which Python hears between its own steps alone
+            solver.stop_search()
+            raise

@@ -206,8 +206,8 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
             do = "leave empty sequences out and add the missing dimensions"
             raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
     if not query.device == key.device == value.device:
-        got = f"{query.device}, {key.device} and {value.device}"
-        raise SbmtError("query, key and value on one device", got, "move them with .to(…)")
+        devices = f"{query.device}, {key.device} and {value.device}"
+        raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
         raise SbmtError("one batch size and one head count", shapes, "expand what is shared")

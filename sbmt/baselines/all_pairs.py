@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.edges import EdgeList, count_pairs
+from sbmt.edges import EdgeList
+from sbmt.padding import count_pairs
 from sbmt.types import AttentionOutput
 
 

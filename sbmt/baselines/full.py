@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
-from sbmt.edges import check_mask
 from sbmt.errors import check_sizes
+from sbmt.padding import check_mask, zero_padding
 from sbmt.types import AttentionOutput
 
 
@@ -43,14 +43,20 @@ class FullAttention(nn.Module):
     ) -> AttentionOutput:
         """Attends all real keys; see :class:`~sbmt.layers.SBMAttention` for arguments."""
         check_attention_inputs(query, key, value)
-        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2])
-        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2])
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         is_read = None
         if key_mask is not None:
             is_read = key_mask[:, None, None, :]
             is_read = is_read | ~is_read.any(-1, keepdim=True)  # an example without keys stays finite, then is zeroed
-        dropout = self.dropout if self.training else 0.0
-        values = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=is_read, dropout_p=dropout)
+        dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
+        values = nn.functional.scaled_dot_product_attention(
+            zero_padding(query, query_mask).to(dtype),
+            zero_padding(key, key_mask).to(dtype),
+            zero_padding(value, key_mask).to(dtype),
+            attn_mask=is_read,
+            dropout_p=self.dropout if self.training else 0.0,
+        ).to(value.dtype)
         return all_pairs_output(values, key.shape[2], query_mask, key_mask, return_edges)
 
     def extra_repr(self) -> str:

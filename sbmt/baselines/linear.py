@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
-from sbmt.edges import check_mask
 from sbmt.errors import check_sizes
+from sbmt.padding import check_mask, zero_padding
 from sbmt.pair_products import full_precision
 from sbmt.types import AttentionOutput
 
@@ -44,13 +44,6 @@ def feature_attention(
         log_key = log_key.masked_fill(~is_read, -torch.inf)
     read_by_feature = log_key.softmax(2).mT @ value  # batch heads n_features d_value
     return (log_query + log_key.logsumexp(2, keepdim=True)).softmax(3) @ read_by_feature
-
-
-def zero_padding(
-    tokens: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None
-) -> Float[Tensor, "batch heads n d"]:
-    """Zeros where ``mask`` is False, whatever stood there (NaN and infinity included), and in the gradient too."""
-    return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)
 
 
 def log_elu_features(tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:
@@ -116,8 +109,8 @@ class LinearAttention(nn.Module):
             SbmtError: On tensors or masks that do not fit together.
         """
         check_attention_inputs(query, key, value)
-        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2])
-        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2])
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         dtype = torch.promote_types(query.dtype, torch.float32)
         masks = (query_mask, key_mask, key_mask)
         queries, keys, reads = (

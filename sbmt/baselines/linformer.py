@@ -6,9 +6,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
-from sbmt.baselines.linear import zero_padding
-from sbmt.edges import check_mask
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.padding import check_mask, zero_padding
 from sbmt.types import AttentionOutput
 
 
@@ -83,15 +82,16 @@ class LinformerAttention(nn.Module):
         n_keys = key.shape[2]
         if n_keys > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} keys", n_keys, "shorten the input or raise n_positions")
-        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2])
-        key_mask = check_mask("key_mask", key_mask, key.shape[0], n_keys)
-        projection = self.projection[:, :, :n_keys].to(key.dtype)  # heads n_projected n_keys
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], n_keys, key.device)
+        dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
+        projection = self.projection[:, :, :n_keys].to(dtype)  # heads n_projected n_keys
         values = nn.functional.scaled_dot_product_attention(
-            zero_padding(query, query_mask),
-            projection @ zero_padding(key, key_mask),
-            projection @ zero_padding(value, key_mask),
+            zero_padding(query, query_mask).to(dtype),
+            projection @ zero_padding(key, key_mask).to(dtype),
+            projection @ zero_padding(value, key_mask).to(dtype),
             dropout_p=self.dropout if self.training else 0.0,
-        )
+        ).to(value.dtype)
         return all_pairs_output(values, n_keys, query_mask, key_mask, return_edges)
 
     def extra_repr(self) -> str:

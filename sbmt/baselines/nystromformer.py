@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
 from sbmt.counter_rng import draw_seed
-from sbmt.edges import check_mask
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.padding import check_mask
 from sbmt.types import AttentionOutput
 
 
@@ -142,8 +142,8 @@ class NystromAttention(nn.Module):
         check_attention_inputs(query, key, value)
         self._check_convolution(query, key)
         batch, _, n_queries, d_head = query.shape
-        query_mask = check_mask("query_mask", query_mask, batch, n_queries)
-        key_mask = check_mask("key_mask", key_mask, batch, key.shape[2])
+        query_mask = check_mask("query_mask", query_mask, batch, n_queries, query.device)
+        key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], key.device)
         is_query, is_key = (
             torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
             for x, mask in ((query, query_mask), (key, key_mask))

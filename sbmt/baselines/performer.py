@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
-from sbmt.baselines.linear import feature_attention, zero_padding
-from sbmt.edges import check_mask
+from sbmt.baselines.linear import feature_attention
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.padding import check_mask, zero_padding
 from sbmt.pair_products import full_precision
 from sbmt.types import AttentionOutput
 
@@ -133,8 +133,8 @@ class PerformerAttention(nn.Module):
         if query.shape[3] != self.d_head:
             do = "build the layer for this width"
             raise SbmtError(f"queries and keys of width {self.d_head}", tuple(query.shape), do)
-        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2])
-        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2])
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         dtype = torch.promote_types(query.dtype, torch.float32)
         masks = (query_mask, key_mask, key_mask)
         queries, keys, reads = (

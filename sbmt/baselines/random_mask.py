@@ -45,7 +45,7 @@ class RandomMaskAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads)
-        if not 0 <= mask_density <= 1:
+        if not isinstance(mask_density, (int, float)) or not 0 <= mask_density <= 1:
             raise SbmtError("mask_density in [0, 1]", mask_density, "give the density of the mask to compare with")
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.counter_rng import draw_seed
-from sbmt.edges import EdgeList, check_mask
+from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.padding import check_mask
 from sbmt.types import AttentionOutput
 
 
@@ -229,7 +230,8 @@ def _one_mask(query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: T
     names = ("query_mask", query_mask), ("key_mask", key_mask)
     everything = torch.ones((batch, n_tokens), dtype=torch.bool, device=query.device)
     is_query, is_key = (
-        everything if (mask := check_mask(name, given, batch, n_tokens)) is None else mask for name, given in names
+        everything if (mask := check_mask(name, given, batch, n_tokens, query.device)) is None else mask
+        for name, given in names
     )
     if not torch.equal(is_query, is_key):
         raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)

@@ -14,7 +14,9 @@ from sbmt.benchmarks.manifest import machine_manifest
 from sbmt.benchmarks.progress import OnCase
 from sbmt.benchmarks.tables import Table, attention_tables, backend_tables, memory_tables, sampler_tables
 from sbmt.benchmarks.timing import Pace
-from sbmt.errors import check_sizes, choose
+from sbmt.errors import SbmtError, check_sizes, choose
+
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def run_suites(
     chosen = {name: choose("suite", name, SUITES) for name in (names or SUITES)}
     if threads is not None:
         check_sizes(threads=threads)
+        if threads > MOST_THREADS:
+            raise SbmtError(f"at most {MOST_THREADS} threads", threads, "more than there are cores only wait")
     with _threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         result: dict[str, Any] = {"manifest": machine_manifest(), "is_quick": is_quick, "suites": {}}

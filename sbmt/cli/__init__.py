@@ -1,7 +1,5 @@
 """The command line. Mistakes are answered in one line and exit code 2, never with a traceback."""
 
-import sys
-
 import typer
 
 from sbmt.cli.bench import bench
@@ -14,7 +12,7 @@ from sbmt.cli.predict import predict
 from sbmt.cli.study import study
 from sbmt.cli.sweep import sweep
 from sbmt.cli.train import evaluate, train_app
-from sbmt.errors import SbmtError
+from sbmt.command import run_command
 
 app = typer.Typer(
     help="SBM-Transformer: attention along edges sampled from an inferred block model.",
@@ -39,11 +37,4 @@ app.command()(cost)
 
 def main() -> None:
     """Runs the command line."""
-    try:
-        app()
-    except SbmtError as error:
-        print(f"sbmt: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
-        sys.exit(0)
+    run_command(app, "sbmt")

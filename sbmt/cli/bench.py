@@ -9,7 +9,7 @@ from rich.console import Console
 from sbmt.cli.progress import case_progress
 from sbmt.cli.tables import print_table
 from sbmt.errors import SbmtError
-from sbmt.files import write_bytes, write_json
+from sbmt.files import check_writable, write_json
 
 
 def bench(
@@ -30,7 +30,7 @@ def bench(
     from sbmt.benchmarks import run_suites, tables_of
 
     _check_targets(suite, json, figure)
-    console = Console()
+    console = Console(markup=False)
 
     def report(name: str, result: dict[str, Any]) -> None:
         if json is not None:
@@ -54,9 +54,7 @@ def bench(
 def _check_targets(suite: list[str] | None, json: Path | None, figure: Path | None) -> None:
     """Finds out before the measurements, not after, that their result could not be kept."""
     if json is not None:
-        probe = json.with_name(f".{json.name}.probe")
-        write_bytes(probe, b"")
-        probe.unlink()
+        check_writable(json)
     if figure is not None:
         from sbmt.plots.save import figure_format
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from sbmt.cli.progress import case_progress
 from sbmt.cli.tables import print_table
 from sbmt.errors import SbmtError
-from sbmt.files import write_bytes, write_json
+from sbmt.files import check_writable, write_json
 
 if TYPE_CHECKING:
     from sbmt.cost.report import Column
@@ -57,11 +57,9 @@ def cost(
     if parts and not attention:
         raise SbmtError("an --attention with --parts", "none", "name one, such as --attention sbm")
     if json is not None:  # found out before the measurements, not after
-        probe = json.with_name(f".{json.name}.probe")
-        write_bytes(probe, b"")
-        probe.unlink()
+        check_writable(json)
     columns = _columns(length, density)
-    console = Console()
+    console = Console(markup=False)
     with case_progress(console) if memory else nullcontext() as progress:
         report = cost_report(
             attention or (),

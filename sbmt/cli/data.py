@@ -36,7 +36,7 @@ def prepare_task(
     """
     from sbmt.tasks.catalogue import find_source
 
-    console = Console()
+    console = Console(markup=False)
     if task == "corpus":
         source = _corpus(console, from_, reduced, vocab_size, tokenizer)
     elif (vocab_size, tokenizer) != (None, None):
@@ -71,11 +71,11 @@ def _corpus(
 @data_app.command("list")
 def list_prepared() -> None:
     """List what is prepared, and say where files are looked for."""
-    console = Console()
+    console = Console(markup=False)
     folder = prepared_folder()
     names = sorted(path.parent.name for path in folder.glob("*/info.json"))
     for name in names:
-        _show(console, open_prepared(folder / name))
+        _show(console, open_prepared(folder / name, is_checked=False))
     if not names:
         console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
     console.print(f"Files are looked for in {data_folder()}", highlight=False)

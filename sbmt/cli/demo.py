@@ -29,7 +29,7 @@ def demo(
     """
     from sbmt.plots.comparison import draw_comparison
 
-    console = Console()
+    console = Console(markup=False)
     study = STUDIES["demo"]
     study = replace(study, config=study.config.override(steps=steps, seed=seed), n_seeds=seeds)
     with study_progress(console, study) as report:

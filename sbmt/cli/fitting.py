@@ -21,7 +21,7 @@ def fit_and_print(config: SequenceConfig, output: Path, *, resume: bool, devices
     """
     from sbmt.training.fit import fit, is_first_process
 
-    console = Console(quiet=not is_first_process())
+    console = Console(quiet=not is_first_process(), markup=False)
     strategy = "auto" if devices * nodes == 1 else "ddp"
     try:
         with training_progress(console) as progress:
@@ -30,7 +30,7 @@ def fit_and_print(config: SequenceConfig, output: Path, *, resume: bool, devices
             run = fit(config, output, resume=resume, on_step=on_step, devices=devices, nodes=nodes, strategy=strategy)
     except KeyboardInterrupt:
         if (output / "state.safetensors").exists():
-            console.print("Stopped. Every evaluation leaves a checkpoint: go on with --resume.")
+            console.print("Every evaluation leaves a checkpoint: go on with --resume.")
         raise
     print_scores(console, run.test, run.about)
     console.print(f"Run: {output}", highlight=False)

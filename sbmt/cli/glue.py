@@ -42,7 +42,7 @@ def glue(
         from sbmt.plots.save import figure_format
 
         figure_format(figure)  # an unknown ending is told before the hours of training, not after
-    console = Console()
+    console = Console(markup=False)
     results = run_language_studies(
         trial,
         task,

@@ -30,13 +30,13 @@ def inspect(
         for name, value in (("--examples", examples), ("--query", query)):
             if value is not None:
                 raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
-        _inspect_repeated_tokens(Console(), loaded, title, output, seed)
+        _inspect_repeated_tokens(Console(markup=False), loaded, title, output, seed)
         return
     from sbmt.cli.look_long_range import inspect_long_range
 
     if examples is not None and examples < 2:
         raise SbmtError("--examples ≥ 2", examples, "one example has no deviation")
-    inspect_long_range(Console(), loaded, title, output, n_examples=examples, query=query, seed=seed)
+    inspect_long_range(Console(markup=False), loaded, title, output, n_examples=examples, query=query, seed=seed)
 
 
 def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
@@ -86,7 +86,7 @@ def sample(
             f"{drawn.density().item():.4f}",
             str(drawn.n_edges),
         )
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     draw_placements(placements, edges, output)
     console.print(f"Figure: {output}")

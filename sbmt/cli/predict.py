@@ -29,7 +29,7 @@ def predict(
     from sbmt.training.predict import predict_labels, submission
     from sbmt.training.task_runs import load_task_run
 
-    console = Console()
+    console = Console(markup=False)
     rows = read_glue(table, config.task, is_labelled=False)
     with console.status(f"{len(rows):,} rows"):
         predicted = predict_labels(load_task_run(run), rows, n_samples=n_samples, seed=seed)

@@ -99,10 +99,10 @@ def case_progress(console: Console) -> Iterator[CaseProgress]:
 
 def _bars(console: Console) -> Progress:
     columns = (
-        TextColumn("{task.description:<25}"),
+        TextColumn("{task.description:<25}", markup=False),
         BarColumn(bar_width=12),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        TextColumn("{task.fields[numbers]}"),
+        TextColumn("{task.fields[numbers]}", markup=False),
     )
     return Progress(*columns, console=console)

@@ -33,7 +33,7 @@ def study(
 
         figure_format(figure)  # an unknown ending is told before the hours of training, not after
     folder = output or Path("runs") / name
-    console = Console()
+    console = Console(markup=False)
     with study_progress(console, chosen) as report:
         runs = run_study(chosen, folder, n_workers=workers, report=report)
     result = summary(chosen, runs)

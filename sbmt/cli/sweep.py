@@ -35,7 +35,7 @@ def sweep(
     from sbmt.training.task_data import open_task
 
     trials = sweep_trials(attention, density_weight)
-    console = Console()
+    console = Console(markup=False)
     results = {}
     configs = {task: choose("task", task, REDUCED if reduced else PAPER).override(**overrides) for task in tasks}
     for config in configs.values():  # all that is missing shows before the first run

@@ -41,14 +41,14 @@ def repeated_tokens(
     The defaults shown are those of --size demo.
     """
     config = choose("size", size, SIZES).override(**overrides)
-    console = Console()
+    console = Console(markup=False)
     try:
         with training_progress(console) as progress:
             progress.start(f"{config.attention} on repeated tokens", config.steps)
             run = train(config, output, resume=resume, on_step=progress.step)
     except KeyboardInterrupt:
         if (output / "state.safetensors").exists():
-            console.print(f"Stopped. A checkpoint is kept every {CHECKPOINT_EVERY} steps: go on with --resume.")
+            console.print(f"A checkpoint is kept every {CHECKPOINT_EVERY} steps: go on with --resume.")
         raise
     _print(console, run.test)
     console.print(f"Run: {output}")
@@ -89,20 +89,23 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="seed of sequences and masks")] = 0,
 ) -> None:
     """Evaluate a run on unseen sequences."""
-    if seed < 0:
-        raise SbmtError("seed ≥ 0", seed, "give a non-negative integer")
+    if not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
+        raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
     loaded = load_any_run(run)
     if isinstance(loaded, Run):
-        _print(Console(), evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed))
+        _print(
+            Console(markup=False),
+            evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed),
+        )
         return
     from sbmt.training.evaluate_blocks import evaluate_blocks
     from sbmt.training.per_example import evaluate_examples
 
     if isinstance(loaded.config, MlmConfig):
-        print_scores(Console(), evaluate_blocks(loaded, sequences, n_samples=n_samples, seed=seed), {})
+        print_scores(Console(markup=False), evaluate_blocks(loaded, sequences, n_samples=n_samples, seed=seed), {})
         return
     scores = evaluate_examples(loaded, sequences, n_samples=n_samples, seed=seed)
-    print_scores(Console(), scores, {"n_test": scores.n_examples})
+    print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
 
 
 def _print(console: Console, test: Evaluation) -> None:

@@ -66,6 +66,14 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):
 class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # files that a machine without power or room has cut short raise anything
+            with suppress(OSError):
+                self._cache_file.flush()  # forgets all, or saving would read the same
+            return None
+
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # a full disk costs the next process a compilation, not this one its result
             super().save_overload(sig, data)

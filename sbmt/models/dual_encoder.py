@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.models.classifier import mean_of_real
-from sbmt.models.encoder import Encoder, ModelOutput
+from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
 PairFeatures = Literal["products", "concatenation"]
 
@@ -43,7 +43,7 @@ class DualEncoder(nn.Module):
         super().__init__()
         check_sizes(n_labels=n_labels, d_hidden=d_hidden)
         choose("pair_features", pair_features, dict.fromkeys(get_args(PairFeatures)))
-        d_model = encoder.token_embedding.embedding_dim
+        d_model = check_encoder(encoder).token_embedding.embedding_dim
         self.encoder, self.pair_features, self.is_padded_mean = encoder, pair_features, is_padded_mean
         if pair_features == "products":
             widths = [4 * d_model, d_hidden]
@@ -67,8 +67,11 @@ class DualEncoder(nn.Module):
         Raises:
             SbmtError: If the documents do not come in pairs.
         """
-        if tokens.dim() != 3 or tokens.shape[1] != 2:
-            raise SbmtError("tokens of shape (batch, 2, n)", tuple(tokens.shape), "give both documents of each pair")
+        for name, tensor in (("tokens", tokens), ("mask", mask)):
+            is_pair = isinstance(tensor, Tensor) and tensor.dim() == 3 and tensor.shape[1] == 2
+            if not is_pair and not (name == "mask" and mask is None):
+                got = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+                raise SbmtError(f"{name} of shape (batch, 2, n)", got, "give both documents of each pair")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, generator=generator, return_edges=return_edges)
         means = mean_of_real(encoded.values, flat, self.is_padded_mean)

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.edges import check_mask
+from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import MultiHeadAttention
+from sbmt.padding import check_mask
 from sbmt.types import AttentionOutput
 
 
@@ -111,8 +112,9 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(vocab_size=vocab_size, d_model=d_model, n_heads=n_heads, n_layers=n_layers)
-        if not 0 <= dropout < 1:
-            raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
+        check_dropout(dropout)
+        if not isinstance(embedding_std, (int, float)) or not 0 <= embedding_std < 1e30:
+            raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
         self.token_embedding = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.token_embedding.weight, std=embedding_std)
         self.position_embedding = None
@@ -156,7 +158,7 @@ class Encoder(nn.Module):
                 not fit them.
         """
         self._check(tokens)
-        mask = check_mask("mask", mask, *tokens.shape)
+        mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         x = self.token_embedding(tokens)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[: tokens.shape[1]]
@@ -173,6 +175,8 @@ class Encoder(nn.Module):
         if not is_integer or tokens.dim() != 2 or 0 in tokens.shape:
             got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
             raise SbmtError("token ids as an int64 tensor (batch, n ≥ 1)", got, "encode the text first")
+        if tokens.device != (device := self.token_embedding.weight.device):
+            raise SbmtError(f"token ids on {device}, where the model is", tokens.device, "move one of them with .to(…)")
         low, high = (int(x) for x in torch.aminmax(tokens))
         size = self.token_embedding.num_embeddings
         if low < 0 or high >= size:
@@ -180,3 +184,14 @@ class Encoder(nn.Module):
         if self.position_embedding is not None and tokens.shape[1] > self.position_embedding.num_embeddings:
             longest = self.position_embedding.num_embeddings
             raise SbmtError(f"at most {longest} tokens", tokens.shape[1], "truncate, or build with a larger max_length")
+
+
+def check_encoder(encoder: Encoder) -> Encoder:
+    """The encoder of a model.
+
+    Raises:
+        SbmtError: If it is something else.
+    """
+    if not isinstance(encoder, Encoder):
+        raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
+    return encoder

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
-from sbmt.models.encoder import Encoder, ModelOutput
+from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
 
 class MaskedLM(nn.Module):
@@ -28,7 +28,7 @@ class MaskedLM(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        vocab_size, d_model = encoder.token_embedding.weight.shape
+        vocab_size, d_model = check_encoder(encoder).token_embedding.weight.shape
         self.encoder = encoder
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
@@ -73,6 +73,8 @@ def _check_selected(selected: Tensor, tokens: Tensor, mask: Tensor | None) -> No
         got = f"{selected.dtype} {tuple(selected.shape)}" if isinstance(selected, Tensor) else type(selected).__name__
         expected = f"selected as a bool tensor of shape {tuple(tokens.shape)}"
         raise SbmtError(expected, got, "give one entry per token, True = asked about")
+    if selected.device != tokens.device:
+        raise SbmtError(f"selected on {tokens.device}, as the tokens", selected.device, "move it there with .to(…)")
     if mask is not None and bool((selected & ~mask).any()):
         n_padding = int((selected & ~mask).sum())
         raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")

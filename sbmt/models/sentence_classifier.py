@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.attention.dispatch import check_dropout
+from sbmt.errors import check_sizes, choose
 from sbmt.models.classifier import mean_of_real
-from sbmt.models.encoder import Encoder, ModelOutput
+from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
 Pooling = Literal["mean", "first"]
 
@@ -55,9 +56,8 @@ class SentenceClassifier(nn.Module):
         super().__init__()
         check_sizes(n_labels=n_labels)
         choose("pooling", pooling, dict.fromkeys(get_args(Pooling)))
-        if not 0 <= dropout < 1:
-            raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
-        d_model = encoder.token_embedding.embedding_dim
+        check_dropout(dropout)
+        d_model = check_encoder(encoder).token_embedding.embedding_dim
         self.encoder, self.pooling = encoder, pooling
         self.head = nn.Sequential(
             nn.Dropout(dropout),

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from sbmt.errors import check_sizes
-from sbmt.models.encoder import Encoder, ModelOutput
+from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
 
 class TokenTagger(nn.Module):
@@ -19,7 +19,7 @@ class TokenTagger(nn.Module):
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__()
         check_sizes(n_labels=n_labels)
-        self.encoder = encoder
+        self.encoder = check_encoder(encoder)
         self.head = nn.Linear(encoder.token_embedding.embedding_dim, n_labels)
 
     def forward(

@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from sbmt.errors import SbmtError
-from sbmt.files import write_bytes
+from sbmt.files import read_tensors_and_texts, write_tensors
 
 _STATE = "state"  # the header's entry that holds all that is no tensor
 
@@ -28,7 +26,7 @@ class TensorsAndJson(CheckpointIO):
         """
         tensors: dict[str, Tensor] = {}
         state = json.dumps(_pack(checkpoint, tensors))
-        write_bytes(Path(path), save(tensors, {_STATE: state}))
+        write_tensors(Path(path), tensors, **{_STATE: state})
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         """Reads what :meth:`save_checkpoint` wrote; tensors arrive on the CPU.
@@ -39,12 +37,12 @@ class TensorsAndJson(CheckpointIO):
         if not Path(path).is_file():
             raise SbmtError(f"a checkpoint {path}", "none", "name the folder of a run that was interrupted")
         try:
-            with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
-                checkpoint: dict[str, Any] = _unpack(json.loads(file.metadata()[_STATE]), tensors)
-                return checkpoint
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise SbmtError(f"a whole checkpoint {path}", f"damage ({error})", "remove it and train again") from error
+            tensors, texts = read_tensors_and_texts(Path(path))
+            checkpoint: dict[str, Any] = _unpack(json.loads(texts[_STATE]), tensors)
+            return checkpoint
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            got = error.args[1] if isinstance(error, SbmtError) else f"damage ({error!r})"
+            raise SbmtError(f"a whole checkpoint {path}", got, "remove it and train again") from error
 
     def remove_checkpoint(self, path: Any) -> None:
         """Removes a checkpoint."""
@@ -81,6 +79,19 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if kind == "tuple":
         return tuple(_unpack(x, tensors) for x in content)
     return {_unpack(k, tensors): _unpack(v, tensors) for k, v in content}
+
+
+def checkpoint_of(path: Path, run: dict[str, Any]) -> dict[str, Any]:
+    """Reads a checkpoint of a run, which must hold these very entries.
+
+    Raises:
+        SbmtError: If the file is missing, damaged, or of a run with other settings or other examples.
+    """
+    checkpoint = TensorsAndJson().load_checkpoint(path)
+    if changed := [name for name, value in run.items() if checkpoint.get(name) != value]:
+        got = f"one with another {', '.join(changed)}"
+        raise SbmtError(f"a checkpoint of this run in {path}", got, "remove it and train again")
+    return checkpoint
 
 
 def weights(path: Path) -> dict[str, Tensor]:

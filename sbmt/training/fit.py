@@ -15,9 +15,10 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.files import read_json, write_json
+from sbmt.files import read_json, remove_parts, write_json
+from sbmt.locks import only_writer
 from sbmt.training.callbacks import BEST, STATE, EveryStep, MetricsTable, checkpoints
-from sbmt.training.checkpoints import TensorsAndJson, weights
+from sbmt.training.checkpoints import TensorsAndJson, checkpoint_of, weights
 from sbmt.training.language import GlueConfig
 from sbmt.training.loop import Step
 from sbmt.training.module import SequenceModule
@@ -55,10 +56,25 @@ def fit(
         strategy: Lightning's: ``auto``, ``ddp``.
 
     Raises:
-        SbmtError: If the data or the pre-training run are not there, the folder holds another run, there is nothing to
-            resume, a batch does not divide among the processes, or the loss is not finite.
+        SbmtError: If the data or the pre-training run are not there, the folder holds another run or another process
+            writes into it, there is nothing to resume, a batch does not divide among the processes, or the loss is not
+            finite.
     """
     check_sizes(devices=devices, nodes=nodes)
+    with only_writer(folder if is_first_process() else None):
+        return _fit(config, folder, resume, on_step, accelerator, devices, nodes, strategy)
+
+
+def _fit(
+    config: SequenceConfig,
+    folder: Path,
+    resume: bool,
+    on_step: Callable[[Step], None] | None,
+    accelerator: str,
+    devices: int,
+    nodes: int,
+    strategy: str,
+) -> TaskRun:
     data = open_data(config)
     module = SequenceModule(config, data.info)
     origin = {}
@@ -102,17 +118,20 @@ def fit(
         with _interruptible():
             trainer.fit(
                 module,
-                loaders.train(state if resume else None),
+                loaders.train(checkpoint_of(state, module.run)["global_step"] if resume else 0),
                 loaders.evaluation("dev"),
                 ckpt_path=state if resume else None,
             )
         if trainer.global_step < config.steps:
             raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
-        load_weights(module.model, weights(folder / f"{BEST}.safetensors"), folder)
+        best = folder / f"{BEST}.safetensors"
+        checkpoint_of(best, module.run)
+        load_weights(module.model, weights(best), folder)
         tests = {}
         for name in data.tests:
-            trainer.test(module, loaders.evaluation(name), verbose=False)
+            with _interruptible():
+                trainer.test(module, loaders.evaluation(name), verbose=False)
             tests[name] = module.scores
     about = describe(config, data, table.rows, tests) | origin
     run = TaskRun(config, module.model, table.rows, tests["test"], about, seconds, data.tokenizer)
@@ -142,6 +161,7 @@ def claim(folder: Path, config: SequenceConfig, resume: bool) -> None:
         raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
     else:
         write_json(path, config.to_dict())
+    remove_parts(folder)
 
 
 def is_first_process() -> bool:
@@ -156,10 +176,8 @@ class _Loaders:
         self.config, self.data, self.trainer = config, data, trainer
         self.size = config.batch_size // config.accumulate
 
-    def train(self, state: Path | None) -> DataLoader[Any]:
-        first = 0
-        if state is not None:
-            first = TensorsAndJson().load_checkpoint(state)["global_step"] * self.config.accumulate
+    def train(self, step: int) -> DataLoader[Any]:
+        first = step * self.config.accumulate
         return self._loader("train", self.data.feeds["train"].endless(self.size, self.config.seed), first)
 
     def evaluation(self, name: str) -> DataLoader[Any]:

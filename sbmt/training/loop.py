@@ -1,5 +1,6 @@
 """The training loop of the synthetic task, resumable to the same numbers."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from sbmt.density import density_penalty
 from sbmt.errors import SbmtError
-from sbmt.files import read_json, read_tensors, write_json, write_tensors
+from sbmt.files import read_json, read_tensors_and_texts, remove_parts, write_json, write_tensors
+from sbmt.locks import only_writer
 from sbmt.models import Encoder, TokenTagger
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens
 from sbmt.training.config import RepeatedTokensConfig
@@ -67,8 +69,16 @@ def train(
         on_step: Called after every step.
 
     Raises:
-        SbmtError: If the folder holds another run, there is nothing to resume, or the loss is not finite.
+        SbmtError: If the folder holds another run or another process writes into it, there is nothing to resume, or the
+            loss is not finite.
     """
+    with only_writer(folder):
+        return _train(config, folder, resume, on_step)
+
+
+def _train(
+    config: RepeatedTokensConfig, folder: Path | None, resume: bool, on_step: Callable[[Step], None] | None
+) -> Run:
     model = build_model(config)
     optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
     data = torch.Generator().manual_seed(config.seed)
@@ -78,7 +88,7 @@ def train(
     if folder is not None:
         _claim(folder, config, resume)
     if resume and folder is not None:
-        seconds = _restore(folder, model, optimizer, data, masks, history)
+        seconds = _restore(folder, config, model, optimizer, data, masks, history)
     start = time.perf_counter() - seconds
     for number in range(len(history["loss"]) + 1, config.steps + 1):
         step = _step(number, model, optimizer, config, data, masks)
@@ -87,7 +97,7 @@ def train(
         if on_step is not None:
             on_step(step)
         if folder is not None and number % CHECKPOINT_EVERY == 0:
-            _store(folder, model, optimizer, data, masks, history, time.perf_counter() - start)
+            _store(folder, config, model, optimizer, data, masks, history, time.perf_counter() - start)
     seconds = time.perf_counter() - start
     run = Run(config, model, history, evaluate(model, config.length, config.test_sequences), seconds)
     if folder is not None:
@@ -132,10 +142,12 @@ def _claim(folder: Path, config: RepeatedTokensConfig, resume: bool) -> None:
         raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
     else:
         write_json(path, config.to_dict())
+    remove_parts(folder)
 
 
 def _store(
     folder: Path,
+    config: RepeatedTokensConfig,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     data: torch.Generator,
@@ -148,11 +160,12 @@ def _store(
         tensors |= {f"optimizer.{number}.{name}": t for name, t in moments.items()}
     tensors |= {f"history.{name}": torch.tensor(xs, dtype=torch.float64) for name, xs in history.items()}
     tensors |= {"data": data.get_state(), "masks": masks.get_state(), "seconds": torch.tensor(seconds)}
-    write_tensors(folder / _STATE, tensors)
+    write_tensors(folder / _STATE, tensors, config=json.dumps(config.to_dict()))
 
 
 def _restore(
     folder: Path,
+    config: RepeatedTokensConfig,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     data: torch.Generator,
@@ -162,7 +175,9 @@ def _restore(
     if not (folder / _STATE).exists():
         do = "train it again in another folder" if (folder / "result.json").exists() else "remove the folder"
         raise SbmtError(f"a checkpoint in {folder}", "none", f"checkpoints come every {CHECKPOINT_EVERY} steps; {do}")
-    tensors = read_tensors(folder / _STATE)
+    tensors, texts = read_tensors_and_texts(folder / _STATE)
+    if texts.get("config") != json.dumps(config.to_dict()):
+        raise SbmtError(f"a checkpoint of this run in {folder}", "one of other settings", "remove it and train again")
 
     def under(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -67,6 +67,7 @@ class SequenceModule(LightningModule):
     def __init__(self, config: SequenceConfig, info: dict[str, Any]) -> None:
         super().__init__()
         self.config, self.n_documents = config, info["n_documents"]
+        self.run = {"config": config.to_dict(), "examples": info.get("sha256")}
         self.model = build_model(config, info)
         is_mlm = isinstance(config, MlmConfig)
         n_classes = info["vocab_size"] if is_mlm else len(info["class_names"])
@@ -138,6 +139,10 @@ class SequenceModule(LightningModule):
     def perplexity(self, loss: float) -> dict[str, float]:
         """E to the loss, of a masked language model; nothing of other models."""
         return {"perplexity": exp(loss)} if isinstance(self.config, MlmConfig) else {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Says whose checkpoint it is."""
+        checkpoint |= self.run
 
     def configure_optimizers(self) -> Any:
         """AdamW, whose rate rises along a line and falls along another."""

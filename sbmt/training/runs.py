@@ -1,6 +1,7 @@
 """A run on disk: configuration, metrics, weights, result with manifest."""
 
 import csv
+import hashlib
 import io
 import os
 import platform
@@ -17,6 +18,7 @@ import sbmt
 from sbmt.errors import SbmtError
 from sbmt.files import read_json, read_tensors, write_bytes, write_json, write_tensors
 from sbmt.models import TokenTagger
+from sbmt.training.attention_config import AttentionConfig
 from sbmt.training.config import RepeatedTokensConfig
 from sbmt.training.evaluate import Evaluation
 
@@ -74,7 +76,7 @@ class Run:
         write_json(folder / "config.json", self.config.to_dict())
         write_bytes(folder / "metrics.csv", table.getvalue().encode())
         write_tensors(folder / "model.safetensors", self.model.state_dict())
-        write_json(folder / "result.json", self.result())
+        write_result(folder, self.result(), table.getvalue().encode())
 
 
 def manifest() -> dict[str, Any]:
@@ -102,15 +104,44 @@ def load_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one with: sbmt train repeated-tokens")
     config = RepeatedTokensConfig.from_dict(read_json(folder / "config.json"))
-    result = read_json(folder / "result.json")
+    result = read_result(folder)
     model = build_model(config)
     load_weights(model, read_tensors(folder / "model.safetensors"), folder)
+    check_same(config, result, folder)
     try:
         history = _read_metrics(folder / "metrics.csv")
         test, seconds = Evaluation(**result["test"]), float(result["seconds"])
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
     return Run(config, model, history, test, seconds)
+
+
+def write_result(folder: Path, result: dict[str, Any], table: bytes) -> None:
+    """Writes ``result.json``, the last file of a run, with checksums of itself and of ``metrics.csv``."""
+    sha256 = hashlib.sha256(table).hexdigest()
+    write_json(folder / "result.json", result | {"metrics_sha256": sha256}, has_checksum=True)
+
+
+def read_result(folder: Path) -> Any:
+    """Reads ``result.json``.
+
+    Raises:
+        SbmtError: If it or ``metrics.csv`` is missing or not what a checksum says; what older versions wrote has none.
+    """
+    result, path = read_json(folder / "result.json"), folder / "metrics.csv"
+    if isinstance(result, dict) and "metrics_sha256" in result:
+        got = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+        if got != result["metrics_sha256"]:
+            raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
+    return result
+
+
+def check_same(config: AttentionConfig, result: Any, folder: Path) -> None:
+    """Raises SbmtError unless a run's two files hold the same configuration, so that damage to either one shows."""
+    theirs = result.get("config") if isinstance(result, dict) else None
+    if type(config).from_dict(theirs) != config:  # type: ignore[arg-type]
+        do = "restore the file that was changed, or train again"
+        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:

@@ -3,11 +3,13 @@
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -17,12 +19,15 @@ from typing import Any
 import torch
 
 from sbmt.errors import SbmtError
+from sbmt.files import remove_parts
+from sbmt.locks import only_writer
 from sbmt.training.any_run import load_any_run, train_any
 from sbmt.training.attention_config import AttentionConfig
 from sbmt.training.kinds import read_config
 from sbmt.training.loop import Step
 from sbmt.training.runs import manifest
 
+MOST_SEEDS = 10_000
 _REPORT_EVERY = 10  # steps between two reports of a worker
 
 
@@ -56,6 +61,10 @@ class Study:
     trials: tuple[Trial, ...]
     n_seeds: int
 
+    def __post_init__(self) -> None:
+        if self.n_seeds > MOST_SEEDS:
+            raise SbmtError(f"at most {MOST_SEEDS:,} seeds", self.n_seeds, "give fewer: each is a run")
+
     def plan(self) -> list[tuple[Trial, int]]:
         """Every (trial, seed), seed by seed."""
         count = {trial.name: trial.n_seeds or self.n_seeds for trial in self.trials}
@@ -85,21 +94,27 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
         (trial's name, run) in the order of :meth:`Study.plan`.
 
     Raises:
-        SbmtError: If a folder holds a run with other settings, or training fails.
+        SbmtError: If a folder holds a run with other settings, another process writes into it, or training fails.
     """
     if study.n_seeds < 1 or n_workers < 1:
         raise SbmtError("at least one seed and one worker", (study.n_seeds, n_workers), "give 1 or more")
     plan = study.plan()
-    for is_second in (False, True):  # trials that need another's density come after it
-        jobs = []
-        for trial, seed in plan:
-            if (trial.density_of is not None) is is_second:
-                jobs.append((trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed)))
-        if n_workers == 1:
-            for name, seed, config, place in jobs:
-                _train_or_load(name, seed, config, place, report)
-        else:
-            _in_processes(jobs, n_workers, report)
+    with only_writer(folder):
+        for is_second in (False, True):  # trials that need another's density come after it
+            jobs = [
+                (trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed))
+                for trial, seed in plan
+                if (trial.density_of is not None) is is_second
+            ]
+            if n_workers == 1:
+                for name, seed, config, place in jobs:
+                    _train_or_load(name, seed, config, place, report)
+                continue
+            try:
+                _in_processes(jobs, n_workers, report)
+            finally:
+                for *_, place in jobs:
+                    remove_parts(place)  # of workers that were killed
     return [(trial.name, load_any_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
@@ -161,6 +176,7 @@ Job = tuple[str, int, AttentionConfig, Path]
 
 def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
     context = multiprocessing.get_context("spawn")
+    n_workers = min(n_workers, max(len(jobs), 1))
     reports: Queue[tuple[str, int, Step | int]] = context.Queue()
 
     def drain() -> None:
@@ -171,21 +187,42 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
                 return
 
     with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
-        running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
         try:
+            with _deaf_to_interruptions():
+                running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
                 done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
                 drain()
                 for future in done:
                     future.result()
         except BaseException as error:
-            workers.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
-                process.terminate()
+                process.kill()  # what it was writing is whole or not there; without processes, no job is begun
             if isinstance(error, BrokenProcessPool):  # killed, mostly for want of memory
                 do = "run it again with fewer workers: what was begun goes on"
                 raise SbmtError("every worker to finish", "one that was killed", do) from error
             raise
+
+
+@contextmanager
+def _deaf_to_interruptions() -> Iterator[None]:
+    """Processes begun in the block never hear of Ctrl-C, which a terminal sends to them too; this one does after it.
+
+    Blocking the signal is inherited. It would not do for this process, whose other threads take the signal as well.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    heard: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 _reports: "Queue[tuple[str, int, Step | int]] | None" = None

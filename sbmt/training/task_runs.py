@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sbmt.errors import SbmtError
-from sbmt.files import read_json, read_tensors, write_bytes, write_json, write_tensors
+from sbmt.files import CHECKSUM, read_json, read_tensors, write_bytes, write_json, write_tensors
 from sbmt.tasks.tokenizer import Tokenizer
 from sbmt.training.build import build_model
 from sbmt.training.callbacks import metrics_csv
@@ -20,7 +20,7 @@ from sbmt.training.f1 import glue_metrics
 from sbmt.training.kinds import read_config
 from sbmt.training.language import MlmConfig
 from sbmt.training.module import Scores
-from sbmt.training.runs import METRICS, POINTS, load_weights, manifest
+from sbmt.training.runs import METRICS, POINTS, check_same, load_weights, manifest, read_result, write_result
 from sbmt.training.sequence_config import SequenceConfig
 from sbmt.training.task_data import TOKENIZER, BlockFeed, TaskData, tokenizer_of
 
@@ -71,11 +71,12 @@ class TaskRun:
     def save(self, folder: Path) -> None:
         """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, ``result.json``, and the tokeniser if any."""
         write_json(folder / "config.json", self.config.to_dict())
-        write_bytes(folder / "metrics.csv", metrics_csv(self.rows))
+        table = metrics_csv(self.rows)
+        write_bytes(folder / "metrics.csv", table)
         write_tensors(folder / "model.safetensors", self.model.state_dict())
         if self.tokenizer is not None:
             self.tokenizer.save(folder / TOKENIZER)
-        write_json(folder / "result.json", self.result())
+        write_result(folder, self.result(), table)
 
 
 def load_task_run(folder: Path) -> TaskRun:
@@ -85,10 +86,11 @@ def load_task_run(folder: Path) -> TaskRun:
         SbmtError: If a file is missing, damaged, or does not fit the configuration.
     """
     config = read_config(folder)
-    result = read_json(folder / "result.json")
+    result = read_result(folder)
     try:
         if not isinstance(config, SequenceConfig):
             raise SbmtError("a run on prepared examples", type(config).__name__, "name another folder")
+        check_same(config, result, folder)
         model = build_model(config, result["data"])
         load_weights(model, read_tensors(folder / "model.safetensors"), folder)
         with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
@@ -102,7 +104,7 @@ def load_task_run(folder: Path) -> TaskRun:
         raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
 
 
-_OWN = {"config", "test", "n_parameters", "seconds", "manifest"}
+_OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM}
 
 
 def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def test_the_file_is_a_header_and_numbers_and_nothing_else(tmp_path):
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
-    assert list(header.pop("__metadata__")) == ["state"]
+    assert set(header.pop("__metadata__")) == {"sha256", "state"}
     spans = sorted(about["data_offsets"] for about in header.values())
     assert spans[0][0] == 0 and all(a[1] == b[0] for a, b in pairwise(spans))
     assert spans[-1][1] == len(content) - 8 - size

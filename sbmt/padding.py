@@ -1,0 +1,54 @@
+"""Masks that say which tokens are real."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sbmt.errors import SbmtError
+
+
+def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
+    """``mask`` expanded to ``(batch, n)``.
+
+    Args:
+        name: What the error calls it.
+        mask: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
+        batch: Number of examples.
+        n: Number of tokens.
+        device: Where it has to be; None = anywhere.
+
+    Raises:
+        SbmtError: If it is not boolean, cannot be expanded, or is elsewhere.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise SbmtError(f"{name} as a bool tensor, True = real token", got, "compare the ids with the padding id")
+    if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
+        raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
+    if device is not None and mask.device != device:
+        raise SbmtError(f"{name} on {device}, where the tokens are", mask.device, "move it there with .to(…)")
+    return mask.expand(batch, n)
+
+
+def count_pairs(
+    shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None, device: torch.device
+) -> Int[Tensor, " batch"]:
+    """Real query-key pairs of each example, int64."""
+    batch, _, n_queries, n_keys = shape
+    queries, keys = (
+        torch.full((batch,), n, device=device) if mask is None else mask.sum(1)
+        for n, mask in ((n_queries, query_mask), (n_keys, key_mask))
+    )
+    return queries * keys
+
+
+def zero_padding(
+    tokens: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None
+) -> Float[Tensor, "batch heads n d"]:
+    """Zeros where ``mask`` is False, whatever stood there (NaN and infinity included), and in the gradient too.
+
+    Weights of zero do not do that: 0 · NaN is NaN.
+    """
+    return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)

@@ -1,0 +1,88 @@
+"""Every command that reads or writes files, as small as it can be, and what each writes.
+
+They run in a folder laid out as the fixture ``made`` is.
+"""
+
+from dataclasses import replace
+
+from sbmt.training import language_studies, loop
+from sbmt.training.config import RepeatedTokensConfig
+from sbmt.training.language import MlmConfig
+from sbmt.training.studies import STUDIES
+from sbmt.training.study import Study, Trial
+from tests.benchmarks.tiny import use_tiny_grids
+from tests.tasks.glue_layout import table
+from tests.training.tiny_language import NETWORK, sentences
+from tests.training.tiny_language import TRAINING as MLM_TRAINING
+
+REPEATED = (
+    "--length 8 --batch-size 4 --steps 12 --d-model 8 --d-hidden 8 --n-clusters 4 --test-sequences 8 --attention full"
+)
+LISTOPS = (
+    "--data toy-listops --length 20 --batch-size 8 --steps 6 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 "
+    "--n-clusters 4 --embedding-std 1"
+)
+LANGUAGE = (
+    "--length 16 --window 4 --d-model 8 --d-hidden 8 --n-heads 2 --n-layers 2 --n-clusters 4 --rank 4 --chunk 4 "
+    "--batch-size 4 --steps 6 --warmup-steps 1 --eval-every 2 --learning-rate 0.01 --attention full"
+)
+TRAINING = {
+    "repeated": f"train repeated-tokens {REPEATED}",
+    "listops": f"train listops {LISTOPS} --attention full",
+    "mlm": f"train mlm {LANGUAGE} --embedding-std 0.3",
+    "sst2": f"train glue --task sst2 --from mlm {LANGUAGE}",
+}
+"""By the run of the fixture ``made`` that has the same numbers."""
+
+WRITING = {
+    **{f"train {name}": f"{command} --output new" for name, command in TRAINING.items()},
+    "demo": "demo --steps 2 --output new",
+    "study": "study tiny --output new --json new.json --figure new.png",
+    "sweep": f"sweep listops {LISTOPS} --attention full --attention linear --output new",
+    "glue": "glue --trial full --task sst2 --reduced --output new",
+    "data prepare": "data prepare qnli",
+    "data prepare corpus": "data prepare corpus --vocab-size 280 --reduced",
+    "predict": "predict sst2 answers.tsv --output new.tsv",
+    "inspect": "inspect repeated --output new.png",
+    "inspect listops": "inspect listops --examples 4 --output new.png",
+    "sample": "sample --n-tokens 8 --output new.png",
+    "bench": "bench --quick --suite sampler --threads 1 --json new.json",
+    "cost": "cost --attention full-fused --length 64 --no-memory --json new.json",
+}
+"""In ``new`` and its like, and ``data prepare`` in the cache."""
+
+THEORY = "--n 16 --k 4 --order 321 --json new.json"
+"""Of ``python -m theory``."""
+
+
+class ForGood:
+    """As pytest's monkeypatch, but never undone: for a process that ends."""
+
+    def setattr(self, owner, name, value):
+        setattr(owner, name, value)
+
+    def setitem(self, table, name, value):
+        table[name] = value
+
+
+def call_small(patch=None):
+    """Makes what takes its sizes from nowhere small, and checkpoints frequent."""
+    patch = patch or ForGood()
+    words = REPEATED.replace("--", "").split()
+    pairs = zip(words[::2], words[1::2], strict=True)
+    fields = {name.replace("-", "_"): int(x) if x.isdigit() else x for name, x in pairs}
+    trials = Trial("full", "full attention"), Trial("equal", "its density", {"attention": "random_mask"}, "full")
+    patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=RepeatedTokensConfig(**fields)))
+    patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", RepeatedTokensConfig(**fields), trials, n_seeds=2))
+    patch.setattr(loop, "CHECKPOINT_EVERY", 4)
+    patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
+    use_tiny_grids(patch)
+
+
+def make_qnli(here):
+    """Tables of a task that is not prepared yet: those of SST-2 in its columns."""
+    (here / "data" / "QNLI").mkdir()
+    for number, (stem, n) in enumerate({"train": 40, "dev": 13}.items()):
+        texts = list(zip(sentences(n, number), sentences(n, number + 9), strict=True))
+        labels = [("entailment", "not_entailment")[row % 2] for row in range(n)]
+        (here / "data" / "QNLI" / f"{stem}.tsv").write_bytes(table("qnli", texts, labels))

@@ -1,0 +1,74 @@
+"""Small prepared examples, and finished and interrupted runs of every kind, made once by the commands themselves."""
+
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from sbmt.cli import app, main
+from sbmt.tasks.corpus import corpus_source
+from sbmt.tasks.glue_files import glue_files
+from sbmt.tasks.prepared import prepare
+from sbmt.training import loop
+from sbmt.training.any_run import train_any
+from sbmt.training.kinds import read_config
+from tests.faults.commands import TRAINING, call_small
+from tests.tasks.glue_layout import table
+from tests.tasks.toy import toy_source
+from tests.training.tiny_language import VOCABULARY, write_corpus, write_glue
+
+
+class Stopped(Exception):
+    """Ends a run where a test wants it to."""
+
+
+def stop_at_5(step):
+    """An ``on_step`` that stops a run between its checkpoints."""
+    if step.number == 5:
+        raise Stopped
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """``data``, ``cache``, ``answers.tsv``, the runs of ``TRAINING``, and each once more, begun: ``mlm-begun``."""
+    folder = tmp_path_factory.mktemp("made")
+    prepare(toy_source(), folder / "cache")
+    prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
+    prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
+    (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SBMT_CACHE", str(folder / "cache"))
+        patch.setattr(loop, "CHECKPOINT_EVERY", 4)
+        patch.chdir(folder)
+        for name, command in TRAINING.items():
+            done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
+            assert done.exit_code == 0, done.output
+            with pytest.raises(Stopped):
+                train_any(read_config(folder / name), folder / f"{name}-begun", resume=False, on_step=stop_at_5)
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A copy of :func:`made` that the test may break, as the working folder; commands are small."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    for name in ("cache", "data"):
+        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+    call_small(monkeypatch)
+    return tmp_path
+
+
+@pytest.fixture
+def command_line(monkeypatch, capsys):
+    """Calls ``sbmt`` with a line of words; returns exit code, output and errors."""
+
+    def call(line):
+        monkeypatch.setattr("sys.argv", ["sbmt", *line.split()])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call

@@ -1,0 +1,207 @@
+"""Files that hold something else than was written: told in a line, and never taken for numbers.
+
+What has no checksum, and need not have one: ``seconds`` and ``manifest`` in ``result.json``, figures, and the summary
+of a study, which is written anew from its runs.
+"""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core import config as numba_config
+
+from sbmt import SbmtError
+from sbmt.compiled import toolchain
+from sbmt.tasks.prepared import open_prepared
+from sbmt.training.any_run import load_any_run, train_any
+from sbmt.training.kinds import read_config
+from tests.faults.commands import TRAINING
+from tests.faults.damage import damages
+
+pytestmark = pytest.mark.bad_input
+PREPARED = ("toy-listops", "corpus", "sst2")
+
+
+def is_told(call, *arguments, **keywords):
+    """Whether a call raises the library's error, in one line; any other error fails the test."""
+    try:
+        call(*arguments, **keywords)
+    except SbmtError as error:
+        assert "\n" not in str(error)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_damage_to_a_finished_run_is_told(here, name):
+    """By loading it, which all commands begin with."""
+    numbers = numbers_of(load_any_run(here / name))
+    for path in sorted((here / name).iterdir()):
+        content = path.read_bytes()
+        n_told = 0
+        for what, changed in damages(content, 12).items():
+            path.write_bytes(changed)
+            if is_told(load_any_run, here / name):
+                n_told += 1
+            else:  # a blank, the date
+                assert path.suffix == ".json" and numbers_of(load_any_run(here / name)) == numbers, (path, what)
+        assert n_told > 24, path
+        path.write_bytes(content)
+    assert not Path("exploded").exists()
+
+
+def numbers_of(run):
+    result = run.result()
+    del result["seconds"], result["manifest"]
+    return result, {name: weight.tolist() for name, weight in run.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_damage_to_an_interrupted_run_is_told(here, name):
+    """Nothing is trained from a checkpoint that is another; what is no part of one does not matter."""
+    begun = here / f"{name}-begun"
+    config = read_config(begun)
+    needed = sorted(path.name for path in begun.iterdir() if path.name not in ("metrics.csv", "best.safetensors"))
+    assert needed == ["config.json", "state.safetensors"]
+    for file in needed:
+        content = (begun / file).read_bytes()
+        for what, changed in damages(content, 8).items():
+            (begun / file).write_bytes(changed)
+            if changed.strip() != content.strip():
+                assert is_told(train_any, config, begun, resume=True, on_step=None), (file, what)
+        (begun / file).write_bytes(content)
+    assert not Path("exploded").exists()
+    train_any(config, begun, resume=True, on_step=None)
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_damage_to_prepared_examples_is_told(here, command_line, name):
+    folder = here / "cache" / name
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        for what, changed in damages(content, 8).items():
+            path.write_bytes(changed)
+            if changed.strip() != content.strip():
+                assert is_told(open_prepared, folder), (path, what)
+            is_told(open_prepared, folder, is_checked=False)  # what is listed is not read as a whole
+        path.write_bytes(content[: len(content) // 2])
+        code, _, err = command_line("data list")
+        assert (code, err.count("\n")) in ((0, 0), (2, 1)), (path, err)
+        path.write_bytes(content)
+    open_prepared(folder)
+    assert not Path("exploded").exists()
+
+
+READERS = {
+    "repeated": ["evaluate repeated", "inspect repeated"],
+    "listops": ["evaluate listops", "inspect listops --examples 4"],
+    "mlm": ["evaluate mlm", TRAINING["sst2"] + " --output new"],
+    "sst2": ["evaluate sst2", "inspect sst2 --examples 4", "predict sst2 answers.tsv"],
+    **{f"{name}-begun": [f"{TRAINING[name]} --output {name}-begun --resume"] for name in TRAINING},
+    "cache/toy-listops": ["evaluate listops", "inspect listops --examples 4", TRAINING["listops"] + " --output new"],
+    "cache/corpus": ["evaluate mlm", TRAINING["mlm"] + " --output new", "data prepare corpus --vocab-size 280"],
+    "cache/sst2": ["evaluate sst2", TRAINING["sst2"] + " --output new", "data prepare sst2"],
+}
+NOT_READ = {  # by these commands, or not by all of them
+    "mlm": ("metrics.csv",),
+    **{f"{name}-begun": ("metrics.csv", "best.safetensors") for name in TRAINING},
+}
+
+
+@pytest.mark.parametrize("folder", READERS)
+def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, folder):
+    """Each file cut in half: exit code 2, one line that names the place, and nothing written."""
+    before = {path.name for path in here.iterdir()}
+    for path in sorted((here / folder).iterdir()):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        for command in READERS[folder]:
+            if path.name in NOT_READ.get(folder, ()):
+                continue
+            code, _, err = command_line(command)
+            assert code == 2 and err.count("\n") == 1 and folder.split("/")[-1] in err, (command, path, err)
+        path.write_bytes(content)
+    assert {path.name for path in here.iterdir()} == before
+
+
+def test_files_of_another_run_are_told(here):
+    """Each file of a run in the place of another run's."""
+    for a, b in (("listops", "sst2"), ("sst2", "mlm"), ("mlm", "listops"), ("repeated", "listops")):
+        for path in sorted((here / a).iterdir()):
+            content, other = path.read_bytes(), here / b / path.name
+            if other.exists() and other.read_bytes() != content:  # two may have one tokeniser
+                shutil.copy(other, path)
+                assert is_told(load_any_run, here / a), (a, b, path.name)
+                path.write_bytes(content)
+        shutil.copy(here / f"{b}-begun" / "state.safetensors", here / f"{a}-begun")
+        assert is_told(train_any, read_config(here / a), here / f"{a}-begun", resume=True, on_step=None), (a, b)
+
+
+def test_what_newer_versions_wrote_is_told(here):
+    for file, old, new in (
+        ("listops/config.json", '"task": "listops"', '"task": "listops", "curiosity": 1'),
+        ("listops/config.json", '"task": "listops"', '"task": "listopia"'),
+        ("repeated/config.json", '"length": 8', '"length": 8, "curiosity": 1'),
+        ("cache/toy-listops/info.json", '"format": 1', '"format": 2'),
+    ):
+        path = here / file
+        content = path.read_text()
+        path.write_text(content.replace(old, new))
+        assert path.read_text() != content
+        is_run = not file.startswith("cache")
+        assert is_told(load_any_run if is_run else open_prepared, path.parent), file
+        path.write_text(content)
+
+
+def test_runs_and_examples_of_older_versions_still_open(here):
+    """Checksums are asked for where there are any."""
+    from safetensors.torch import load_file, save_file
+
+    model = here / "listops" / "model.safetensors"
+    save_file(load_file(model), model)
+    load_any_run(here / "listops")
+
+
+def test_a_shard_that_is_damaged_is_made_again(here, command_line, monkeypatch):
+    """Found when the shards are put together, after an interruption."""
+    from sbmt.tasks import prepared
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared, "assemble", stop)
+        assert command_line("data prepare sst2 --replace --from data/SST-2")[0] == 0  # is there already
+        shutil.rmtree(here / "cache" / "sst2")
+        assert command_line("data prepare sst2")[0] == 130
+    part = here / "cache" / ".sst2.part"
+    shard = sorted(part.glob("*.npz"))[0]
+    content = shard.read_bytes()
+    for what, changed in damages(content, 4).items():
+        if what != "twice":  # an archive may begin anywhere in a file
+            shard.write_bytes(changed)
+            code, _, err = command_line("data prepare sst2")
+            assert code == 2 and err.count("\n") == 1 and "made anew" in err and not shard.exists(), (what, err)
+    (part / "source.json").write_bytes(b"{")  # then nothing is known of the shards
+    assert command_line("data prepare sst2")[0] == 0 and not part.exists()
+
+
+def triple(x):
+    return 3 * x
+
+
+def test_damaged_machine_code_is_compiled_anew(tmp_path, monkeypatch):
+    """Index or code cut short or replaced, as a machine that loses its power leaves them. Flipped bits in machine code
+    cannot be noticed: numba keeps no checksum."""
+    monkeypatch.setattr(numba_config, "CACHE_DIR", str(tmp_path))
+    assert toolchain.kernel(triple)(2) == 6
+    files = sorted(tmp_path.rglob("*.nb?"))
+    assert [path.suffix for path in files] == [".nbc", ".nbi"]
+    for path in files:
+        content = path.read_bytes()
+        for changed in (b"", content[: len(content) // 2], content[:-1], b"{}", np.random.default_rng(0).bytes(99)):
+            path.write_bytes(changed)
+            assert toolchain.kernel(triple)(2) == 6
+            again = toolchain.kernel(triple)
+            assert again(2) == 6 and sum(again.stats.cache_hits.values()) == 1  # what was mended is found again

@@ -1,0 +1,48 @@
+"""Whether files are whole, whatever happened to who wrote them."""
+
+import csv
+import json
+
+import numpy as np
+from safetensors import safe_open
+
+NUMBERS = ("config.json", "metrics.csv", "model.safetensors")
+PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+
+
+def read_whole(path):
+    """Reads a file to its end, by its kind."""
+    content = path.read_bytes()
+    if path.suffix == ".json":
+        json.loads(content)
+    elif path.suffix == ".png":
+        assert content.startswith(PNG_START) and content.endswith(PNG_END), path
+    elif path.suffix == ".safetensors":
+        with safe_open(path, "pt") as file:
+            assert all(file.get_tensor(name) is not None for name in file.keys())
+    elif path.suffix in (".csv", ".tsv"):
+        assert content.endswith(b"\n"), path
+        rows = list(csv.reader(content.decode().splitlines(), delimiter="\t" if path.suffix == ".tsv" else ","))
+        assert len({len(row) for row in rows}) == 1, path
+    elif path.suffix in (".npy", ".npz"):
+        loaded = np.load(path, allow_pickle=False)
+        if path.suffix == ".npz":
+            assert all(loaded[name] is not None for name in loaded.files)
+            loaded.close()
+    else:
+        assert path.suffix == ".bin", f"{path} is of no known kind"
+    return content
+
+
+def files_below(folder):
+    """Contents by path, all found whole, but for the user's own files and the test's."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = {str(path.relative_to(folder)): path for path in paths if path.name not in ("out", "err")}
+    return {name: read_whole(path) for name, path in names.items() if not name.startswith("data/")}
+
+
+def has_same_numbers(a, b):
+    """Whether two folders hold the same run, to the last bit but for times."""
+    same = all((a / name).read_bytes() == (b / name).read_bytes() for name in NUMBERS)
+    first, second = (json.loads((folder / "result.json").read_text()) for folder in (a, b))
+    return same and all(first[x] == second[x] for x in first if x not in ("seconds", "manifest"))

@@ -9,6 +9,7 @@
 #   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
+#   make faults  put 100,000 degenerate inputs, mistakes and command lines through it (half an hour on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
 PYTHON ?= python3
@@ -28,7 +29,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test lab-test site-test install-test lab docs site results long-range language bench clean distclean
+.PHONY: help setup demo test lint unit notebooks-test lab-test site-test install-test lab docs site results long-range language bench faults clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -126,6 +127,10 @@ bench: $(STAMP)
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/sbmt bench --json results/bench.json --figure results/bench.png
 	ln -sfn ../../results/bench.png docs/assets/bench.png
 	$(BIN)/python results/write_tables.py
+
+faults: $(STAMP)
+	mkdir -p results
+	$(BIN)/python tests/faults/run_many.py --cases 100000 --workers 2 --json results/faults.json
 
 lab: $(STAMP)
 	$(BIN)/python -m jupyterlab notebooks

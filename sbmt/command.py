@@ -18,10 +18,11 @@ INTERRUPTED, TERMINATED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
 
 
-def is_command() -> bool:
-    """Whether this process is a command of ours and nothing else."""
-    modules = ["-m", "sbmt.cli"], ["-m", "theory"]
-    return Path(sys.argv[0]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in modules
+IS_COMMAND = Path(sys.argv[0]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in (
+    ["-m", "sbmt.cli"],
+    ["-m", "theory"],
+)
+"""Whether this process was begun as a command of ours, and is nothing else."""
 
 
 def leave_at_once(*_: Any) -> None:
@@ -30,7 +31,7 @@ def leave_at_once(*_: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-if is_command() and threading.current_thread() is threading.main_thread():
+if IS_COMMAND and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, leave_at_once)
 
 
@@ -72,7 +73,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
             _end(name, "stopped", int(leaving.code))
         raise
     finally:
-        if is_command():
+        if IS_COMMAND:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to stop
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 

@@ -166,7 +166,8 @@ VECTORS = torch.randn(2, 5, 8)
     "arguments, words",
     [
         (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
-        (dict(key_padding_mask=torch.zeros(2, 5)), "key_padding_mask as a bool tensor, True = ignore"),
+        (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask of 0 and -inf"),
+        (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask as a bool tensor, True = ignore"),
         (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask as a bool tensor"),
         (dict(key_padding_mask=torch.zeros(2, 6).bool()), "mask of shape"),
         (dict(query=VECTORS[0]), r"query of shape \(batch, n, 8\)"),

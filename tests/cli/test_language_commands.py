@@ -217,7 +217,7 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "glue --workers 0": "workers ≥ 1",
         "evaluate mlm --sequences 0": "n_blocks ≥ 1",
         "evaluate mlm --n-samples 0": "n_samples ≥ 1",
-        "evaluate mlm --seed -1": "seed ≥ 0",
+        "evaluate mlm --seed -1": "seed in [0, 2⁶²)",
         "predict mlm test.tsv": "a run of sbmt train glue",
         "predict nowhere test.tsv": "the folder of a run",
     }

@@ -178,7 +178,7 @@ def _check_agreement(found, bounds):
 def _close(mine, theirs, size, bounds):
     """Up to rounding, which is relative to what was summed."""
     off = (mine.detach().double() - theirs.detach().double()).abs()
-    assert not off.numel() or float(off.max()) <= bounds.tolerance * size
+    assert not off.numel() or float(off.max()) <= bounds.tolerance * size + bounds.floor
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,7 @@ class Bounds:
         gradients: Of the gradients of query, key, value and gate.
         blur: Rounding error of a score: that of the logarithm of a weight.
         tolerance: Relative to a bound, for two ways of computing what it bounds.
+        floor: What may be lost of the sums of numbers so small that the type has no more of them.
         are_values_finite: Whether no score overflows.
         are_gradients_finite: Whether no gradient does either.
     """
@@ -198,6 +199,7 @@ class Bounds:
     gradients: tuple[float, ...]
     blur: float
     tolerance: float
+    floor: float
     are_values_finite: bool
     are_gradients_finite: bool
 
@@ -226,6 +228,7 @@ class Bounds:
             gradients=grads,
             blur=eps * score * inner * case.d,
             tolerance=64 * eps * (1 + n**0.5) * (1 + score * inner),
+            floor=64 * n * torch.finfo(case.dtype).tiny / min(least, 1.0),  # the gate is divided out again
             are_values_finite=fits,
             are_gradients_finite=fits and max(grads) * case.d < largest,
         )

@@ -61,8 +61,10 @@ CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
 """What may become of a tensor."""
 
 ARRAYS = {"NumPy array", "tensor", "no numbers"}
-ALONE = {"from_dense", "from_cells", "sliding_window", "self_loops"}
-"""Calls with no other tensor that could tell where one should be."""
+ALONE = {("from_dense", "mask"), ("from_cells", "cells")} | {
+    (call, name) for call in ("sliding_window", "self_loops") for name in ("query_mask", "key_mask")
+}
+"""Tensors that no other tells where they should be."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class MistakeCase:
         for name, what in self.replaced:
             valid = arguments[name]
             if what in CHANGES:
-                is_told = self.call not in ALONE or what != "on the meta device"
+                is_told = (self.call, name) not in ALONE or what != "on the meta device"
                 arguments[name] = CHANGES[what](valid) if isinstance(valid, torch.Tensor) and is_told else valid
             elif isinstance(valid, bool) and what in ARRAYS:
                 continue  # Python itself refuses to take an array for true or false

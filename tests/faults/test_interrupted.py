@@ -124,6 +124,12 @@ def test_theory_is_stopped_in_a_line(here):
     assert not list(here.glob("*new.json*"))
 
 
+def test_a_command_within_another_program_leaves_its_signals_alone(here, command_line):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert command_line("data list")[0] == 0 and command_line("evaluate nowhere")[0] == 2
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 def test_ctrl_c_while_the_solver_searches_is_one(monkeypatch):
     """OR-tools takes the signal for itself, if it is let; and Python hears of none while it is in a search itself."""
     from ortools.sat.python.cp_model import CpSolver

@@ -1,4 +1,4 @@
-"""SBMAttention lives where PyTorch modules live: state dicts, copies, pickles, autocast, other types, the compiler."""
+"""Attentions live where PyTorch modules live: state dicts, copies, pickles, autocast, other types, the compiler."""
 
 import copy
 import pickle
@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from sbmt.attention import available_backends
-from sbmt.layers import SBMAttention
+from sbmt.layers import SBMAttention, build_attention
+from sbmt.layers.registry import RESERVED
+from sbmt.testing import CHECKS
+from sbmt.testing.subject import make_subject
 from tests.layers.inputs import seeded, tokens
 
 ROOT = Path(__file__).parents[2]
@@ -26,24 +29,39 @@ def attend(layer, x, **arguments):
     return layer(x, x, x, generator=seeded(), **arguments)
 
 
+def build(name):
+    sizes = {"linformer": {"n_positions": 8, "n_projected": 3}, "sbm_static": {"n_positions": 8}}.get(name, {})
+    return build_attention(name, d_head=4, n_heads=3, **sizes)
+
+
 @pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
-@BACKENDS
-def test_a_copy_attends_alike_and_stands_alone(backend, copy_of):
-    layer, x = make(backend=backend, window=2, link="poisson", exploration=0.2), tokens()
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_copy_attends_alike_and_stands_alone(name, copy_of):
+    torch.manual_seed(0)
+    layer, x = build(name), tokens()
     twin = copy_of(layer)
     assert torch.equal(attend(layer, x).values, attend(twin, x).values)
     with torch.no_grad():
-        twin.clusters.zero_()
-    assert (layer.clusters != 0).any()
+        for tensor in twin.state_dict().values():
+            tensor.zero_()
+    assert all((tensor != 0).any() for tensor in layer.state_dict().values())
 
 
-def test_the_state_dict_goes_round():
-    layer, x = make(), tokens()
-    torch.manual_seed(1)
-    other = SBMAttention(4, 3, 5)
-    assert not torch.equal(attend(layer, x).expected_density, attend(other, x).expected_density)
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_the_state_dict_goes_round(name):
+    torch.manual_seed(0)
+    layer, other, x = build(name), build(name), tokens()
+    for tensor, theirs in zip(layer.state_dict().values(), other.state_dict().values(), strict=True):
+        assert not torch.equal(tensor, theirs)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(attend(layer, x).values, attend(other, x).values)
+
+
+@BACKENDS
+def test_a_call_leaves_no_trace(backend):
+    subject = make_subject(make(backend=backend, window=2, dropout=0.3), n_draws=2)
+    for check in ("dtypes", "repeatable", "global generator", "leaves no trace"):
+        CHECKS[check](subject)
 
 
 def test_the_block_model_stays_float32_under_autocast():
@@ -72,7 +90,7 @@ def test_training_under_autocast(backend):
 
 @BACKENDS
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_other_number_types(dtype, backend):
+def test_training_in_other_types(dtype, backend):
     layer, x = make(backend=backend).to(dtype), tokens().to(dtype).requires_grad_()
     out = attend(layer, x)
     assert out.values.dtype == dtype

@@ -17,8 +17,7 @@ from sbmt.errors import SbmtError
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
 
-
-IS_COMMAND = Path(sys.argv[0]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in (
+IS_COMMAND = Path(*sys.argv[:1]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in (
     ["-m", "sbmt.cli"],
     ["-m", "theory"],
 )
@@ -31,7 +30,9 @@ def leave_at_once(*_: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-if IS_COMMAND and threading.current_thread() is threading.main_thread():
+# Who began this process with the signal ignored, as shells do with what scripts put in the background, meant it.
+_HEARS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if IS_COMMAND and _HEARS and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, leave_at_once)
 
 
@@ -45,7 +46,9 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         app: The application.
         name: What the line begins with.
     """
-    before = signal.signal(signal.SIGTERM, _leave)
+    hears = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if hears:
+        signal.signal(signal.SIGTERM, _leave)
     if signal.getsignal(signal.SIGINT) is leave_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(sys.stdout, "reconfigure"):  # or a file name that is no Unicode would end what prints it
@@ -75,7 +78,8 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     finally:
         if IS_COMMAND:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to stop
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        if hears:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -49,12 +49,13 @@ def sliding_window(
     query = torch.arange(n, device=device)[:, None].expand(n, 2 * reach + 1)
     key = query + torch.arange(-reach, reach + 1, device=device)
     is_inside = ((key >= 0) & (key < n)).expand(batch, heads, n, -1)
-    for mask, token in (
-        (check_mask("query_mask", query_mask, batch, n), query),
-        (check_mask("key_mask", key_mask, batch, n), key),
-    ):
+    query_mask, key_mask = (
+        None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
+        for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
+    )
+    for mask, token in ((query_mask, query), (key_mask, key)):
         if mask is not None:
-            is_inside = is_inside & mask.to(device)[:, token.clamp(0, n - 1)][:, None]
+            is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
     first = torch.arange(batch * heads, device=device).view(batch, heads, 1, 1) * n
     cells = (first + query) * n + key
     return EdgeList.from_cells(cells[is_inside], shape, query_mask, key_mask)

@@ -33,11 +33,11 @@ def command_of(name: str, results: Results) -> str:
         return "python -m theory --json results/theory.json"
     result = results.load(name) if results.has(name) else {}
     about = (result.get("mlm", {}) if name == "glue" else result).get("manifest")
-    if about is None:
-        return next(row["again"] for row in read_questions(results.root) if row["file"] == name)
-    command = about["command"]
+    command = about["command"] if about else ""
     if command.startswith(SCRIPTS):
         return f"python results/{command}"
+    if not command or command.partition(" ")[0].endswith(".py"):  # of a script elsewhere, its folder is not known
+        return next(row["again"] for row in read_questions(results.root) if row["file"] == name)
     return re.sub(r" --workers \d+| --figure \S+", "", command)
 
 

@@ -1,11 +1,13 @@
 """Every attention by name, alone and behind projections, on any tokens and any padding."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
 
-from sbmt import ExtraKeys, MultiHeadAttention, SbmtError, available_backends, build_attention
+from sbmt import MultiHeadAttention, SbmtError, build_attention
+from tests.faults.attention_settings import SETTINGS
 from tests.faults.ingredients import (
     DTYPES,
     JUNK,
@@ -24,46 +26,6 @@ from tests.faults.ingredients import (
 )
 
 SCALES = (1.0, 0.0, 1e-30, 1e4, 1e-4, 100.0, 1e15)
-LONGEST = 70  # positions of the attentions that have a table of them
-BACKENDS = st.sampled_from(["auto", *available_backends()])
-WINDOWS = st.sampled_from([None, 0, 1, 2, 10**9])
-DROPOUT = st.sampled_from([0.0, 0.99, 0.2])
-EXPLORATION = st.sampled_from([0.01, 0.0, 0.999999, 0.5]) | st.sampled_from(
-    [ExtraKeys(1), ExtraKeys(1e-9), ExtraKeys(1e9)]
-)
-COUNT = st.sampled_from([1, 2, 3, 9])
-SBM = {
-    "n_clusters": COUNT,
-    "sampler": st.sampled_from(["exact", "bernoulli", "fastrg"]),
-    "gate_rule": st.sampled_from(["score", "weight"]),
-    "exploration": EXPLORATION,
-    "is_diagonal": st.booleans(),
-    "window": WINDOWS,
-    "self_loops": st.booleans(),
-    "dropout": DROPOUT,
-    "backend": BACKENDS,
-}
-LAWS = st.sampled_from([{}, {"link": "poisson"}, {"link": "poisson", "membership": "softmax"}])
-SETTINGS = {
-    "sbm": st.builds(lambda law, rest: law | rest, LAWS, st.fixed_dictionaries({}, optional=SBM)),
-    "sbm_static": st.builds(
-        lambda law, rest: law | rest, LAWS, st.fixed_dictionaries({"n_positions": st.just(LONGEST)}, optional=SBM)
-    ),
-    "full": st.fixed_dictionaries({"dropout": DROPOUT}),
-    "linear": st.fixed_dictionaries({"dropout": DROPOUT}),
-    "linformer": st.fixed_dictionaries({"n_positions": st.just(LONGEST), "n_projected": COUNT, "dropout": DROPOUT}),
-    "reformer": st.fixed_dictionaries({"n_chunk": COUNT, "n_hashes": COUNT, "dropout": DROPOUT}),
-    "performer": st.fixed_dictionaries({"n_features": COUNT, "dropout": DROPOUT}),
-    "nystromformer": st.fixed_dictionaries(
-        {"n_landmarks": COUNT, "n_iterations": st.sampled_from([6, 1, 20]), "dropout": DROPOUT},
-        optional={"n_conv": st.sampled_from([1, 3])},
-    ),
-    "random_mask": st.fixed_dictionaries(
-        {"mask_density": st.sampled_from([0.25, 0.0, 1.0, 1e-30, 0.01]), "dropout": DROPOUT, "backend": BACKENDS},
-        optional={"window": WINDOWS},
-    ),
-}
-"""What each takes besides sizes."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +122,32 @@ def check_attention_case(case):
         return "refused"
     _check_output(case, out, masks)
     _check_gradients(case, module, out, leaves)
-    again = _attend(case, module, leaves, masks)
+    with torch.no_grad():
+        again = _attend(case, module, leaves, masks)
     assert torch.equal(again.values.nan_to_num(), out.values.nan_to_num())
     assert torch.equal(again.edges.keys, out.edges.keys) and torch.equal(again.density, out.density)
     if case.is_safe:
+        _check_not_finite(case, module, leaves, masks, out)
         clean = [x if m is None else x.masked_fill(~m[:, None, :, None], 0.0) for x, m in _with_masks(leaves, masks)]
         unread = _attend(case, module, [*clean], masks)
         torch.testing.assert_close(unread.values, out.values)  # what stands at padding changes nothing
     return "answered"
+
+
+def _check_not_finite(case, module, leaves, masks, out):
+    """NaN or infinity at a real token is refused, or stays within its example."""
+    if case.layout == "expanded" or case.batch == 1:
+        return
+    spoilt = [x.detach().clone() for x in leaves]
+    which = case.seed % 3
+    spoilt[which][-1, 0, case.seed % spoilt[which].shape[2]] = (math.nan, math.inf)[case.seed // 3 % 2]
+    try:
+        found = _attend(case, module, spoilt, masks)
+    except SbmtError as error:
+        assert "membership in" in str(error)
+        return
+    torch.testing.assert_close(found.values[:-1], out.values.detach()[:-1])
+    torch.testing.assert_close(found.density[:-1], out.density.detach()[:-1])
 
 
 def _with_masks(leaves, masks):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from sbmt import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger, density_penalty
-from tests.faults.attentions import DROPOUT, SETTINGS
+from tests.faults.attention_settings import DROPOUT, SETTINGS
 from tests.faults.ingredients import PADDING, SIZES, gradients, is_finite, padding, real, refused, seeded
 
 VOCABULARY, LONGEST, LABELS = 11, 70, 3

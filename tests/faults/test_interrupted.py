@@ -138,6 +138,7 @@ def test_ctrl_c_while_the_solver_searches_is_one(monkeypatch):
     from theory.solver import Deadline, solve_circuit
 
     is_told = threading.Event()
+    hear_ctrl_c()
 
     def search(solver, model):
         assert not solver.parameters.catch_sigint_signal
@@ -153,6 +154,11 @@ def test_ctrl_c_while_the_solver_searches_is_one(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         solve_circuit(csr_array([[0, 1], [1, 0]]), Deadline(WAIT), is_closed=True)
     assert is_told.is_set()
+
+
+def hear_ctrl_c():
+    """Even if whoever began the tests had it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def functions_of(thread):
@@ -218,7 +224,8 @@ def test_ctrl_c_ends_the_workers_too(here, command_line, moment):
 def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, module, library):
     command = [sys.executable, "-m", module, "--help"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, env=environment, text=True) as process:
+    settings = {"cwd": tmp_path, "env": environment, "preexec_fn": hear_ctrl_c, "text": True}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, **settings) as process:
         while process.poll() is None and library not in Path(f"/proc/{process.pid}/maps").read_text():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)

@@ -122,7 +122,7 @@ def check_attention_case(case):
         return "refused"
     _check_output(case, out, masks)
     _check_gradients(case, module, out, leaves)
-    with torch.no_grad():
+    with torch.set_grad_enabled(torch.finfo(case.dtype).bits == 16):  # where the gate's 32 bits help the scores
         again = _attend(case, module, leaves, masks)
     assert torch.equal(again.values.nan_to_num(), out.values.nan_to_num())
     assert torch.equal(again.edges.keys, out.edges.keys) and torch.equal(again.density, out.density)

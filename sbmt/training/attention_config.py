@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from sbmt.density import DensityKind
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.exploration import ExtraKeys
+from sbmt.exploration import ExtraKeys, check_exploration
 from sbmt.layers.registry import ATTENTIONS
 
 Config = TypeVar("Config", bound="AttentionConfig")
@@ -61,6 +61,11 @@ class AttentionConfig:
         for name in ("learning_rate", "embedding_std"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
+        if not 0 <= self.mask_density <= 1:
+            raise SbmtError("mask_density in [0, 1]", self.mask_density, "it is the probability of an edge")
+        check_exploration(self.exploration or 0.0)
+        if self.extra_keys is not None:
+            ExtraKeys(self.extra_keys)
         if self.extra_keys is not None and self.exploration is not None:
             raise SbmtError("exploration or extra_keys", "both", "leave one out")
         if not 0 <= self.density_weight < float("inf"):

@@ -230,5 +230,5 @@ class Bounds:
             tolerance=64 * eps * (1 + n**0.5) * (1 + score * inner),
             floor=64 * n * torch.finfo(case.dtype).tiny / min(least, 1.0),  # the gate is divided out again
             are_values_finite=fits,
-            are_gradients_finite=fits and max(grads) * case.d < largest,
+            are_gradients_finite=fits and max(*grads, slope * inner) * case.d < largest,
         )

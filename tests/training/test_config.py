@@ -77,6 +77,9 @@ def test_every_attention_can_be_trained(attention):
         ({"rank": 0}, "rank ≥ 1"),
         ({"chunk": 0}, "chunk ≥ 1"),
         ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
+        ({"mask_density": float("nan")}, "mask_density in"),
+        ({"exploration": float("nan")}, "exploration δ in"),
+        ({"extra_keys": -1.0}, "extra"),
         ({"seed": -1}, "seed in"),
     ],
 )

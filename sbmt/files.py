@@ -20,9 +20,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file so that a reader sees the old content or the new one, never half of it.
 
     Raises:
-        SbmtError: If the folder cannot be made or written (read-only, full).
+        SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name, which
+            would be replaced.
     """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SbmtError(f"to write {path}", "a device or a pipe", "name a plain file")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:

@@ -51,6 +51,13 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
         write_bytes(tmp_path / "file" / "x", b"")
 
 
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SbmtError, match="a device or a pipe"):
+        write_bytes(tmp_path / "pipe", b"")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])
 def test_damaged_json_is_refused(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)

@@ -97,6 +97,16 @@ def attention_cases():
 
 
 def check_attention_case(case):
+    """What :func:`_check_attention` says; Algorithm 1 may refuse rates whose repeats no memory would hold."""
+    try:
+        return _check_attention(case)
+    except SbmtError as error:
+        if case.settings.get("sampler") != "fastrg" or "edges to draw, repeats included" not in str(error):
+            raise
+        return "refused"
+
+
+def _check_attention(case):
     """Shapes, types, finite numbers, zeros and no gradient where nothing is attended, one seed one answer."""
     if 0 in (case.batch, case.heads, case.d, case.n_queries, case.n_keys):
         with refused("≥ 1|none of them 0"):
@@ -118,7 +128,9 @@ def check_attention_case(case):
     try:
         out = _attend(case, module, leaves, masks)
     except SbmtError as error:
-        assert not case.is_safe and "membership in" in str(error)  # what overflowed on the way is refused
+        if "membership in" not in str(error):
+            raise
+        assert not case.is_safe  # what overflowed on the way is refused
         return "refused"
     _check_output(case, out, masks)
     _check_gradients(case, module, out, leaves)

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -48,7 +49,7 @@ def run_chunk(job: Job) -> tuple[Job, dict[str, int], float, str]:
     try:
         found = run_cases(name, n_cases, number)
     except Exception as error:  # whatever a property, or the code under test, raises
-        failure = "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        failure = "".join(traceback.format_exception(error))[-8000:]  # with the cases, which are at its end
     return job, dict(found), time.process_time() - start, failure
 
 

@@ -9,7 +9,7 @@ from typer.main import get_command
 import theory.__main__ as theory_command
 from sbmt.cli import app
 from sbmt.layers.registry import ATTENTIONS
-from tests.faults.workplace import TINY, call
+from tests.faults.sandbox import TINY, call
 
 # fmt: off
 NUMBERS = [

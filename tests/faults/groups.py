@@ -16,7 +16,7 @@ from tests.faults.edge_attentions import check_edge_attention, edge_attention_ca
 from tests.faults.edge_lists import check_edge_list, edge_list_cases
 from tests.faults.mistakes import check_mistake, mistake_cases
 from tests.faults.networks import check_network, network_cases
-from tests.faults.workplace import workplace
+from tests.faults.sandbox import sandbox
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ GROUPS = {
     "attentions by name": Group(attention_cases, check_attention_case, 0.2),
     "models": Group(network_cases, check_network, 0.1),
     "mistakes": Group(mistake_cases, check_mistake, 0.1),
-    "command lines": Group(command_cases, check_command_line, 0.1, workplace),
+    "command lines": Group(command_cases, check_command_line, 0.1, sandbox),
 }
 
 

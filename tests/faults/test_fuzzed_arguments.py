@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.command_lines import BASES, commands
 from tests.faults.groups import run_cases
-from tests.faults.workplace import call, workplace
+from tests.faults.sandbox import call, sandbox
 
 N_CASES = 200
 pytestmark = pytest.mark.bad_input
@@ -17,7 +17,7 @@ def test_every_line_ends_plainly():
 
 @pytest.fixture(scope="module")
 def somewhere():
-    with workplace() as folder:
+    with sandbox() as folder:
         yield folder
 
 

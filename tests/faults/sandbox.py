@@ -68,7 +68,7 @@ def _encoder_size(_, vocab_size, max_length, *, d_model, d_hidden, n_heads, n_la
 
 
 @contextlib.contextmanager
-def workplace() -> Iterator[Path]:
+def sandbox() -> Iterator[Path]:
     """A temporary folder; :func:`call` begins in a fresh copy of its ``template``, with files and runs to name."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as outer, pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,8 @@
 
 import importlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -14,6 +16,8 @@ from tests.statistics import Judge
 # Modules that register a backend or a sampler, which then go through the tests of ours: see docs/how-to.
 for module in os.environ.get("SBMT_TEST_WITH", "").split():
     importlib.import_module(module)
+
+CHROMIUM = Path("/usr/bin/chromium")
 
 # The same examples on every machine, and no deadline: it would be an assertion about time.
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=40)
@@ -39,6 +43,21 @@ def same_seed_for_every_test():
 def judge(request):
     """Judges a statistical test within the share of false alarms that its mark claims."""
     return Judge(request.node.get_closest_marker("statistical").kwargs["share"])
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """A headless Chromium."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # GPU and shared memory are off, since containers often have neither.
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")

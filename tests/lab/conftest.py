@@ -17,7 +17,6 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = Path("/usr/bin/chromium")
 TOKEN = "course"  # the server listens on this machine alone, and for this test alone
 SETTINGS = {
     # Cells out of sight would otherwise not be part of the page, and could not be looked at.
@@ -112,18 +111,3 @@ def wait_for(lab: Lab, server: subprocess.Popen, log: Path, patience: float = 12
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.5)
     pytest.fail(f"JupyterLab did not start:\n{log.read_text('utf-8')}")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[object]:
-    """A headless Chromium."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}; on Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # GPU and shared memory are off, since containers often have neither.
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
-        yield launched
-        launched.close()

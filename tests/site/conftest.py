@@ -14,7 +14,6 @@ from threading import Thread
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="session")
@@ -64,18 +63,3 @@ def quick_address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (folder / "search" / "search_index.json").write_text(json.dumps(index), encoding="utf-8")
     with served(folder) as address:
         yield address
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[object]:
-    """A headless Chromium."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}; on Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # GPU and shared memory are off, since containers often have neither.
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
-        yield launched
-        launched.close()

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.csr import merge_rows, transpose_edges
+from sbmt.edge_checks import check_every_edge, check_parts
 from sbmt.errors import SbmtError, check_shape
 from sbmt.padding import check_mask, count_pairs
 
@@ -47,28 +48,12 @@ class EdgeList:
     check: bool = False
 
     def __post_init__(self) -> None:
-        check_shape(self.shape)
-        batch, heads, n_queries, n_keys = self.shape
-        for name in ("row_ptr", "keys", "multiplicity"):
-            if not isinstance(part := getattr(self, name), Tensor) and (name != "multiplicity" or part is not None):
-                raise SbmtError(f"{name} as a tensor", type(part).__name__, "convert it with torch.as_tensor(…)")
-        if self.row_ptr.device != self.keys.device:
-            raise SbmtError(f"row_ptr on {self.keys.device}, as the keys", self.row_ptr.device, "move one of them")
-        rows = batch * heads * n_queries
-        if self.row_ptr.dtype != torch.int64 or self.keys.dtype != torch.int64:
-            got = f"{self.row_ptr.dtype} and {self.keys.dtype}"
-            raise SbmtError("row_ptr and keys of dtype int64", got, "convert them with .long()")
-        if self.row_ptr.shape != (rows + 1,):
-            raise SbmtError(f"row_ptr of length {rows + 1}", tuple(self.row_ptr.shape), "give one entry per row, and 1")
-        if self.keys.dim() != 1 or int(self.row_ptr[-1]) != self.keys.numel():
-            got = f"row_ptr[-1] = {int(self.row_ptr[-1])} for {tuple(self.keys.shape)} keys"
-            raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
-        if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
-            raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
+        check_parts(self)
+        batch, _, n_queries, n_keys = self.shape
         for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
             object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
         if self.check:
-            self._check_every_edge()
+            check_every_edge(self)
 
     @staticmethod
     def from_cells(
@@ -242,22 +227,3 @@ class EdgeList:
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
-
-    def _check_every_edge(self) -> None:
-        if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
-            raise SbmtError("row_ptr that starts at 0 and never falls", "another", "build it with a cumulative sum")
-        if self.n_edges == 0:
-            return
-        rows, n_queries = self.rows(), self.shape[2]
-        if int(self.keys.min()) < 0 or int(self.keys.max()) >= self.shape[3]:
-            got = f"from {int(self.keys.min())} to {int(self.keys.max())}"
-            raise SbmtError(f"keys in [0, {self.shape[3]})", got, "count keys within their head")
-        if bool(((self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
-            raise SbmtError("strictly ascending keys in every row", "a row that is not", "sort and merge each row")
-        example = rows // (n_queries * self.shape[1])
-        for name, mask, token in (
-            ("query", self.query_mask, rows % n_queries),
-            ("key", self.key_mask, self.keys),
-        ):
-            if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")

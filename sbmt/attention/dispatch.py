@@ -114,8 +114,8 @@ def edge_attention(
     """
     _check(query, key, value, edges, gate)
     choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
-    chosen = {"auto": _pick(edges)} | {name: name for name in available_backends()}
-    attend = BACKENDS[choose("backend", backend, chosen)]
+    check_backend(backend)
+    attend = BACKENDS[_pick(edges) if backend == "auto" else backend]
     scale = _dropout_scale(edges, dropout, generator, value.dtype)
     out = attend(query, key, value, edges, gate, gate_rule, scale)
     expected = (*query.shape[:3], value.shape[3])
@@ -123,6 +123,11 @@ def edge_attention(
         got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise SbmtError(f"{value.dtype} {expected} from backend {backend!r}", got, "mend the function of that name")
     return out
+
+
+def check_backend(backend: str) -> None:
+    """Raises SbmtError unless the backend is "auto" or one that is there."""
+    choose("backend", backend, dict.fromkeys(["auto", *available_backends()]))
 
 
 def check_dropout(dropout: float) -> None:

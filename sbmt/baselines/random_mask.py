@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_attention
+from sbmt.attention.dispatch import check_attention_inputs, check_backend, check_dropout, edge_attention
 from sbmt.block_model import BlockModel
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes
@@ -50,6 +50,7 @@ class RandomMaskAttention(nn.Module):
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
         check_dropout(dropout)
+        check_backend(backend)
         self.d_head, self.n_heads = d_head, n_heads
         self.mask_density, self.window, self.dropout, self.backend = mask_density, window, dropout, backend
 

@@ -12,7 +12,7 @@ from sbmt.baselines.performer import PerformerAttention
 from sbmt.baselines.random_mask import RandomMaskAttention
 from sbmt.baselines.reformer import ReformerAttention
 from sbmt.errors import SbmtError, choose
-from sbmt.layers.sbm_attention import SBMAttention
+from sbmt.layers.sbm import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
 from sbmt.registration import add_to
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.block_model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.layers.sbm_attention import SBMAttention
+from sbmt.layers.sbm import SBMAttention
 
 
 class StaticSBMAttention(SBMAttention):

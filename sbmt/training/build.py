@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from sbmt.errors import SbmtError
-from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier
+from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
+from sbmt.training.encoder import build_encoder
 from sbmt.training.language import GlueConfig, MlmConfig
 from sbmt.training.long_range import LongRangeConfig
 from sbmt.training.sequence_config import SequenceConfig
@@ -21,19 +22,12 @@ def build_model(config: SequenceConfig, info: dict[str, Any]) -> nn.Module:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        encoder = Encoder(
+        encoder = build_encoder(
+            config,
             info["vocab_size"],
             config.length,
-            d_model=config.d_model,
-            d_hidden=config.d_hidden,
-            n_heads=config.n_heads,
-            n_layers=config.n_layers,
             dropout=config.dropout,
             attention_dropout=config.attention_dropout,
-            embedding_std=config.embedding_std,
-            attention=config.attention,
-            has_tied_start=config.has_tied_start,
-            **config.attention_arguments(),
         )
         if isinstance(config, MlmConfig):
             return MaskedLM(encoder)

@@ -13,9 +13,10 @@ from sbmt.density import density_penalty
 from sbmt.errors import SbmtError
 from sbmt.files import read_json, read_tensors_and_texts, remove_parts, write_json, write_tensors
 from sbmt.locks import only_writer
-from sbmt.models import Encoder, TokenTagger
+from sbmt.models import TokenTagger
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens
 from sbmt.training.config import RepeatedTokensConfig
+from sbmt.training.encoder import build_encoder
 from sbmt.training.evaluate import evaluate
 from sbmt.training.runs import METRICS, Run, load_weights
 
@@ -37,18 +38,7 @@ def build_model(config: RepeatedTokensConfig) -> TokenTagger:
     """The tagger of a configuration, with weights drawn from its seed; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        encoder = Encoder(
-            config.length,
-            None,  # repeats do not depend on order, so no positions
-            d_model=config.d_model,
-            d_hidden=config.d_hidden,
-            n_heads=config.n_heads,
-            n_layers=config.n_layers,
-            embedding_std=config.embedding_std,
-            attention=config.attention,
-            has_tied_start=config.has_tied_start,
-            **config.attention_arguments(),
-        )
+        encoder = build_encoder(config, config.length, None)  # repeats do not depend on order, so no positions
         return TokenTagger(encoder, 1)
 
 

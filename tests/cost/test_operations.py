@@ -10,7 +10,7 @@ from sbmt import Encoder, MultiHeadAttention, SbmtError, SequenceClassifier, Tok
 from sbmt.cost import SYMBOLS, Formula, count_operations
 from sbmt.cost.operations import ATTENTIONS
 from sbmt.layers.registry import ATTENTIONS as REGISTERED
-from sbmt.layers.sbm_attention import SBMAttention
+from sbmt.layers.sbm import SBMAttention
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
 
 N = 150

@@ -1,6 +1,6 @@
 """Runs many degenerate inputs, mistakes and fuzzed command lines, and writes what came of them.
 
-``python tests/faults/run_many.py --cases 100000 --json results/faults.json``: about half an hour on one core. Chunk i
+``python tests/faults/run_many.py --cases 100000 --json results/faults.json``: a quarter of an hour on one core. Chunk i
 of a group draws from seed i, so that the cases are the same each time, whatever the number of processes. Exit code 1
 if a property failed anywhere.
 """

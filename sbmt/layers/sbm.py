@@ -7,91 +7,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_dropout, edge_attention
+from sbmt.attention.dispatch import check_attention_inputs, check_backend, check_dropout
 from sbmt.attention.gate_rule import GateRule
 from sbmt.block_model import BlockModel, Link
-from sbmt.density import sampled_density
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys, check_exploration
+from sbmt.layers.functional import sbm_attention
 from sbmt.padding import check_mask, zero_padding
-from sbmt.patterns import is_in_window, sliding_window
-from sbmt.samplers import SAMPLERS, sample_edges
+from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
 Membership = Literal["sigmoid", "softmax"]
 LARGEST_RATE = 10.0  # logarithm; 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every single one
 SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
-
-
-def sbm_attention(
-    query: Float[Tensor, "batch heads n_queries d"],
-    key: Float[Tensor, "batch heads n_keys d"],
-    value: Float[Tensor, "batch heads n_keys d_value"],
-    block_model: BlockModel,
-    *,
-    sampler: str = "exact",
-    exploration: float = 0.0,
-    gate_rule: GateRule = "score",
-    window: int | None = None,
-    dropout: float = 0.0,
-    backend: str = "auto",
-    generator: torch.Generator | None = None,
-    first_example: int = 0,
-    return_edges: bool = False,
-) -> AttentionOutput:
-    """Samples edges from a block model and attends along them.
-
-    Args:
-        query: ``(batch, heads, n_queries, d)``.
-        key: ``(batch, heads, n_keys, d)``.
-        value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where the mask comes from; its masks say what is padding.
-        sampler: See :func:`~sbmt.samplers.sample_edges`.
-        exploration: δ in [0, 1).
-        gate_rule: How the straight-through gate enters, see :func:`~sbmt.attention.edge_attention`.
-        window: Also attend all tokens at most ``window / 2`` places away; 0 means self-loops, None means nothing.
-            These edges are certain, so they carry no gradient to the block model.
-        dropout: On the attention weights, in [0, 1).
-        backend: See :func:`~sbmt.attention.edge_attention`.
-        generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
-        first_example: See :func:`~sbmt.samplers.sample_edges`.
-        return_edges: Whether to return the edges.
-
-    Returns:
-        Values, the density of what was attended, the mean edge probability, and the edges if asked for.
-
-    Cost: O(n k² + edges · (k + d)).
-
-    Paper: equations 3, 4, 8 and 9.
-    """
-    edges = sample_edges(
-        block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
-    )
-    if window is not None:
-        device = edges.keys.device
-        edges = edges.union(sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device))
-    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
-    if gate is not None and not gate.requires_grad:
-        gate = None
-    if gate is not None and window is not None:
-        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
-    values = edge_attention(
-        query,
-        key,
-        value,
-        edges,
-        gate,
-        gate_rule=gate_rule,
-        backend=backend,
-        dropout=dropout,
-        generator=generator,
-    )
-    return AttentionOutput(
-        values=values,
-        density=sampled_density(edges, gate),
-        expected_density=block_model.expected_density(),
-        edges=edges if return_edges else None,
-    )
 
 
 class SBMAttention(nn.Module):
@@ -171,6 +99,7 @@ class SBMAttention(nn.Module):
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_dropout(dropout)
+        check_backend(backend)
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership

@@ -1,0 +1,84 @@
+"""Attention along edges that are drawn from a block model, as a function."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sbmt.attention.dispatch import edge_attention
+from sbmt.attention.gate_rule import GateRule
+from sbmt.block_model import BlockModel
+from sbmt.density import sampled_density
+from sbmt.patterns import is_in_window, sliding_window
+from sbmt.samplers import sample_edges
+from sbmt.types import AttentionOutput
+
+
+def sbm_attention(
+    query: Float[Tensor, "batch heads n_queries d"],
+    key: Float[Tensor, "batch heads n_keys d"],
+    value: Float[Tensor, "batch heads n_keys d_value"],
+    block_model: BlockModel,
+    *,
+    sampler: str = "exact",
+    exploration: float = 0.0,
+    gate_rule: GateRule = "score",
+    window: int | None = None,
+    dropout: float = 0.0,
+    backend: str = "auto",
+    generator: torch.Generator | None = None,
+    first_example: int = 0,
+    return_edges: bool = False,
+) -> AttentionOutput:
+    """Samples edges from a block model and attends along them.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        key: ``(batch, heads, n_keys, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        block_model: Where the mask comes from; its masks say what is padding.
+        sampler: See :func:`~sbmt.samplers.sample_edges`.
+        exploration: δ in [0, 1).
+        gate_rule: How the straight-through gate enters, see :func:`~sbmt.attention.edge_attention`.
+        window: Also attend all tokens at most ``window / 2`` places away; 0 means self-loops, None means nothing.
+            These edges are certain, so they carry no gradient to the block model.
+        dropout: On the attention weights, in [0, 1).
+        backend: See :func:`~sbmt.attention.edge_attention`.
+        generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
+        first_example: See :func:`~sbmt.samplers.sample_edges`.
+        return_edges: Whether to return the edges.
+
+    Returns:
+        Values, the density of what was attended, the mean edge probability, and the edges if asked for.
+
+    Cost: O(n k² + edges · (k + d)).
+
+    Paper: equations 3, 4, 8 and 9.
+    """
+    edges = sample_edges(
+        block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
+    )
+    if window is not None:
+        device = edges.keys.device
+        edges = edges.union(sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device))
+    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
+    if gate is not None and not gate.requires_grad:
+        gate = None
+    if gate is not None and window is not None:
+        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
+    values = edge_attention(
+        query,
+        key,
+        value,
+        edges,
+        gate,
+        gate_rule=gate_rule,
+        backend=backend,
+        dropout=dropout,
+        generator=generator,
+    )
+    return AttentionOutput(
+        values=values,
+        density=sampled_density(edges, gate),
+        expected_density=block_model.expected_density(),
+        edges=edges if return_edges else None,
+    )

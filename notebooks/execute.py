@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TextIO
 
 import nbformat
 from nbclient import NotebookClient
@@ -40,11 +41,16 @@ def main() -> int:
                 started = time.monotonic()
                 is_same = execute(path, arguments.timeout)
                 seconds = time.monotonic() - started
-                print(f"\r{path.name}: {seconds:.0f} s, {'unchanged' if is_same else 'updated'}".ljust(78), flush=True)
+                say(f"{path.name}: {seconds:.0f} s, {'unchanged' if is_same else 'updated'}")
         except NotebookError as error:
-            print(f"\r{error}".ljust(78), file=sys.stderr, flush=True)
+            say(str(error), sys.stderr)
             failures += 1
     return int(failures > 0)
+
+
+def say(line: str, stream: TextIO = sys.stdout) -> None:
+    """Prints a line, over the progress if that is shown."""
+    print(f"\r{line:<78}" if stream.isatty() else line, file=stream, flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -65,7 +71,8 @@ def execute(path: Path, timeout: int) -> bool:
     def show_progress(cell: nbformat.NotebookNode, cell_index: int) -> None:
         nonlocal place
         place = f"{path.name}, cell {cell_index + 1}"
-        print(f"\r{place} of {len(notebook.cells)}".ljust(78), end="", flush=True)
+        if sys.stdout.isatty():
+            print(f"\r{place} of {len(notebook.cells)}".ljust(78), end="", flush=True)
 
     client = NotebookClient(
         notebook,

@@ -17,6 +17,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
+from sbmt.command import run_command  # noqa: E402
 from sbmt.cost.methods import METHODS, Case  # noqa: E402
 from sbmt.cost.report import cost_report, count_case, paper_columns  # noqa: E402
 from sbmt.cost.scaling import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
@@ -83,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "measure_costs")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt.block_model import BlockModel  # noqa: E402
+from sbmt.command import run_command  # noqa: E402
 from sbmt.edges import EdgeList  # noqa: E402
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens  # noqa: E402
 from sbmt.training.config import SIZES  # noqa: E402
@@ -134,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "measure_gate_gradients")

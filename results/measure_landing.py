@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sbmt.benchmarks.manifest import machine_manifest
 from sbmt.benchmarks.timing import Entry, Pace, race
+from sbmt.command import run_command
 from sbmt.files import read_json, write_json
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens
 from sbmt.training import RepeatedTokensConfig
@@ -67,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "measure_landing")

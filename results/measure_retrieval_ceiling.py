@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbmt.command import run_command
 from sbmt.files import write_json
 from sbmt.tasks.folders import prepared_folder
 from sbmt.tasks.prepared import Split, open_prepared
@@ -60,10 +61,15 @@ def retrieval_ceiling_table(result: dict[str, object]) -> str:
     return "\n".join(rows)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measures and writes."""
     prepared = open_prepared(prepared_folder() / "retrieval-films")
     splits = prepared.splits["train"], prepared.splits["test"]
     found = {str(length): round(accuracy(*splits, length), 4) for length in LENGTHS}
     path = Path(__file__).parent / "retrieval_ceiling.json"
     write_json(path, {"data": prepared.info["sha256"], "accuracy": found, "manifest": manifest()})
     print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    run_command(main, "measure_retrieval_ceiling")

@@ -17,6 +17,7 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
+from sbmt.command import run_command  # noqa: E402
 from sbmt.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators  # noqa: E402
 
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -152,4 +153,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "measure_ste_bias")

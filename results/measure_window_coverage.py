@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sbmt.command import run_command
 from sbmt.files import write_json
 from sbmt.tasks.folders import prepared_folder
 from sbmt.tasks.glue import GLUE
@@ -63,7 +64,8 @@ def window_coverage_table(result: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measures and writes."""
     tokenizer = Tokenizer.load(prepared_folder() / REDUCED_MLM.data / TOKENIZER)
     found: dict[str, Any] = {}
     data: dict[str, str] = {REDUCED_MLM.data: tokenizer.sha256}
@@ -78,3 +80,7 @@ if __name__ == "__main__":
     path = Path(__file__).parent / "window_coverage.json"
     write_json(path, {"data": data, "found": found, "manifest": manifest()})
     print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    run_command(main, "measure_window_coverage")

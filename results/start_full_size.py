@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sbmt.command import run_command
 from sbmt.files import read_json, write_json
 from sbmt.tasks.corpus import VOCABULARY as N_TOKENS
 from sbmt.tasks.folders import prepared_folder
@@ -137,7 +138,8 @@ def full_size_table(result: dict[str, Any], tasks: Iterable[str] = tuple(PAPER))
     return "\n".join(rows)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measures and writes."""
     if sys.argv[1:2] == ["--one"]:
         write_json(Path(sys.argv[3]), step(sys.argv[2]))
     else:
@@ -150,3 +152,7 @@ if __name__ == "__main__":
                 found[task] = read_json(path)
             write_json(PATH, {"tasks": {t: found[t] for t in TASKS if t in found}, "manifest": about})
             print(task, found[task], flush=True)
+
+
+if __name__ == "__main__":
+    run_command(main, "start_full_size")

@@ -10,6 +10,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from results.tables.pages import renewed_pages  # noqa: E402
+from sbmt.command import run_command  # noqa: E402
+from sbmt.files import write_bytes  # noqa: E402
 
 
 def main() -> int:
@@ -19,7 +21,7 @@ def main() -> int:
         if new != text:
             stale.append(page.name)
             if "--check" not in sys.argv:
-                page.write_text(new, "utf-8")
+                write_bytes(page, new.encode())
     if stale and "--check" in sys.argv:
         print(f"stale: {', '.join(stale)}; run python results/write_tables.py", file=sys.stderr)
         return 1
@@ -27,4 +29,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(lambda: sys.exit(main()), "write_tables")

@@ -9,6 +9,7 @@
 #   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
+#   make gpu     measure what the site says of GPUs, on a machine that has one (hours; resumable)
 #   make faults  put 100,000 degenerate inputs, mistakes and command lines through it (half an hour on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -22,6 +23,8 @@ TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+GPU_ARGS ?=
+TRITON := triton==3.9.0
 STUDIES := figure4 figure4-64 collapse decides sparse
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
@@ -29,7 +32,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit notebooks-test lab-test site-test install-test lab docs site results long-range language bench faults clean distclean
+.PHONY: help setup demo test lint unit gpu-test notebooks-test lab-test site-test install-test lab docs site results long-range language bench gpu faults clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,7 +53,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-test: lint unit notebooks-test site-test install-test
+test: lint unit gpu-test notebooks-test site-test install-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
@@ -59,7 +62,21 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
-	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	    --ignore=tests/gpu --ignore=sbmt/gpu -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Triton has no wheels but for Linux, and takes 1 GB, so that only these tests install it. PyTorch for CUDA brings its own.
+# Kernels are built for GPUs that need not be there, and run by Triton's interpreter, or on a GPU with INTERPRET=0.
+INTERPRET ?= 1
+gpu-test: $(STAMP)
+ifeq ($(shell uname -s),Linux)
+	$(BIN)/python -c 'import triton' 2>/dev/null || \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps $(TRITON)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu/test_builds.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	TRITON_INTERPRET=$(INTERPRET) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k gpu \
+	    tests/gpu tests/attention tests/test_operators.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+else
+	@echo "gpu-test: there is no Triton for this system"
+endif
 
 # Kernels are separate processes, so neither shape checks nor warning filters reach them.
 notebooks-test: $(STAMP)
@@ -126,6 +143,11 @@ bench: $(STAMP)
 	mkdir -p results
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/sbmt bench --json results/bench.json --figure results/bench.png
 	ln -sfn ../../results/bench.png docs/assets/bench.png
+	$(BIN)/python results/write_tables.py
+
+# Text and Image need their files: see docs/long-range.md. GPU_ARGS='--part bench --minutes 30' does less.
+gpu: $(STAMP)
+	$(BIN)/python results/measure_gpu.py $(GPU_ARGS)
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)

@@ -70,6 +70,19 @@ def first_example() -> int:
     return _first_example.get()
 
 
+def number_examples(first_example: int, n_examples: int) -> int:
+    """The number of a batch's first example, counted from :func:`first_example`.
+
+    Raises:
+        SbmtError: If it is no integer, negative, or brings any example beyond 2³².
+    """
+    if isinstance(first_example, int):
+        first_example += _first_example.get()
+    if not isinstance(first_example, int) or not 0 <= first_example <= WORD - n_examples:
+        raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
+    return first_example
+
+
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
     """Philox4x32-10 of equally long int64 vectors of 32-bit counter words.
 

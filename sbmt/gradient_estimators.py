@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import check_attention_inputs
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
 from sbmt.exploration import check_exploration
@@ -124,8 +124,10 @@ def measure_estimators(
 
     Example:
         >>> ones = torch.ones(1, 1)
-        >>> reports = measure_estimators(ones, ones, ones, ones / 4, lambda values: values.sum((1, 2)))
-        >>> {name: round(reports[name].mean.item(), 2) for name in ("exact", "score", "removal", "removal/q")}
+        >>> loss = lambda values: values.sum((1, 2))
+        >>> reports = measure_estimators(ones, ones, ones, ones / 4, loss)
+        >>> names = "exact", "score", "removal", "removal/q"
+        >>> {name: round(reports[name].mean.item(), 2) for name in names}
         {'exact': 1.0, 'score': 0.0, 'removal': 0.25, 'removal/q': 1.0}
     """
     check_exploration(exploration)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from sbmt.compiled import can_run_on
 from sbmt.edges import EdgeList
+from sbmt.gpu import can_run_on as has_gpu_kernels
 
 _GATHERED_AT_ONCE = 1 << 22  # numbers gathered per chunk and side
 
@@ -17,14 +18,14 @@ def edge_dot(
 ) -> Float[Tensor, " n_edges"]:
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
 
-    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. Compiled kernels follow the edges on the CPU: they
-    lose to the twin only in very short sequences and in masks that are almost full. Other devices run the twin where
-    all pairs take less room than the rows of the edges, and gather those chunk by chunk elsewhere.
+    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. Kernels follow the edges, on the CPU and on GPUs;
+    on the CPU they lose to the twin only in very short sequences and in masks that are almost full. Where there are no
+    kernels, the twin runs if all pairs take less room than the rows of the edges, else these are gathered in chunks.
 
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
-    if can_run_on(query.device):
-        return _edge_dot(*_flat(query, key, edges)).to(query.dtype)
+    if _has_kernels(query):
+        return _edge_dot(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
     if edges.cell_count <= edges.n_edges * query.shape[3]:
         with full_precision(query):
             return (query @ key.mT).flatten()[edges.cells()]
@@ -39,8 +40,8 @@ def edge_gate(
 
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
-    if can_run_on(query.device):
-        return _edge_gate(*_flat(query, key, edges)).to(query.dtype)
+    if _has_kernels(query):
+        return _edge_gate(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
     product = edge_dot(query, key, edges)
     return 1 + (product - product.detach())
 
@@ -48,6 +49,10 @@ def edge_gate(
 def full_precision(like: Tensor) -> torch.autocast:
     """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
     return torch.autocast(like.device.type, enabled=False)
+
+
+def _has_kernels(query: Tensor) -> bool:
+    return can_run_on(query.device) or has_gpu_kernels(query.device)
 
 
 def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
@@ -58,7 +63,7 @@ def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
     return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3]
 
 
-@torch.library.custom_op("sbmt::edge_dot", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sbmt::edge_dot", mutates_args=())
 def _edge_dot(
     query: Tensor,
     key: Tensor,
@@ -69,7 +74,13 @@ def _edge_dot(
     positions: Tensor,
     n_queries: int,
     n_keys: int,
+    use_gpu: bool,
 ) -> Tensor:
+    if use_gpu:
+        from sbmt.gpu.row_launch import dots
+
+        with torch.cuda.device_of(query):
+            return dots(query, key, (row_ptr, keys), (n_queries, n_keys))
     from sbmt.compiled.parallel import balanced_parts, in_parallel
     from sbmt.compiled.products import edge_dots
 
@@ -79,7 +90,7 @@ def _edge_dot(
     return out
 
 
-@torch.library.custom_op("sbmt::edge_gate", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sbmt::edge_gate", mutates_args=())
 def _edge_gate(
     query: Tensor,
     key: Tensor,
@@ -90,11 +101,12 @@ def _edge_gate(
     positions: Tensor,
     n_queries: int,
     n_keys: int,
+    use_gpu: bool,
 ) -> Tensor:
     return query.new_ones(keys.shape)
 
 
-@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=())
 def _edge_dot_backward(
     grad: Tensor,
     query: Tensor,
@@ -106,8 +118,16 @@ def _edge_dot_backward(
     positions: Tensor,
     n_queries: int,
     n_keys: int,
+    use_gpu: bool,
 ) -> tuple[Tensor, Tensor]:
     """Σ_j g_ij y_j for every query and Σ_i g_ij x_i for every key."""
+    if use_gpu:
+        from sbmt.gpu import row_launch
+
+        sizes, columns = (n_queries, n_keys), (column_ptr, queries, positions)
+        with torch.cuda.device_of(query):
+            to_queries = row_launch.sum_over_keys(grad.contiguous(), key, (row_ptr, keys), sizes, query.dtype)
+            return to_queries, row_launch.sum_over_queries(grad.contiguous(), query, columns, row_ptr, sizes, key.dtype)
     from sbmt.compiled.parallel import balanced_parts, in_parallel
     from sbmt.compiled.products import sum_over_keys, sum_over_queries
 
@@ -134,13 +154,13 @@ def _(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Ten
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.n_queries, ctx.n_keys = inputs
+    *tensors, ctx.n_queries, ctx.n_keys, ctx.use_gpu = inputs
     ctx.save_for_backward(*tensors)
 
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    grads = _edge_dot_backward(grad, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys)
-    return *grads, *(None,) * 7
+    grads = _edge_dot_backward(grad, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.use_gpu)
+    return *grads, *(None,) * 8
 
 
 for _operator in (_edge_dot, _edge_gate):

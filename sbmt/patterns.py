@@ -40,11 +40,7 @@ def sliding_window(
     """
     check_shape(shape)
     batch, heads, n, n_keys = shape
-    if n != n_keys:
-        got = f"{n} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
-    if not isinstance(window, int) or window < 0:
-        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
+    check_window(window, n, n_keys)
     reach = min(window // 2, max(n - 1, 0))
     query = torch.arange(n, device=device)[:, None].expand(n, 2 * reach + 1)
     key = query + torch.arange(-reach, reach + 1, device=device)
@@ -59,6 +55,15 @@ def sliding_window(
     first = torch.arange(batch * heads, device=device).view(batch, heads, 1, 1) * n
     cells = (first + query) * n + key
     return EdgeList.from_cells(cells[is_inside], shape, query_mask, key_mask)
+
+
+def check_window(window: int, n_queries: int, n_keys: int) -> None:
+    """Raises SbmtError unless the window is an integer ≥ 0 and queries and keys are as many."""
+    if n_queries != n_keys:
+        got = f"{n_queries} queries and {n_keys} keys"
+        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
+    if not isinstance(window, int) or window < 0:
+        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
 
 
 def self_loops(

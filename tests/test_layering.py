@@ -14,7 +14,7 @@ LEVELS = {
         "files",
         "locks",
         *("counter_rng", "edges", "pair_products", "exploration", "block_model", "straight_through", "patterns"),
-        *("edge_checks", "membership_checks", "density", "csr", "compiled", "padding"),
+        *("gpu", "edge_checks", "membership_checks", "density", "csr", "compiled", "padding"),
     ],
     2: ["samplers", "attention"],
     3: ["layers", "baselines", "gradient_estimators"],

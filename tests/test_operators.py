@@ -5,7 +5,8 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList, csr, pair_products
-from sbmt.attention import cpu, dispatch
+from sbmt.attention import dispatch, rows, tiles
+from sbmt.gpu import is_interpreted
 from sbmt.samplers import compiled
 from tests.attention.row_loop import make_case
 
@@ -20,32 +21,48 @@ def rows_and_columns(edges):
     return edges.row_ptr, edges.keys, *edges.by_key
 
 
-def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=torch.float64):
+def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=torch.float64, use_gpu=False):
     """Arguments of ``sbmt::attend``."""
     case = make_case(2, 2, 5, 7, 3, 4, density=density)
-    rows = [t.detach().to(dtype).flatten(0, 2) for t in (case.query, case.key, case.value)]
+    given = [t.detach().to(dtype).flatten(0, 2) for t in (case.query, case.key, case.value)]
     n_edges = case.edges.n_edges
-    gate = case.gate.detach().to(dtype) if is_gated else rows[0].new_empty(0)
-    scale = (torch.arange(n_edges) % 3).to(dtype) if is_dropped else rows[0].new_empty(0)
-    return *differentiable((*rows, gate)), scale, *rows_and_columns(case.edges), 5, 7, is_score_rule
+    gate = case.gate.detach().to(dtype) if is_gated else given[0].new_empty(0)
+    scale = (torch.arange(n_edges) % 3).to(dtype) if is_dropped else given[0].new_empty(0)
+    return *differentiable((*given, gate)), scale, *rows_and_columns(case.edges), 5, 7, is_score_rule, use_gpu
 
 
 def attend_backward(density, **options):
     arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend(density, **options)]
-    out, log_total = cpu._attend(*arguments)
+    out, log_total = rows._attend(*arguments)
     return torch.randn_like(out), out, log_total, *arguments
 
 
-def products(density, is_differentiable=True):
+def products(density, is_differentiable=True, use_gpu=False):
     """Arguments of ``sbmt::edge_dot`` and ``sbmt::edge_gate``."""
     case = make_case(2, 2, 5, 7, 3, 4, density=density)
-    rows = [t.detach().flatten(0, 2) for t in (case.query, case.key)]
-    return *(differentiable(rows) if is_differentiable else rows), *rows_and_columns(case.edges), 5, 7
+    given = [t.detach().flatten(0, 2) for t in (case.query, case.key)]
+    given = differentiable(given) if is_differentiable else given
+    return *given, *rows_and_columns(case.edges), 5, 7, use_gpu
 
 
-def edge_dot_backward(density):
-    arguments = products(density, is_differentiable=False)
+def edge_dot_backward(density, use_gpu=False):
+    arguments = products(density, is_differentiable=False, use_gpu=use_gpu)
     return torch.randn(arguments[3].shape, dtype=torch.float64), *arguments
+
+
+def attend_tiles(density, is_poisson=False):
+    """Arguments of ``sbmt::attend_tiles``."""
+    tokens = [torch.randn(2, 2, n, 4) for n in (5, 7, 7)]
+    rates = [torch.rand(2, 2, n, 3) * density for n in (5, 7)]
+    masks = torch.arange(5) < torch.tensor([[5], [3]]), torch.arange(7) < torch.tensor([[4], [7]])
+    drawing = (-5, 7, 3, 0.01, -1, 0.1, is_poisson, True)
+    return *differentiable((*tokens, *rates)), *masks, torch.tensor([20, 21]), *drawing
+
+
+def attend_tiles_backward(density):
+    arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend_tiles(density)]
+    out, grad_density, most, log = tiles._attend_tiles(*arguments)
+    return torch.randn_like(out), torch.randn_like(grad_density), out, most, log, *arguments
 
 
 def transpose(density):
@@ -75,12 +92,23 @@ GATES = [
     for is_dropped in (True, False)
     for is_score_rule in (True, False)
 ]
+ON_GPU = {  # those whose kernels Triton's interpreter can run
+    "attend": lambda density: [attend(density, use_gpu=True), attend(density, is_gated=False, use_gpu=True)],
+    "attend_backward": lambda density: [attend_backward(density, use_gpu=True)],
+    "edge_dot": lambda density: [products(density, use_gpu=True)],
+    "edge_gate": lambda density: [products(density, use_gpu=True)],
+    "edge_dot_backward": lambda density: [edge_dot_backward(density, use_gpu=True)],
+    "attend_tiles": lambda density: [attend_tiles(density), attend_tiles(density, is_poisson=True)],
+    "attend_tiles_backward": lambda density: [attend_tiles_backward(density)],
+}
 CASES = {  # operator by operator: where it is defined, and arguments
-    "attend": (cpu._attend, lambda density: [attend(density, **gate) for gate in GATES]),
-    "attend_backward": (cpu._attend_backward, lambda density: [attend_backward(density, **gate) for gate in GATES]),
+    "attend": (rows._attend, lambda density: [attend(density, **gate) for gate in GATES]),
+    "attend_backward": (rows._attend_backward, lambda density: [attend_backward(density, **gate) for gate in GATES]),
     "edge_dot": (pair_products._edge_dot, lambda density: [products(density)]),
     "edge_gate": (pair_products._edge_gate, lambda density: [products(density)]),
     "edge_dot_backward": (pair_products._edge_dot_backward, lambda density: [edge_dot_backward(density)]),
+    "attend_tiles": (tiles._attend_tiles, lambda density: []),
+    "attend_tiles_backward": (tiles._attend_tiles_backward, lambda density: []),
     "transpose": (csr._transpose, lambda density: [transpose(density)]),
     "merge_rows": (csr._merge, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),
@@ -101,9 +129,17 @@ def test_operators_keep_torch_s_rules(name, density):
         torch.library.opcheck(operator, given)
 
 
+@pytest.mark.skipif(not is_interpreted(), reason="needs TRITON_INTERPRET=1: see make gpu-test")
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("name", ON_GPU)
+def test_operators_keep_them_on_the_gpu(name, density):
+    for given in ON_GPU[name](density):
+        torch.library.opcheck(CASES[name][0], given)
+
+
 def test_operators_keep_them_in_float32_too():
-    torch.library.opcheck(cpu._attend, attend(0.4, dtype=torch.float32))
-    torch.library.opcheck(cpu._attend_backward, attend_backward(0.4, dtype=torch.float32))
+    torch.library.opcheck(rows._attend, attend(0.4, dtype=torch.float32))
+    torch.library.opcheck(rows._attend_backward, attend_backward(0.4, dtype=torch.float32))
 
 
 def test_a_broken_rule_is_noticed():

@@ -7,25 +7,33 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.cpu import attend_on_cpu
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.attention.message_passing import attend_by_messages
+from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
 from sbmt.compiled import can_run_on, has_numba
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
+from sbmt.gpu import can_run_on as has_gpu_kernels
+from sbmt.gpu import has_gpu
 from sbmt.registration import add_to, check_takes
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, Tensor | None, GateRule, Tensor | None], Tensor]
-BACKENDS: dict[str, Attend] = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_on_cpu}
+BACKENDS: dict[str, Attend] = {
+    "dense": attend_dense,
+    "pyg": attend_by_messages,
+    "cpu": attend_on_cpu,
+    "gpu": attend_on_gpu,
+}
 RESERVED = frozenset(BACKENDS) | {"auto"}
 ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order
 # Density from which on visiting every pair is the faster one, forward and backward, by what it is compared with. Read
 # off `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what the choice loses: on the CPU dense
 # masks win where sequences are short, and hardly ever elsewhere.
-DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16}
-DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62}  # longest sequences for which that holds
+DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16, "gpu": 1 / 16}
+DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences for which that holds
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
 
 
@@ -36,7 +44,8 @@ def available_backends() -> list[str]:
         >>> "dense" in available_backends()
         True
     """
-    return [name for name in BACKENDS if name != "cpu" or has_numba()]
+    is_missing = {"cpu": not has_numba(), "gpu": not has_gpu()}
+    return [name for name in BACKENDS if not is_missing.get(name)]
 
 
 def register_backend(name: str, attend: Attend) -> None:
@@ -130,14 +139,9 @@ def check_backend(backend: str) -> None:
     choose("backend", backend, dict.fromkeys(["auto", *available_backends()]))
 
 
-def check_dropout(dropout: float) -> None:
-    """Raises SbmtError unless 0 ≤ dropout < 1."""
-    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
-        raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
-
-
 def _pick(edges: EdgeList) -> str:
-    sparse = "cpu" if can_run_on(edges.keys.device) else "pyg"
+    device = edges.keys.device
+    sparse = "cpu" if can_run_on(device) else "gpu" if has_gpu_kernels(device) else "pyg"
     is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS
     return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
 
@@ -199,22 +203,3 @@ def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Ten
             raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
         if gate.numel() and not float(gate.detach().min()) > 0:
             raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
-
-
-def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention."""
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-            got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
-        if tensor.dim() != 4 or 0 in tensor.shape:
-            do = "leave empty sequences out and add the missing dimensions"
-            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
-    if not query.device == key.device == value.device:
-        devices = f"{query.device}, {key.device} and {value.device}"
-        raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
-    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
-        raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
-    if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
-        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")

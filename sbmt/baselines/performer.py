@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_dropout
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
 from sbmt.baselines.linear import feature_attention
 from sbmt.errors import SbmtError, check_sizes

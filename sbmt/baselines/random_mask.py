@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_backend, check_dropout, edge_attention
+from sbmt.attention.dispatch import check_backend, edge_attention
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model import BlockModel
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes

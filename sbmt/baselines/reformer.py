@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_dropout
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.counter_rng import draw_seed
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes

@@ -1,16 +1,22 @@
 """Attention along edges that are drawn from a block model, as a function."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dispatch import edge_attention
 from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.tiles import attend_by_tiles, can_tile
 from sbmt.block_model import BlockModel
+from sbmt.counter_rng import draw_seed, examples_from, number_examples
 from sbmt.density import sampled_density
 from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
+
+TILES_ABOVE = 1 / 16  # expected density from which on a GPU visits every pair; an estimate, not measured
 
 
 def sbm_attention(
@@ -42,7 +48,10 @@ def sbm_attention(
         window: Also attend all tokens at most ``window / 2`` places away; 0 means self-loops, None means nothing.
             These edges are certain, so they carry no gradient to the block model.
         dropout: On the attention weights, in [0, 1).
-        backend: See :func:`~sbmt.attention.edge_attention`.
+        backend: See :func:`~sbmt.attention.edge_attention`. With ``sampler="bernoulli"``, ``"gpu"`` draws, gates and
+            attends in one kernel and stores no mask, unless edges are to be returned
+            (:func:`~sbmt.attention.tiles.attend_by_tiles`). On a GPU ``"auto"`` does so as well, and with
+            ``sampler="exact"`` where many edges are expected: the law is the same, edges of one seed are not.
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
@@ -54,6 +63,13 @@ def sbm_attention(
 
     Paper: equations 3, 4, 8 and 9.
     """
+    first = number_examples(first_example, query.shape[0])
+    settings: dict[str, Any] = {"gate_rule": gate_rule, "dropout": dropout}
+    if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, exploration, backend):
+        settings |= {"exploration": exploration, "window": window, "first_example": first}
+        settings |= {"seed": draw_seed(generator), "dropout_seed": draw_seed(generator) if dropout else 0}
+        values, density = attend_by_tiles(query, key, value, block_model, **settings)
+        return AttentionOutput(values, density, block_model.expected_density())
     edges = sample_edges(
         block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
     )
@@ -65,20 +81,24 @@ def sbm_attention(
         gate = None
     if gate is not None and window is not None:
         gate = gate.masked_fill(is_in_window(edges, window), 1.0)
-    values = edge_attention(
-        query,
-        key,
-        value,
-        edges,
-        gate,
-        gate_rule=gate_rule,
-        backend=backend,
-        dropout=dropout,
-        generator=generator,
-    )
+    with examples_from(first):
+        values = edge_attention(query, key, value, edges, gate, backend=backend, generator=generator, **settings)
     return AttentionOutput(
         values=values,
         density=sampled_density(edges, gate),
         expected_density=block_model.expected_density(),
         edges=edges if return_edges else None,
     )
+
+
+def _are_drawn_in_tiles(
+    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, exploration: float, backend: str
+) -> bool:
+    if sampler not in ("exact", "bernoulli") or not can_tile(query, value, block_model):
+        return False
+    if backend != "auto":
+        return backend == "gpu" and sampler == "bernoulli"
+    if query.device.type != "cuda" or sampler == "bernoulli":
+        return query.device.type == "cuda"
+    with torch.no_grad():
+        return float(block_model.expected_density(exploration).mean()) >= TILES_ABOVE

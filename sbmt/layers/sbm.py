@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs, check_backend, check_dropout
+from sbmt.attention.dispatch import check_backend
 from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model import BlockModel, Link
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.exploration import ExtraKeys, check_exploration

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_attention_inputs
+from sbmt.attention.inputs import check_attention_inputs
 from sbmt.block_model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.sbm import SBMAttention

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_dropout
+from sbmt.attention.inputs import check_dropout
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import MultiHeadAttention
 from sbmt.padding import check_mask

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_dropout
+from sbmt.attention.inputs import check_dropout
 from sbmt.errors import check_sizes, choose
 from sbmt.models.classifier import mean_of_real
 from sbmt.models.encoder import Encoder, ModelOutput, check_encoder

@@ -6,21 +6,23 @@ import torch
 
 from sbmt.block_model import BlockModel
 from sbmt.compiled import can_run_on
-from sbmt.counter_rng import WORD, draw_seed
-from sbmt.counter_rng import first_example as example_offset
+from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
+from sbmt.gpu import can_run_on as has_gpu_kernels
 from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.compiled import sample_compiled
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
+from sbmt.samplers.gpu import sample_on_gpu
 
 
 def _sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    """By compiled kernels on the CPU, by torch elsewhere: one law, but not the same edges from the same seed."""
-    draw = sample_compiled if can_run_on(block_model.block_matrix.device) else sample_exact
+    """By compiled kernels on the CPU and on GPUs, else by torch: one law, but not the same edges from the same seed."""
+    device = block_model.block_matrix.device
+    draw = sample_compiled if can_run_on(device) else sample_on_gpu if has_gpu_kernels(device) else sample_exact
     return draw(block_model, exploration, seed, first_example)
 
 
@@ -104,12 +106,9 @@ def sample_edges(
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     draw = choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
-    if isinstance(first_example, int):
-        first_example += example_offset()
-    if not isinstance(first_example, int) or not 0 <= first_example <= WORD - block_model.shape[0]:
-        raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
+    first = number_examples(first_example, block_model.shape[0])
     with torch.no_grad():
-        edges = draw(block_model, exploration, draw_seed(generator), first_example)
+        edges = draw(block_model, exploration, draw_seed(generator), first)
     _check_drawn(sampler, edges, block_model)
     return edges
 

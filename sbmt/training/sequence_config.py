@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sbmt.attention.dispatch import check_dropout
+from sbmt.attention.inputs import check_dropout
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.training.attention_config import AttentionConfig, option
 

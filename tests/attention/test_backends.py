@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.attention import available_backends, dispatch, edge_attention
+from sbmt.attention import available_backends, dispatch
 from sbmt.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
+from tests.gpu.device import edge_attention
 
 CASES = {
     "square": dict(batch=2, heads=3, n_queries=6, n_keys=6, d=4, d_value=4),

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from sbmt.attention.dispatch import check_attention_inputs
+from sbmt.attention.inputs import check_attention_inputs
 from sbmt.edges import EdgeList
 from sbmt.padding import check_mask
 from sbmt.types import AttentionOutput

@@ -1,4 +1,4 @@
-"""Attention on the CPU by compiled kernels: one pass over each row's edges, nothing of the size of all pairs."""
+"""Attention by kernels along the rows of a mask: one pass over each row's edges, nothing of the size of all pairs."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from torch import Tensor
 from sbmt.attention.gate_rule import GateRule
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
+from sbmt.gpu import can_run_on as has_gpu_kernels
 
 
 def attend_on_cpu(
@@ -24,19 +25,60 @@ def attend_on_cpu(
     Cost: O(edges · d) time, O(edges + n · d) memory. 16-bit inputs are computed in float32. Differentiable once.
     """
     if any(t.device.type != "cpu" for t in (query, edges.keys)):
-        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "pyg"')
-    dtype = torch.float64 if value.dtype == torch.float64 else torch.float32
-    flat = [t.to(dtype).flatten(0, 2).contiguous() for t in (query, key, value)]
-    none = flat[0].new_empty(0)
+        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    dtype = _accumulator(value)
+    query, key, wide = query.to(dtype), key.to(dtype), value.to(dtype)
+    return _attend_along(query, key, wide, edges, gate, gate_rule, weight_scale, use_gpu=False).to(value.dtype)
+
+
+def attend_on_gpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    gate_rule: GateRule,
+    weight_scale: Tensor | None,
+) -> Tensor:
+    """The same on a GPU, with long rows shared among programs; see :func:`sbmt.edge_attention`.
+
+    Cost: O(edges · d) time, O(edges + n · d) memory. 16-bit inputs are read as they are, and summed in float32.
+    Differentiable once.
+    """
+    if not has_gpu_kernels(query.device) or query.device != edges.keys.device:
+        do = 'use backend="auto", or move them to a GPU that Triton serves'
+        raise SbmtError("tensors on one GPU", f"a query on {query.device}", do)
+    return _attend_along(query, key, value, edges, gate, gate_rule, weight_scale, use_gpu=True)
+
+
+def _attend_along(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    gate_rule: GateRule,
+    weight_scale: Tensor | None,
+    *,
+    use_gpu: bool,
+) -> Tensor:
+    flat = [t.flatten(0, 2).contiguous() for t in (query, key, value)]
+    dtype = _accumulator(value)
+    none = flat[0].new_empty(0, dtype=dtype)
     flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]
-    out, _ = _attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score")
-    return out.unflatten(0, edges.shape[:3]).to(value.dtype)
+    out, _ = _attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score", use_gpu)
+    return out.unflatten(0, edges.shape[:3])
 
 
-@torch.library.custom_op("sbmt::attend", mutates_args=(), device_types="cpu")
+def _accumulator(value: Tensor) -> torch.dtype:
+    """The type of sums."""
+    return torch.float64 if value.dtype == torch.float64 else torch.float32
+
+
+@torch.library.custom_op("sbmt::attend", mutates_args=())
 def _attend(
     query: Tensor,
     key: Tensor,
@@ -51,8 +93,15 @@ def _attend(
     n_queries: int,
     n_keys: int,
     is_score_rule: bool,
+    use_gpu: bool,
 ) -> tuple[Tensor, Tensor]:
     """The output, flattened over (example, head, query), and the logarithm of each row's softmax denominator."""
+    if use_gpu:
+        from sbmt.gpu.row_launch import attend as launch
+
+        with torch.cuda.device_of(query):
+            inputs = query, key, value, gate, weight_scale
+            return launch(*inputs, (row_ptr, keys), (n_queries, n_keys), is_score_rule)
     from sbmt.compiled.attention import attend
     from sbmt.compiled.parallel import balanced_parts, in_parallel
 
@@ -70,7 +119,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Te
     return value.new_empty(query.shape[0], value.shape[1]), log_total
 
 
-@torch.library.custom_op("sbmt::attend_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sbmt::attend_backward", mutates_args=())
 def _attend_backward(
     grad_out: Tensor,
     out: Tensor,
@@ -88,8 +137,16 @@ def _attend_backward(
     n_queries: int,
     n_keys: int,
     is_score_rule: bool,
+    use_gpu: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and gate."""
+    if use_gpu:
+        from sbmt.gpu.row_launch import attend_backward as launch
+
+        mask, by_key, counts = (row_ptr, keys), (column_ptr, queries, positions), (n_queries, n_keys)
+        inputs = query, key, value, gate, weight_scale
+        with torch.cuda.device_of(query):
+            return launch(grad_out, out, log_total, *inputs, mask, by_key, counts, is_score_rule)
     from sbmt.compiled.attention import attend_backward
     from sbmt.compiled.parallel import balanced_parts, in_parallel
     from sbmt.compiled.products import sum_over_queries
@@ -118,16 +175,16 @@ def _(grad_out: Tensor, out: Tensor, log_total: Tensor, *rest: Any) -> tuple[Ten
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule = inputs
+    *tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule, ctx.use_gpu = inputs
     ctx.save_for_backward(*output, *tensors)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, grad_out: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad_out is None:
-        return (None,) * 13
-    grads = _attend_backward(grad_out, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule)
-    return *grads, *(None,) * 9
+        return (None,) * 14
+    grads = _attend_backward(grad_out, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.is_score_rule, ctx.use_gpu)
+    return *grads, *(None,) * 10
 
 
 _attend.register_autograd(_differentiate, setup_context=_keep)

@@ -1,0 +1,30 @@
+"""What every attention asks of its arguments."""
+
+from torch import Tensor
+
+from sbmt.errors import SbmtError
+
+
+def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
+        if tensor.dim() != 4 or 0 in tensor.shape:
+            do = "leave empty sequences out and add the missing dimensions"
+            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
+    if not query.device == key.device == value.device:
+        devices = f"{query.device}, {key.device} and {value.device}"
+        raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
+        raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
+    if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
+        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+
+
+def check_dropout(dropout: float) -> None:
+    """Raises SbmtError unless 0 ≤ dropout < 1."""
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")

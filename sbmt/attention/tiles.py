@@ -1,0 +1,193 @@
+"""Attention over all pairs on a GPU, whose mask is drawn tile by tile and never stored."""
+
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.block_model import BlockModel
+from sbmt.errors import SbmtError, choose
+from sbmt.exploration import check_exploration
+from sbmt.gpu import can_run_on, is_interpreted
+from sbmt.patterns import check_window
+
+MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
+
+
+def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:
+    """Whether :func:`attend_by_tiles` serves these inputs."""
+    is_narrow = max(query.shape[3], value.shape[3]) <= MAX_WIDTH and block_model.n_clusters <= MAX_CLUSTERS
+    is_served = is_interpreted() or torch.float64 not in (query.dtype, value.dtype)  # Triton 3.6 cannot build those
+    return is_narrow and is_served and can_run_on(query.device)
+
+
+def attend_by_tiles(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    block_model: BlockModel,
+    *,
+    exploration: float = 0.0,
+    gate_rule: GateRule = "score",
+    window: int | None = None,
+    dropout: float = 0.0,
+    seed: int,
+    dropout_seed: int = 0,
+    first_example: int = 0,
+) -> tuple[Tensor, Tensor]:
+    r"""Draws, gates and attends in one kernel: what the sampler ``bernoulli`` and any backend compute together.
+
+    Each tile forms its probabilities, draws its mask in registers, and takes part in a running softmax; going back,
+    tiles are drawn again. Edges are those that ``bernoulli`` draws from the same seed, but where a uniform number lies
+    within rounding of its probability.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        key: ``(batch, heads, n_keys, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        block_model: Where masks come from; its masks say what is padding.
+        exploration: δ in [0, 1).
+        gate_rule: Where the straight-through gate enters.
+        window: Pairs with |i − j| ≤ window / 2 are certain; None for none.
+        dropout: On the attention weights, in [0, 1).
+        seed: Of the edges.
+        dropout_seed: Of dropout.
+        first_example: Number of the batch's first example.
+
+    Returns:
+        Values ``(batch, heads, n_queries, d_value)`` and the density ``(batch, heads)``, with gradients to query, key,
+        value and the block model.
+
+    Raises:
+        SbmtError: Where Triton serves no such tensors, or heads or clusters are too many for a tile.
+
+    Cost: O(n² (d + k)) time, O(n · (d + k)) memory.
+    """
+    check_attention_inputs(query, key, value)
+    if block_model.shape != (*query.shape[:3], key.shape[2]):
+        wanted = (*query.shape[:3], key.shape[2])
+        raise SbmtError(f"a block model of shape {wanted}", block_model.shape, "infer it from these tokens")
+    choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
+    check_dropout(dropout)
+    check_exploration(exploration)
+    if window is not None:
+        check_window(window, query.shape[2], key.shape[2])
+    if not can_tile(query, value, block_model):
+        got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
+        expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters, on a GPU that Triton serves"
+        raise SbmtError(expected, got, 'use sampler="exact"')
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    rates = block_model.rate_factors()
+    masks = [
+        rates[0].new_empty(0, dtype=torch.bool) if mask is None else mask.expand(query.shape[0], -1)
+        for mask in (block_model.query_mask, block_model.key_mask)
+    ]
+    inputs = [t.contiguous() for t in (query.to(dtype), key.to(dtype), value, *rates, *masks)]
+    drawing = (seed, dropout_seed, first_example, exploration, -1 if window is None else window // 2, dropout)
+    rules = block_model.link == "poisson", gate_rule == "score"
+    out, density, *_ = _attend_tiles(*inputs, block_model.n_pairs, *drawing, *rules)
+    return out.to(value.dtype), density
+
+
+@torch.library.custom_op("sbmt::attend_tiles", mutates_args=())
+def _attend_tiles(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_rate: Tensor,
+    key_rate: Tensor,
+    query_mask: Tensor,
+    key_mask: Tensor,
+    n_pairs: Tensor,
+    seed: int,
+    dropout_seed: int,
+    first_example: int,
+    exploration: float,
+    window: int,
+    dropout: float,
+    is_poisson: bool,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Values, density, and for the way back each row's largest score and the logarithm of its sum of exponentials."""
+    from sbmt.gpu.tile_launch import Drawing, attend_tiles
+
+    inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
+    drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
+    with torch.cuda.device_of(query):
+        out, degrees, most, log = attend_tiles(inputs, drawing)
+    density = degrees.sum(-1).to(query_rate.dtype) / n_pairs.clamp(min=1)[:, None]
+    return out, density, most, log
+
+
+@_attend_tiles.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, query_rate: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dtype = torch.float64 if value.dtype == torch.float64 else torch.float32
+    out = value.new_empty(*query.shape[:3], value.shape[3], dtype=dtype)
+    row = query.new_empty(query.shape[:3], dtype=dtype)
+    return out, query_rate.new_empty(query.shape[:2]), row, row.clone()
+
+
+@torch.library.custom_op("sbmt::attend_tiles_backward", mutates_args=())
+def _attend_tiles_backward(
+    grad_out: Tensor,
+    grad_density: Tensor,
+    out: Tensor,
+    most: Tensor,
+    log: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_rate: Tensor,
+    key_rate: Tensor,
+    query_mask: Tensor,
+    key_mask: Tensor,
+    n_pairs: Tensor,
+    seed: int,
+    dropout_seed: int,
+    first_example: int,
+    exploration: float,
+    window: int,
+    dropout: float,
+    is_poisson: bool,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and the rate factors."""
+    from sbmt.gpu.tile_launch import Drawing, attend_tiles_backward
+
+    inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
+    drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
+    per_edge = grad_density / n_pairs.clamp(min=1)[:, None]
+    with torch.cuda.device_of(query):
+        return attend_tiles_backward(inputs, drawing, out, most, log, grad_out, per_edge)
+
+
+@_attend_tiles_backward.register_fake
+def _(grad_out: Tensor, grad_density: Tensor, out: Tensor, most: Tensor, log: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(t) for t in rest[:5])
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    out, _, most, log = output
+    ctx.save_for_backward(out, most, log, *inputs[:8])
+    ctx.drawing = inputs[8:]
+    ctx.mark_non_differentiable(most, log)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(
+    ctx: Any, grad_out: Tensor | None, grad_density: Tensor | None, *_: Any
+) -> tuple[Tensor | None, ...]:
+    if grad_out is None and grad_density is None:
+        return (None,) * 16
+    out, most, log, *inputs = ctx.saved_tensors
+    grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+    grad_density = inputs[3].new_zeros(out.shape[:2]) if grad_density is None else grad_density
+    grads = _attend_tiles_backward(grad_out, grad_density, out, most, log, *inputs, *ctx.drawing)
+    return *grads, *(None,) * 11
+
+
+_attend_tiles.register_autograd(_differentiate, setup_context=_keep)

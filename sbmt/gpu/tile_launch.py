@@ -1,0 +1,132 @@
+"""Kernels over tiles, called with torch tensors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmt.gpu import tile_gradients, tiles
+from sbmt.gpu.row_launch import accumulator
+
+# Queries, keys and warps of a tile: what keeps the working set in registers, by the assembler's account. Not timed.
+NARROW = {"attend": (64, 32, 4), "by query": (64, 32, 8), "by key": (32, 32, 4)}  # 16 bits, heads ≤ 64, ≤ 128 clusters
+MEDIUM = dict.fromkeys(NARROW, (32, 32, 8))
+WIDE = dict.fromkeys(NARROW, (16, 32, 4))
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""query, key, value, query_rate, key_rate ``(batch, heads, n, width)``, and the masks ``(batch, n)`` or empty."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What decides the edges of a call, besides the rates.
+
+    Attributes:
+        seed: Of the edges.
+        dropout_seed: Of attention dropout.
+        first_example: Number of the batch's first example.
+        exploration: δ.
+        window: Reach of the pairs that are certain, |i − j| ≤ window; −1 for none.
+        dropout: Probability that a weight is dropped.
+        is_poisson: Whether the link is Poisson's.
+        is_score_rule: Whether the gate multiplies scores.
+    """
+
+    seed: int
+    dropout_seed: int
+    first_example: int
+    exploration: float
+    window: int
+    dropout: float
+    is_poisson: bool
+    is_score_rule: bool
+
+
+def attend_tiles(inputs: Inputs, drawing: Drawing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output, degree of each query, its largest score, and the logarithm of its sum of exp(score − largest).
+
+    The output has the type of sums: 16 bits of it would make the gradients of the gates twice as wrong as they need be.
+    """
+    query, _, value, *_ = inputs
+    out = value.new_empty(*query.shape[:3], value.shape[3], dtype=accumulator(value))
+    degrees = query.new_empty(query.shape[:3], dtype=torch.int32)
+    most, log = (query.new_empty(query.shape[:3], dtype=accumulator(value)) for _ in range(2))
+    about = _constants(inputs, drawing, "attend")
+    arguments = (*_pointers(inputs), out, degrees, most, log, *_scalars(inputs, drawing))
+    tiles.attend_tiles[_grid(query, about["ROWS"])](*arguments, **about)
+    return out, degrees, most, log
+
+
+def attend_tiles_backward(
+    inputs: Inputs, drawing: Drawing, out: Tensor, most: Tensor, log: Tensor, grad_out: Tensor, grad_density: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and both rate factors; ``grad_density`` is that of one more edge of a graph."""
+    query, key, value, query_rate, key_rate, *_ = inputs
+    dtype = accumulator(value)
+    delta = (grad_out * out).sum(-1)
+    slope = grad_out.to(value.dtype).contiguous()
+    given = (*_pointers(inputs), slope, delta, most, log, grad_density.to(dtype).contiguous())
+    to_query, to_key, to_value, to_query_rate, to_key_rate = (
+        torch.empty_like(t) for t in (query, key, value, query_rate, key_rate)
+    )
+    scalars, rule = _scalars(inputs, drawing), {"IS_SCORE_RULE": drawing.is_score_rule}
+    about = _constants(inputs, drawing, "by query") | rule
+    grid = _grid(query, about["ROWS"])
+    tile_gradients.differentiate_queries[grid](*given, to_query, to_query_rate, *scalars, **about)
+    about = _constants(inputs, drawing, "by key") | rule
+    grid = _grid(key, about["KEYS"])
+    tile_gradients.differentiate_keys[grid](*given, to_key, to_value, to_key_rate, *scalars, **about)
+    return to_query, to_key, to_value, to_query_rate, to_key_rate
+
+
+def split(rates: Tensor, *, is_scaled: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Float32 numbers ≥ 0 as two 16-bit ones, high + low / 2¹¹, so that tensor cores multiply them with 22 bits.
+
+    Returns:
+        High and low parts, and by what to multiply each row: a power of two that brings its largest number to [½, 1)
+        if ``is_scaled``, else 1. float64 stays as it is, without a low part.
+    """
+    ones = rates.new_ones(rates.shape[:-1])
+    if rates.dtype == torch.float64:
+        return rates, None, ones
+    scale = torch.exp2(torch.frexp(rates.amax(-1)).exponent.float()) if is_scaled else ones
+    scaled = rates / scale[..., None]
+    high = scaled.half()
+    return high, ((scaled - high.float()) * 2**11).half(), scale
+
+
+def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int]:
+    """Queries, keys and warps of a tile of one of the kernels."""
+    query, _, value, query_rate, *_ = inputs
+    n_bytes = value.dtype.itemsize
+    is_narrow = max(query.shape[3], value.shape[3]) <= 64 and query_rate.shape[3] <= 128
+    if n_bytes == 2:
+        return (NARROW if is_narrow else MEDIUM)[kernel]
+    return (MEDIUM if n_bytes == 4 and is_narrow else WIDE)[kernel]
+
+
+def _pointers(inputs: Inputs) -> tuple[Tensor | None, ...]:
+    query, key, value, query_rate, key_rate, *masks = inputs
+    of_keys = split(key_rate, is_scaled=False)[:2]
+    present = (mask if mask.numel() else None for mask in masks)
+    return query, key, value, *split(query_rate, is_scaled=True), *of_keys, *present
+
+
+def _scalars(inputs: Inputs, drawing: Drawing) -> tuple[int | float, ...]:
+    query, key, *_ = inputs
+    seeds = drawing.seed, drawing.dropout_seed, drawing.first_example
+    return *seeds, query.shape[1], query.shape[2], key.shape[2], drawing.exploration
+
+
+def _constants(inputs: Inputs, drawing: Drawing, kernel: str) -> dict[str, Any]:
+    query, _, value, query_rate, *_ = inputs
+    rows, keys, warps = tile_shape(inputs, kernel)
+    widths = {"D": query.shape[3], "D_VALUE": value.shape[3], "CLUSTERS": query_rate.shape[3]}
+    law = {"WINDOW": drawing.window, "DROPOUT": drawing.dropout, "IS_POISSON": drawing.is_poisson}
+    return widths | law | {"ROWS": rows, "KEYS": keys, "num_warps": warps, "num_stages": 2}
+
+
+def _grid(tokens: Tensor, block: int) -> tuple[int]:
+    batch, heads, n, _ = tokens.shape
+    return (-(-n // block) * batch * heads,)

@@ -1,0 +1,109 @@
+"""Kernels can be built for GPUs that are not here, and fit into their shared memory. Takes Triton, but no GPU."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from sbmt.gpu import is_interpreted
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
+    reason="needs Triton and neither its interpreter nor a GPU, where kernels are built anyway",
+)
+SHARED = {80: 166912, 90: 232448}  # bytes that a block may have, by compute capability
+SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, not whole tiles
+
+
+def tile_launches(dtype, d, n_clusters, is_padded, is_poisson, **drawing):
+    from sbmt.gpu import tile_launch
+    from tests.gpu.compiling import recorded
+
+    tokens, rates = torch.zeros(2, 2, 256, d, dtype=dtype), torch.zeros(2, 2, 256, n_clusters)
+    mask = torch.zeros((2, 256) if is_padded else 0, dtype=torch.bool)
+    settings = dict(seed=1 << 40, dropout_seed=1 << 41, first_example=0, exploration=0.01, window=-1, dropout=0.0)
+    about = tile_launch.Drawing(**settings | drawing, is_poisson=is_poisson, is_score_rule=not is_poisson)
+    with recorded() as launches:
+        inputs = (tokens, tokens, tokens, rates, rates, mask, mask)
+        out, _, most, log = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, out, most, log, out, torch.zeros(2, 2))
+    return launches
+
+
+def row_launches(dtype, d, n_clusters, is_gated):
+    from sbmt.gpu import row_launch
+    from tests.gpu.compiling import recorded
+
+    rows, sizes = torch.zeros(512, d, dtype=dtype), (256, 256)
+    row_ptr, keys, by_key = torch.arange(513), torch.zeros(512, dtype=torch.int64), torch.zeros(512, dtype=torch.int32)
+    per_edge = torch.zeros(512 if is_gated else 0, dtype=row_launch.accumulator(rows))
+    inputs = (rows, rows, rows, per_edge, per_edge, (row_ptr, keys))
+    with recorded() as launches:
+        out, log = row_launch.attend(*inputs, sizes, True)
+        row_launch.attend_backward(out, out, log, *inputs, (row_ptr, by_key, by_key), sizes, is_gated)
+        rates = torch.zeros(512, n_clusters)
+        row_launch.dots(rates, rates, (row_ptr, keys), sizes)
+    return launches
+
+
+def draw_launches(n_clusters, is_padded, is_poisson):
+    from sbmt.gpu import draw_launch
+    from tests.gpu.compiling import recorded
+
+    rates = torch.zeros(2, 2, 256, n_clusters)
+    mask = torch.zeros(2, 256, dtype=torch.bool) if is_padded else None
+    bounds, row = rates[..., 0], rates[..., 0].double()
+    with recorded() as launches:
+        counted = torch.empty
+        torch.empty = lambda *args, **kwargs: counted(*args, **kwargs).zero_()  # nobody counts edges here
+        try:
+            draw_launch.draw_by_skipping(rates, rates, (bounds, bounds), row, row, mask, 1 << 40, 0, 0.01, is_poisson)
+        finally:
+            torch.empty = counted
+    return launches
+
+
+def assert_they_build(launches, capability, folder, n_kernels):
+    from tests.gpu.compiling import compile_for, resources
+
+    built = {launch.name: resources(compile_for(launch, capability), folder) for launch in launches}
+    assert len(built) == n_kernels
+    for name, needs in built.items():
+        assert needs["SHARED"] <= SHARED[capability], (name, needs)
+        assert needs["STACK"] <= SPILLED and 0 < needs["REG"] <= 255, (name, needs)
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize(
+    ("dtype", "d", "n_clusters", "is_poisson", "drawing"),
+    [
+        (torch.bfloat16, 32, 128, False, {}),
+        (torch.bfloat16, 64, 128, True, dict(window=8, dropout=0.1)),
+        (torch.float16, 128, 256, False, {}),
+        (torch.float32, 32, 100, False, dict(dropout=0.1)),
+        (torch.float32, 128, 256, True, {}),
+    ],
+)
+def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, tmp_path):
+    launches = tile_launches(dtype, d, n_clusters, is_poisson, is_poisson, **drawing)
+    assert_they_build(launches, capability, tmp_path, n_kernels=3)
+
+
+def test_tiles_of_the_usual_size_stay_in_registers(tmp_path):
+    from tests.gpu.compiling import compile_for, resources
+
+    for launch in tile_launches(torch.bfloat16, 64, 128, False, False):
+        assert resources(compile_for(launch, 90), tmp_path)["STACK"] <= 32, launch.name
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize("is_gated", [True, False])
+@pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float32, 200), (torch.float64, 32)])
+def test_rows(dtype, d, is_gated, capability, tmp_path):
+    assert_they_build(row_launches(dtype, d, 128, is_gated), capability, tmp_path, n_kernels=6)
+
+
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_drawing(is_padded, tmp_path):
+    for is_poisson in (True, False):
+        assert_they_build(draw_launches(128, is_padded, is_poisson), 90, tmp_path, n_kernels=1)

@@ -142,7 +142,7 @@ def test_benchmarks_are_written_from_their_results(tmp_path, monkeypatch, capsys
     assert "| near-constant | 64 | 5 % |" in text
     assert "Measured on" in text
     assert "(assets/bench.png)" in text
-    assert text.count("*Not measured yet") == 14  # the other suites' tables
+    assert text.count("*Not measured yet: run `make bench`.*") == 14  # the other suites' tables
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
 
     page.write_text(text.replace("| near-constant | 64 | 5 % |", "| near-constant | 64 | 6 % |"), "utf-8")

@@ -1,11 +1,12 @@
 """Which pages the results fill, and with what."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from results.tables.benchmarks import bench_blocks
 from results.tables.errata import errata_blocks
+from results.tables.gpu import gpu_blocks
 from results.tables.landing import demo_table
 from results.tables.language import language_blocks
 from results.tables.long_range import long_range_blocks
@@ -24,21 +25,22 @@ def renewed_pages(root: Path) -> Iterator[tuple[Path, str, str]]:
     Besides the pages that are named here, any page may hold single numbers.
     """
     results, docs = Results(root), root / "docs"
-    missing = {target: NOT_MEASURED.format(target=target) for target in ("results", "long-range", "language", "bench")}
+    targets = ("results", "long-range", "language", "bench", "gpu")
+    missing = {target: NOT_MEASURED.format(target=target) for target in targets}
 
     def tables(blocks: dict[str, str], target: str = "results") -> partial[str]:
         return partial(with_blocks, kind=TABLE, blocks=blocks, missing=missing[target])
 
+    bench = partial(with_blocks, kind=BENCH, blocks=bench_blocks(results), missing=missing["bench"])
+    gpu = tables(gpu_blocks(results), "gpu")
     demo = partial(with_blocks, kind=DEMO, blocks={"table": demo_table(results)}, missing="")
-    fill = {
+    fill: dict[Path, Callable[[str], str]] = {
         root / "README.md": demo,
         docs / "index.md": demo,
         docs / "synthetic.md": tables(study_blocks(results)),
         docs / "long-range.md": tables(long_range_blocks(results), "long-range"),
         docs / "language.md": tables(language_blocks(results), "language"),
-        docs / "benchmarks.md": partial(
-            with_blocks, kind=BENCH, blocks=bench_blocks(results), missing=missing["bench"]
-        ),
+        docs / "benchmarks.md": lambda text: gpu(bench(text)),
         docs / "errata.md": tables(errata_blocks(results)),
         docs / "results.md": tables(overview_blocks(results)),
         docs / "when-to-use.md": tables(when_to_use_blocks(results), "bench"),

@@ -63,7 +63,7 @@ def entry(contestant: Contestant, case: Case, is_training: bool) -> Entry:
         leaves = case.leaves if contestant.is_sbm else case.leaves[:3]
         return torch.autograd.grad(contestant.attend(case), leaves, case.cotangent)
 
-    return Entry(training if is_training else forward)
+    return Entry(training if is_training else forward, device=case.query.device)
 
 
 def try_once(contestant: Contestant, case: Case, is_training: bool) -> str | None:
@@ -80,7 +80,9 @@ def _full_attention(case: Case) -> Tensor:
     return scaled_dot_product_attention(case.query, case.key, case.value)
 
 
-def _layer_with(**changed: str) -> Callable[[Case], Tensor]:
+def layer_with(**changed: str) -> Callable[[Case], Tensor]:
+    """The case's layer with other settings."""
+
     def attend(case: Case) -> Tensor:
         layer = copy.copy(case.layer)  # shares the parameters
         for name, value in changed.items():
@@ -91,11 +93,11 @@ def _layer_with(**changed: str) -> Callable[[Case], Tensor]:
     return attend
 
 
-def _torch_sparse(case: Case) -> Tensor:
+def torch_sparse(case: Case) -> Tensor:
     """Per head: ``sampled_addmm``, softmax over rows, sparse times dense; the rest is the library's."""
     model = case.block_model()
     edges = sample_edges(model)
-    gate = model.gate(edges) if torch.is_grad_enabled() else torch.ones(edges.n_edges)
+    gate = model.gate(edges) if torch.is_grad_enabled() else edges.keys.new_ones(edges.n_edges, dtype=torch.float32)
     n = case.setting.n
     heads = []
     with warnings.catch_warnings():
@@ -104,9 +106,9 @@ def _torch_sparse(case: Case) -> Tensor:
             row_ptr = edges.row_ptr[head * n : (head + 1) * n + 1]
             mine = slice(int(row_ptr[0]), int(row_ptr[-1]))
             pattern = row_ptr - row_ptr[0], edges.keys[mine]
-            query, key, value = (x[0, head] for x in (case.query, case.key, case.value))
+            query, key, value = (x[0, head].to(gate.dtype) for x in (case.query, case.key, case.value))
             heads.append(_sparse_head(query, key, value, *pattern, gate[mine]))
-    return torch.stack(heads)[None]
+    return torch.stack(heads)[None].to(case.value.dtype)
 
 
 def _sparse_head(query: Tensor, key: Tensor, value: Tensor, row_ptr: Tensor, keys: Tensor, gate: Tensor) -> Tensor:
@@ -143,9 +145,9 @@ def _compiled_flex() -> tuple[Any, Any]:
 
 CONTESTANTS = {
     REFERENCE: Contestant("SDPA", _full_attention, most_cells=2**30, is_sbm=False),
-    OURS: Contestant("SBM", _layer_with()),
-    "pyg": Contestant("pyg", _layer_with(backend="pyg"), most_messages=2**27),
-    "torch.sparse": Contestant("torch.sparse", _torch_sparse, most_messages=2**27),
+    OURS: Contestant("SBM", layer_with()),
+    "pyg": Contestant("pyg", layer_with(backend="pyg"), most_messages=2**27),
+    "torch.sparse": Contestant("torch.sparse", torch_sparse, most_messages=2**27),
     "flex": Contestant(
         "flex",
         _flex_attention,
@@ -153,7 +155,7 @@ CONTESTANTS = {
         why_no_backward="forward only: on the CPU it has no backward pass",
     ),
     "dense": Contestant(
-        "dense", _layer_with(sampler="bernoulli", backend="dense"), most_cells=2**24, most_messages=2**28
+        "dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**24, most_messages=2**28
     ),
 }
 FOREIGN = {"torch.sparse", "flex"}

@@ -9,18 +9,25 @@ from rich.console import Console
 from sbmt.cli.progress import case_progress
 from sbmt.cli.tables import print_table
 from sbmt.errors import SbmtError
-from sbmt.files import check_writable, write_json
+from sbmt.files import check_writable, read_json, write_json
 
 
 def bench(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="attention, sampler, backends or memory; repeat it for several; all if left out"),
+        typer.Option(
+            help="attention, sampler, backends or memory; gpu; repeat it for several; the device's if left out"
+        ),
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda, which has a suite of its own: gpu")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
-    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
+    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite or case")] = None,
     figure: Annotated[Path | None, typer.Option(help="where the figure of the attention suite goes")] = None,
+    minutes: Annotated[float | None, typer.Option(help="with cuda: begin no further case after this time")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="with cuda: add the cases that --json does not hold")
+    ] = False,
 ) -> None:
     """Measure speed and memory against full attention and other ways to do the same.
 
@@ -29,19 +36,33 @@ def bench(
     """
     from sbmt.benchmarks import run_suites, tables_of
 
-    _check_targets(suite, json, figure)
+    _check_targets(suite, device, json, figure)
+    before = _earlier(json) if resume else None
     console = Console(markup=False)
 
-    def report(name: str, result: dict[str, Any]) -> None:
+    def keep(result: dict[str, Any]) -> None:
         if json is not None:
             write_json(json, result)
+
+    def report(name: str, result: dict[str, Any]) -> None:
         for table in tables_of(result, [name]):
             print_table(console, table)
 
     with case_progress(console) as progress:
-        result = run_suites(suite or (), is_quick=quick, threads=threads, on_case=progress.case, on_suite=report)
+        result = run_suites(
+            suite or (),
+            is_quick=quick,
+            threads=threads,
+            device=device,
+            minutes=minutes,
+            before=before,
+            on_case=progress.case,
+            on_suite=report,
+            on_found=keep,
+        )
     about = result["manifest"]
-    console.print(f"{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
+    gpu = f"{about['gpu']}, CUDA {about['cuda']}, triton {about['triton']}; " if "gpu" in about else ""
+    console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
     if json is not None:
         console.print(f"Numbers: {json}")
     if figure is not None:
@@ -51,7 +72,14 @@ def bench(
         console.print(f"Figure: {figure}")
 
 
-def _check_targets(suite: list[str] | None, json: Path | None, figure: Path | None) -> None:
+def _earlier(json: Path | None) -> dict[str, Any]:
+    if json is None:
+        raise SbmtError("--json with --resume", "none", "name the file that holds the earlier cases")
+    found: dict[str, Any] = read_json(json)
+    return found
+
+
+def _check_targets(suite: list[str] | None, device: str, json: Path | None, figure: Path | None) -> None:
     """Finds out before the measurements, not after, that their result could not be kept."""
     if json is not None:
         check_writable(json)
@@ -59,5 +87,6 @@ def _check_targets(suite: list[str] | None, json: Path | None, figure: Path | No
         from sbmt.plots.save import figure_format
 
         figure_format(figure)
-        if suite and "attention" not in suite:
-            raise SbmtError("the suite attention for --figure", ", ".join(suite), "add --suite attention")
+        if device != "cpu" or (suite and "attention" not in suite):
+            got = ", ".join(suite or [f"those of {device}"])
+            raise SbmtError("the suite attention for --figure", got, "add --suite attention")

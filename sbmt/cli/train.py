@@ -34,6 +34,7 @@ def repeated_tokens(
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/repeated-tokens"),
     size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
     resume: Resume = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     **overrides: Any,
 ) -> None:
     """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
@@ -45,7 +46,7 @@ def repeated_tokens(
     try:
         with training_progress(console) as progress:
             progress.start(f"{config.attention} on repeated tokens", config.steps)
-            run = train(config, output, resume=resume, on_step=progress.step)
+            run = train(config, output, resume=resume, on_step=progress.step, device=device)
     except KeyboardInterrupt:
         if (output / "state.safetensors").exists():
             console.print(f"A checkpoint is kept every {CHECKPOINT_EVERY} steps: go on with --resume.")

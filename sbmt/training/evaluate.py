@@ -34,7 +34,8 @@ def evaluate(model: nn.Module, length: int, n_sequences: int, *, n_samples: int 
     """Evaluates a tagger on fresh repeated-tokens sequences.
 
     Args:
-        model: A :class:`~sbmt.models.TokenTagger` with one label. It is put in eval mode and left in its own.
+        model: A :class:`~sbmt.models.TokenTagger` with one label, on any device. It is put in eval mode and left in
+            its own.
         length: Tokens per sequence.
         n_sequences: How many sequences.
         n_samples: Masks drawn per sequence; logits are averaged over them (Theorem 1 speaks of that mean).
@@ -46,13 +47,14 @@ def evaluate(model: nn.Module, length: int, n_sequences: int, *, n_samples: int 
     data = torch.Generator().manual_seed(_TEST_SEED + seed)
     masks = torch.Generator().manual_seed(2 * _TEST_SEED + seed)
     totals = torch.zeros(4, dtype=torch.float64)
+    device = next(model.parameters()).device
     for first in range(0, n_sequences, _BATCH):
         size = min(_BATCH, n_sequences - first)
-        tokens, labels = sample_repeated_tokens(size, length, generator=data)
+        tokens, labels = (t.to(device) for t in sample_repeated_tokens(size, length, generator=data))
         outputs = [model(tokens, generator=masks) for _ in range(n_samples)]
         logits = torch.stack([o.values.squeeze(-1) for o in outputs]).mean(0)  # batch n
         layers = [attended for o in outputs for attended in o.attention]
-        totals += size * torch.stack(
+        means = torch.stack(
             [
                 nn.functional.binary_cross_entropy_with_logits(logits, labels).double(),
                 ((logits > 0) == labels.bool()).double().mean(),
@@ -60,5 +62,6 @@ def evaluate(model: nn.Module, length: int, n_sequences: int, *, n_samples: int 
                 torch.stack([attended.expected_density.double().mean() for attended in layers]).mean(),
             ]
         )
+        totals += size * means.cpu()
     model.train(was_training)
     return Evaluation(*(totals / n_sequences).tolist())

@@ -16,6 +16,7 @@ from sbmt.locks import only_writer
 from sbmt.models import TokenTagger
 from sbmt.tasks.repeated_tokens import sample_repeated_tokens
 from sbmt.training.config import RepeatedTokensConfig
+from sbmt.training.devices import usable_device
 from sbmt.training.encoder import build_encoder
 from sbmt.training.evaluate import evaluate
 from sbmt.training.runs import METRICS, Run, load_weights
@@ -48,6 +49,7 @@ def train(
     *,
     resume: bool = False,
     on_step: Callable[[Step], None] | None = None,
+    device: str = "cpu",
 ) -> Run:
     """Trains a tagger on fresh repeated-tokens batches, then evaluates it.
 
@@ -57,19 +59,25 @@ def train(
         resume: Whether to go on from the checkpoint in ``folder``. The result equals an uninterrupted run's, on the
             same machine and number of threads.
         on_step: Called after every step.
+        device: ``"cpu"`` or ``"cuda"``. Sequences are the same on both, masks are not.
 
     Raises:
-        SbmtError: If the folder holds another run or another process writes into it, there is nothing to resume, or the
-            loss is not finite.
+        SbmtError: If the device is not there, the folder holds another run or another process writes into it, there is
+            nothing to resume, or the loss is not finite.
     """
+    place = usable_device(device)
     with only_writer(folder):
-        return _train(config, folder, resume, on_step)
+        return _train(config, folder, resume, on_step, place)
 
 
 def _train(
-    config: RepeatedTokensConfig, folder: Path | None, resume: bool, on_step: Callable[[Step], None] | None
+    config: RepeatedTokensConfig,
+    folder: Path | None,
+    resume: bool,
+    on_step: Callable[[Step], None] | None,
+    device: torch.device,
 ) -> Run:
-    model = build_model(config)
+    model = build_model(config).to(device)
     optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
     data = torch.Generator().manual_seed(config.seed)
     masks = torch.Generator().manual_seed(config.seed + 1)
@@ -81,7 +89,7 @@ def _train(
         seconds = _restore(folder, config, model, optimizer, data, masks, history)
     start = time.perf_counter() - seconds
     for number in range(len(history["loss"]) + 1, config.steps + 1):
-        step = _step(number, model, optimizer, config, data, masks)
+        step = _step(number, model, optimizer, config, data, masks, device)
         for name in METRICS:
             history[name].append(getattr(step, name))
         if on_step is not None:
@@ -89,7 +97,8 @@ def _train(
         if folder is not None and number % CHECKPOINT_EVERY == 0:
             _store(folder, config, model, optimizer, data, masks, history, time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    run = Run(config, model, history, evaluate(model, config.length, config.test_sequences), seconds)
+    test = evaluate(model, config.length, config.test_sequences)
+    run = Run(config, model.cpu(), history, test, seconds)
     if folder is not None:
         run.save(folder)
         (folder / _STATE).unlink(missing_ok=True)
@@ -103,8 +112,10 @@ def _step(
     config: RepeatedTokensConfig,
     data: torch.Generator,
     masks: torch.Generator,
+    device: torch.device,
 ) -> Step:
-    tokens, labels = sample_repeated_tokens(config.batch_size, config.length, generator=data)
+    drawn = sample_repeated_tokens(config.batch_size, config.length, generator=data)
+    tokens, labels = (t.to(device) for t in drawn)
     output = model(tokens, generator=masks)
     logits = output.values.squeeze(-1)  # batch n
     loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)

@@ -66,9 +66,9 @@ def noted(monkeypatch):
     """Suites that do nothing but note the threads they have and the random number they get."""
     found = []
 
-    def run(is_quick, on_case):
-        list(counted("abc", 3, on_case))
-        found.append((is_quick, torch.get_num_threads(), torch.rand(()).item()))
+    def run(asked):
+        list(counted("abc", 3, asked.on_case))
+        found.append((asked.is_quick, torch.get_num_threads(), torch.rand(()).item()))
         return {"cases": []}
 
     monkeypatch.setattr(suites, "SUITES", {name: Suite(run, lambda found: []) for name in ("one", "two")})

@@ -1,0 +1,20 @@
+"""Where to compute, by name."""
+
+import torch
+
+from sbmt.errors import SbmtError, choose
+
+DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
+
+
+def usable_device(name: str) -> torch.device:
+    """The device of a name.
+
+    Raises:
+        SbmtError: If the name is unknown, or no GPU answers.
+    """
+    device = choose("device", name, DEVICES)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        do = "run it on a machine with a CUDA GPU and a build of torch for it"
+        raise SbmtError("a GPU that torch can use for the device cuda", "none", do)
+    return device

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -134,6 +135,8 @@ def measure_tests(out: Path, clock: Clock) -> None:
         raise SbmtError("tests in the source tree", "none", f"run it in a tree that has {TESTS[0]}")
     log = out / "tests.log"
     command = [sys.executable, "-m", "pytest", *paths, "-q", "-p", "no:cacheprovider"]
+    if find_spec("beartype") is None:  # which checks types while tests run
+        command += ["-o", "addopts=--import-mode=importlib"]
     code = call(command, clock.left(), log)
     lines = log.read_text("utf-8", errors="replace").splitlines()
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]

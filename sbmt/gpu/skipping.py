@@ -3,9 +3,9 @@
 import triton.language as tl
 
 from sbmt.gpu.philox import philox
-from sbmt.gpu.rows import load_row, load_rows
 from sbmt.gpu.toolchain import kernel
 
+COLUMNS = tl.constexpr(16)  # of the rate factors, at a time
 CANDIDATE = tl.constexpr(2 << 28)  # of sbmt.counter_rng: the purpose above the head's 28 bits
 
 
@@ -38,7 +38,6 @@ def skip(
     first = graph * n_keys
     largest, largest_rate = tl.load(bound + row), tl.load(bound_rate + row)
     slope = tl.where(largest < 1, -tl.log(1 - tl.minimum(largest, 0.9999999999999999)), float("inf"))
-    t = load_row(query_rate, row, CLUSTERS).to(tl.float64)
     delta = tl.load(delta_in)
     number = tl.arange(0, VISITS // 2).to(tl.uint32)
     c1 = tl.zeros_like(number) + (row % n_queries).to(tl.uint32)
@@ -61,8 +60,13 @@ def skip(
         is_kept = is_visited & (limit < probability(low, IS_POISSON))
         is_unsure = is_visited & (limit < probability(high, IS_POISSON)) & ~is_kept
         if tl.max(is_unsure.to(tl.int32), 0) > 0:
-            k = load_rows(key_rate, first + keys, is_unsure, CLUSTERS).to(tl.float64)
-            rates = tl.sum(k * t[None, :], 1) + delta
+            rates = tl.zeros((VISITS,), tl.float64) + delta
+            for first_column in range(0, CLUSTERS, COLUMNS):  # some at a time: all of them would not fit into registers
+                columns = first_column + tl.arange(0, COLUMNS)
+                t = tl.load(query_rate + row * CLUSTERS + columns, columns < CLUSTERS, other=0.0).to(tl.float64)
+                places = (first + keys)[:, None] * CLUSTERS + columns[None, :]
+                k = tl.load(key_rate + places, is_unsure[:, None] & (columns < CLUSTERS)[None, :], other=0.0)
+                rates += tl.sum(k.to(tl.float64) * t[None, :], 1)
             is_kept |= is_unsure & (limit < probability(rates, IS_POISSON))
         kept = is_kept.to(tl.int64)
         if not IS_COUNT:

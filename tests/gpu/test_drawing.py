@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList
-from sbmt.gpu import draw_launch
+from sbmt.gpu import draw_launch, is_interpreted
 from sbmt.samplers import gpu
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.gpu import sample_on_gpu
@@ -18,9 +18,10 @@ N_KINDS, N_REPEATS = 8, 512
 
 @pytest.fixture(autouse=True)
 def by_kernel(monkeypatch):
-    """Never by torch, and many keys at a time: the interpreter counts operations, not numbers."""
+    """Never by torch, and many keys at a time for the interpreter, which counts operations, not numbers."""
     monkeypatch.setattr(gpu, "VISITS_PER_CANDIDATE", float("inf"))
-    monkeypatch.setattr(draw_launch, "VISITS", 1024)
+    if is_interpreted():
+        monkeypatch.setattr(draw_launch, "VISITS", 1024)
 
 
 def repeated_model(link="bilinear", scale=0.4, n_queries=6, is_padded=False):

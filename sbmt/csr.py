@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 from sbmt.compiled import can_run_on
+from sbmt.gpu import can_run_on as has_gpu_kernels
 
 
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
-    """See :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges) on the CPU, O(edges · log edges) elsewhere."""
-    if can_run_on(keys.device):
-        return _transpose(row_ptr, keys, n_queries, n_keys)
+    """See :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges) by kernels, O(edges · log edges) where there are none."""
+    if can_run_on(keys.device) or has_gpu_kernels(keys.device):
+        return _transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
 
@@ -25,8 +26,15 @@ def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: 
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), (row % n_queries)[order].int(), positions.int()
 
 
-@torch.library.custom_op("sbmt::transpose", mutates_args=(), device_types="cpu")
-def _transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+@torch.library.custom_op("sbmt::transpose", mutates_args=())
+def _transpose(
+    row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if use_gpu:
+        from sbmt.gpu.transposing import transpose as transpose_on_gpu
+
+        with torch.cuda.device_of(keys):
+            return transpose_on_gpu(row_ptr, keys, n_queries, n_keys)
     from sbmt.compiled.parallel import equal_parts, in_parallel
     from sbmt.compiled.products import transpose
 
@@ -42,7 +50,7 @@ def _transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tu
 
 
 @_transpose.register_fake
-def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool) -> tuple[Tensor, Tensor, Tensor]:
     n_graphs = (row_ptr.numel() - 1) // n_queries
     int32 = keys.new_empty(keys.shape, dtype=torch.int32)
     return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
@@ -51,10 +59,13 @@ def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tenso
 def merge_rows(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of what is in either mask. Cost: O(n + edges) on the CPU, a sort elsewhere."""
+    """``row_ptr`` and ``keys`` of what is in either mask.
+
+    Cost: O(n + edges) on the CPU; elsewhere the second mask is searched in the first, O(edges + second · log first).
+    """
     if can_run_on(first_keys.device):
         return _merge(first_ptr, first_keys, second_ptr, second_keys)
-    return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+    return merge_rows_by_searching(first_ptr, first_keys, second_ptr, second_keys, n_keys)
 
 
 @torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
@@ -78,12 +89,31 @@ def _(first_ptr: Tensor, first_keys: Tensor, *rest: Tensor) -> tuple[Tensor, Ten
     return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
 
 
+def merge_rows_by_searching(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """On any device: what the second mask adds goes where it belongs, and the first fills the places between."""
+    first, second = _cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)
+    place = torch.searchsorted(first, second)
+    is_new = place == torch.searchsorted(first, second, right=True)
+    new = place[is_new] + torch.arange(int(is_new.sum()), device=place.device)
+    is_first = torch.ones(first.numel() + new.numel(), dtype=torch.bool, device=place.device)
+    is_first[new] = False
+    cells = torch.empty_like(is_first, dtype=torch.int64)
+    cells[new], cells[is_first] = second[is_new], first
+    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+
+
+def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
+    rows = torch.arange(row_ptr.numel() - 1, device=keys.device)
+    return rows.repeat_interleave(row_ptr.diff(), output_size=keys.numel()) * n_keys + keys
+
+
 def merge_rows_by_sorting(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
     """The plain twin, on any device."""
-    rows = torch.arange(first_ptr.numel() - 1, device=first_keys.device)
-    both = (first_ptr, first_keys), (second_ptr, second_keys)
-    cells = torch.cat([rows.repeat_interleave(ptr.diff()) * n_keys + keys for ptr, keys in both]).unique()
-    counts = torch.bincount(cells // n_keys, minlength=rows.numel())
+    cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
+    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys

@@ -166,7 +166,9 @@ class EdgeList:
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Edges of either; multiplicities are dropped. Cost: O(n + edges) on the CPU, a sort elsewhere.
+        """Edges of either; multiplicities are dropped.
+
+        Cost: O(n + edges), and elsewhere than on the CPU a search for each edge of ``other``.
 
         Raises:
             SbmtError: If shapes or masks differ.
@@ -202,7 +204,7 @@ class EdgeList:
             ``column_ptr`` int64, the queries of each column in ascending order, int32, and where each of these edges
             stands among its graph's in EdgeList order, int32.
 
-        Cost: O(n + edges) on the CPU, a sort elsewhere; kept for the next call.
+        Cost: O(n + edges), a sort where there are no kernels; kept for the next call.
         """
         return transpose_edges(self.row_ptr, self.keys, *self.shape[2:])
 

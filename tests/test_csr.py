@@ -32,12 +32,13 @@ def assert_same(found, twin):
 
 def assert_transposed(edges):
     arguments = edges.row_ptr, edges.keys, *edges.shape[2:]
-    assert_same(csr._transpose(*arguments), csr.transpose_by_sorting(*arguments))
+    assert_same(csr._transpose(*arguments, False), csr.transpose_by_sorting(*arguments))
 
 
 def assert_merged(first, second):
     arguments = first.row_ptr, first.keys, second.row_ptr, second.keys, first.shape[3]
-    assert_same(csr.merge_rows(*arguments), csr.merge_rows_by_sorting(*arguments))
+    for way in (csr.merge_rows, csr.merge_rows_by_searching):
+        assert_same(way(*arguments), csr.merge_rows_by_sorting(*arguments))
 
 
 @given(graphs())
@@ -61,7 +62,7 @@ def test_so_they_are_where_graphs_are_large(density):
 def test_where_each_edge_stands_among_its_graph_s():
     """By columns, ``positions`` leads back to the rows: the key found there is the column's."""
     edges = large(0.3)
-    column_ptr, queries, positions = csr._transpose(edges.row_ptr, edges.keys, 50, 70)
+    column_ptr, queries, positions = csr._transpose(edges.row_ptr, edges.keys, 50, 70, False)
     column = torch.arange(column_ptr.numel() - 1).repeat_interleave(column_ptr.diff())
     graph = column // 70
     place = edges.row_ptr[graph * 50] + positions
@@ -73,9 +74,9 @@ def test_where_each_edge_stands_among_its_graph_s():
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_what_runs_follows_the_device(is_compiled, monkeypatch):
     monkeypatch.setattr(csr, "can_run_on", lambda device: is_compiled)
-    twins = [Mock(wraps=getattr(csr, name)) for name in ("transpose_by_sorting", "merge_rows_by_sorting")]
+    twins = [Mock(wraps=getattr(csr, name)) for name in ("transpose_by_sorting", "merge_rows_by_searching")]
     monkeypatch.setattr(csr, "transpose_by_sorting", twins[0])
-    monkeypatch.setattr(csr, "merge_rows_by_sorting", twins[1])
+    monkeypatch.setattr(csr, "merge_rows_by_searching", twins[1])
     edges = large(0.1)
     csr.transpose_edges(edges.row_ptr, edges.keys, 50, 70)
     csr.merge_rows(edges.row_ptr, edges.keys, edges.row_ptr, edges.keys, 70)

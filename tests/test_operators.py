@@ -65,9 +65,9 @@ def attend_tiles_backward(density):
     return torch.randn_like(out), torch.randn_like(grad_density), out, most, log, *arguments
 
 
-def transpose(density):
+def transpose(density, use_gpu=False):
     edges = make_case(2, 2, 5, 7, 3, 4, density=density).edges
-    return edges.row_ptr, edges.keys, 5, 7
+    return edges.row_ptr, edges.keys, 5, 7, use_gpu
 
 
 def merge_rows(density):
@@ -98,6 +98,7 @@ ON_GPU = {  # those whose kernels Triton's interpreter can run
     "edge_dot": lambda density: [products(density, use_gpu=True)],
     "edge_gate": lambda density: [products(density, use_gpu=True)],
     "edge_dot_backward": lambda density: [edge_dot_backward(density, use_gpu=True)],
+    "transpose": lambda density: [transpose(density, use_gpu=True)],
     "attend_tiles": lambda density: [attend_tiles(density), attend_tiles(density, is_poisson=True)],
     "attend_tiles_backward": lambda density: [attend_tiles_backward(density)],
 }

@@ -84,7 +84,8 @@ class Formula:
             ignored: Symbols that count as constants.
 
         Example:
-            >>> [str(term) for term in Formula("2·h·n·k² + 4·h·n·k·d").beyond(Formula("n·k·d + k²·d"), "h")]
+            >>> bound = Formula("n·k·d + k²·d")
+            >>> [str(term) for term in Formula("2·h·n·k² + 4·h·n·k·d").beyond(bound, "h")]
             ['2·h·n·k²']
         """
         return tuple(term for term in self.terms if not any(term.divides(other, ignored) for other in bound.terms))

@@ -1,4 +1,4 @@
-"""Figures that the notebooks and the documentation share; needs matplotlib (``pip install sbmt[plots]``)."""
+"""Figures that the notebooks and the documentation share; needs matplotlib, which the extra ``plots`` brings."""
 
 from sbmt.plots.bipartite import plot_bipartite
 from sbmt.plots.masks import plot_mask, plot_scores

@@ -40,8 +40,8 @@ def difficulty_measures(extras: dict[str, NDArray[Any]], lengths: NDArray[np.int
     be ranked well.
 
     Example:
-        >>> lengths = np.array([5, 7, 9])
-        >>> list(difficulty_measures({"turns": np.array([1, 2, 3]), "side": np.array([0, 1, 1])}, lengths))
+        >>> extras = {"turns": np.array([1, 2, 3]), "side": np.array([0, 1, 1])}
+        >>> list(difficulty_measures(extras, lengths=np.array([5, 7, 9])))
         ['turns', 'length']
     """
     found = {}

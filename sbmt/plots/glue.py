@@ -53,7 +53,8 @@ def sideways(result: dict[str, Any]) -> dict[str, float]:
     around its place in steps of 0.03. A trial by itself stays where it is.
 
     Example:
-        >>> runs = [{"trial": t, "test": {"density": d}} for t, d in {"full": 1.0, "sbm": 0.2, "linear": 1.0}.items()]
+        >>> found = {"full": 1.0, "sbm": 0.2, "linear": 1.0}
+        >>> runs = [{"trial": t, "test": {"density": d}} for t, d in found.items()]
         >>> sideways({"titles": {"full": "", "sbm": "", "linear": ""}, "runs": runs})
         {'sbm': 0.0, 'full': -0.015, 'linear': 0.015}
     """

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+from textwrap import wrap as wrap_words
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,13 +31,13 @@ from sbmt.training.task_runs import TaskRun
 
 MOST_TOKENS = 1200  # of an example's text that are shown
 MOST_WORDS = 300  # where tokens are words or parts of them
-_WIDTH = 12.0  # inches, of a figure
-_BARS = 2.6  # inches, of the row of bars
-_TITLE = 0.45  # inches, above an example
-_MEASURES = 3  # of difficulty, beside the bars
-_MAPS, _TEXTS = 5, 2  # beside each other
-_COLUMNS = 76  # characters per line of a text
-_LINE_HEIGHT = (_WIDTH / _TEXTS - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
+_WIDTH = 8.0  # inches, of a figure: not much more than a page shows, so that letters stay as large as they are
+_BARS, _DOTS = 2.3, 2.0  # inches, of the row of bars and of the row of dots below it
+_TITLE, _TITLE_LINE, _TITLE_COLUMNS = 0.25, 0.2, 92  # inches above an example, and per line of so many characters
+_MEASURES = 3  # of difficulty, beside each other
+_MAPS = 3  # beside each other
+_COLUMNS = 84  # characters per line of a text
+_LINE_HEIGHT = (_WIDTH - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class _Part:
     """A part of the figure: one document, seen by every head."""
 
     title: str
-    height: float  # inches
+    height: float  # inches, without the title
     draw: Callable[[SubFigure], None]
 
 
@@ -75,26 +76,35 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     parts = [
         part_of(inspection, x, documents, at, upper) for x, documents in seen.items() for at in range(len(documents))
     ]
-    heights = [_BARS, *(part.height for part in parts)]
+    measures = _measures(inspection)
+    titles = [wrap_words(part.title, _TITLE_COLUMNS) for part in parts]
+    heights = [_BARS + (_DOTS if measures else 0)]
+    heights += [_TITLE + _TITLE_LINE * len(title) + part.height for title, part in zip(titles, parts, strict=True)]
     with use_style():
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
         bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-        _draw_densities(bars, inspection)
-        for part, place in zip(parts, others, strict=True):
-            place.suptitle(part.title, x=0.008, ha="left", fontsize=10)
+        _draw_densities(bars, inspection, measures)
+        for title, part, place in zip(titles, parts, others, strict=True):
+            place.suptitle("\n".join(title), x=0.008, ha="left", fontsize=9.5)
             part.draw(place)
         save_figure(figure, path)
 
 
-def _draw_densities(figure: SubFigure, inspection: Inspection) -> None:
-    """Bars per layer and head; beside them each example's density over what is known of its difficulty."""
-    densities = inspection.densities
-    measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
-    names = list(measures)[:_MEASURES] if np.ptp(densities) else []
-    bars, *others = figure.subplots(1, 1 + len(names), width_ratios=[1.9] + [1] * len(names), squeeze=False)[0]
-    plot_density_bars(bars, inspection.per_example.densities)
-    for ax, name in zip(others, names, strict=True):
-        plot_density_over(ax, densities, measures[name], name)
+def _measures(inspection: Inspection) -> dict[str, NDArray[np.float64]]:
+    """What is known of the examples' difficulty, as far as there is room; nothing where densities do not differ."""
+    found = difficulty_measures(inspection.per_example.extras, inspection.lengths)
+    return dict(list(found.items())[:_MEASURES]) if np.ptp(inspection.densities) else {}
+
+
+def _draw_densities(figure: SubFigure, inspection: Inspection, measures: dict[str, NDArray[np.float64]]) -> None:
+    """Bars per layer and head; below them each example's density over what is known of its difficulty."""
+    rows = figure.subfigures(1 + bool(measures), 1, height_ratios=[_BARS, _DOTS][: 1 + bool(measures)], squeeze=False)
+    plot_density_bars(rows[0, 0].subplots(), inspection.per_example.densities)
+    if measures:
+        axes = rows[1, 0].subplots(1, len(measures), squeeze=False)[0]
+        for ax, (name, measure) in zip(axes, measures.items(), strict=True):
+            plot_density_over(ax, inspection.densities, measure, name)
+        axes[0].set_ylabel("density")
 
 
 def _map_part(
@@ -114,7 +124,7 @@ def _map_part(
     columns = min(1 + upper.size, _MAPS)
     height = min(2.7, _WIDTH / columns) * ceil((1 + upper.size) / columns)
     title = f"{_title(inspection, example, number, documents)}; maps: share of the queries that attend a pixel"
-    return _Part(title, _TITLE + height, draw)
+    return _Part(title, height, draw)
 
 
 def _text_part(
@@ -128,7 +138,7 @@ def _text_part(
     n_lines = wrap(glyphs, _COLUMNS)[-1][0] + 1
 
     def draw(figure: SubFigure) -> None:
-        axes = _grid(figure, upper.size, columns)
+        axes = _grid(figure, upper.size, 1)
         for ax, head in zip(axes, np.ndindex(upper.shape), strict=True):
             plot_attended_text(
                 ax,
@@ -142,13 +152,12 @@ def _text_part(
             scale = f"darkest: {upper[head]:.3f} of the queries"
             ax.set_title(f"{_head_title(document, head)}, {scale}", fontsize=9)
 
-    columns = min(upper.size, _TEXTS)
-    height = (0.34 + n_lines * _LINE_HEIGHT) * ceil(upper.size / columns)
+    height = (0.34 + n_lines * _LINE_HEIGHT) * upper.size
     title = _title(inspection, example, number, documents)
     if len(shown) < len(document.tokens):
         title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {len(document.tokens):,}"
     title += f"; boxed: query {document.query:,}, underlined: what it attends"
-    return _Part(title, _TITLE + height, draw)
+    return _Part(title, height, draw)
 
 
 def _glyph_of(run: TaskRun) -> Callable[[int], str]:

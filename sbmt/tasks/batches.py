@@ -102,7 +102,8 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
         SbmtError: If the sides do not divide.
 
     Example:
-        >>> shrink_image(np.array([0, 2, 8, 8, 4, 6, 8, 9, 0, 0, 1, 1, 0, 0, 1, 1], np.uint8), 4).tolist()
+        >>> pixels = np.array([0, 2, 8, 8, 4, 6, 8, 9, 0, 0, 1, 1, 0, 0, 1, 1], np.uint8)
+        >>> shrink_image(pixels, 4).tolist()
         [3, 8, 0, 1]
     """
     side, small = isqrt(len(pixels)), isqrt(length)

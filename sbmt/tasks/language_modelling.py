@@ -65,7 +65,8 @@ class Blocks:
             SbmtError: If there is no block of such a number.
 
         Example:
-            >>> blocks = Blocks(np.array([7, 8, 9, 10, 11], np.uint16), 5, start_id=0, end_id=2, padding_id=1)
+            >>> ids = np.array([7, 8, 9, 10, 11], np.uint16)
+            >>> blocks = Blocks(ids, 5, start_id=0, end_id=2, padding_id=1)
             >>> blocks.rows(np.arange(len(blocks)))[0].tolist()
             [[0, 7, 8, 9, 2], [0, 10, 11, 2, 1]]
         """

@@ -71,7 +71,8 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
 
     Example:
         >>> examples_of = batches_by_length(np.repeat([7, 8, 9], 64), 3, seed=0)
-        >>> sorted(np.concatenate([examples_of(number) for number in range(64)]).tolist()) == list(range(192))
+        >>> seen = np.concatenate([examples_of(number) for number in range(64)])
+        >>> sorted(seen.tolist()) == list(range(192))
         True
     """
     _check(lengths, batch_size)

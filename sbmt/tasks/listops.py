@@ -45,8 +45,10 @@ def encode_expression(text: str) -> bytes:
         SbmtError: If there is no token, or an unknown one. The structure is not looked at.
 
     Example:
-        >>> encode_expression("( ( ( [MAX 2 ) 9 ) ] )") == encode_expression("[MAX 2 9 X") == bytes([2, 8, 15, 5])
-        True
+        >>> list(encode_expression("[MAX 2 9 X"))
+        [2, 8, 15, 5]
+        >>> list(encode_expression("( ( ( [MAX 2 ) 9 ) ] )"))
+        [2, 8, 15, 5]
     """
     tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
     try:
@@ -93,7 +95,8 @@ def evaluate_expression(symbols: bytes) -> int:
     Cost: one pass with a stack of the open operators, so that no depth is too deep.
 
     Example:
-        >>> [evaluate_expression(encode_expression(f"[{name} 2 9 [MIN 4 7 ] 1 ]")) for name in ("MAX", "MED", "SM")]
+        >>> texts = (f"[{name} 2 9 [MIN 4 7 ] 1 ]" for name in ("MAX", "MED", "SM"))
+        >>> [evaluate_expression(encode_expression(text)) for text in texts]
         [9, 3, 6]
     """
     _check_ids(symbols)
@@ -121,7 +124,8 @@ def expression_depth(symbols: bytes) -> int:
     """Levels of the tree: 1 for a digit, 2 for an operator on digits, and so on.
 
     Example:
-        >>> [expression_depth(encode_expression(text)) for text in ("7", "[SM 1 2 ]", "[SM 1 [SM 2 3 ] ]")]
+        >>> texts = "7", "[SM 1 2 ]", "[SM 1 [SM 2 3 ] ]"
+        >>> [expression_depth(encode_expression(text)) for text in texts]
         [1, 2, 3]
     """
     ids = np.frombuffer(symbols, dtype=np.uint8)

@@ -57,7 +57,8 @@ def pack_ids(
         SbmtError: If ``length`` leaves no room for an id of each document.
 
     Example:
-        >>> packed, n_cut = pack_ids([np.array([7, 8, 9], np.uint16)], [np.array([5], np.uint16)], 7, 0, 2)
+        >>> first, second = np.array([7, 8, 9], np.uint16), np.array([5], np.uint16)
+        >>> packed, n_cut = pack_ids([first], [second], 7, 0, 2)
         >>> packed[0].tolist(), n_cut
         ([0, 7, 8, 2, 2, 5, 2], 1)
     """

@@ -65,8 +65,10 @@ def generate_images(
 
     Example:
         >>> images = generate_images(2, np.random.Generator(np.random.PCG64(0)))
-        >>> images.pixels.shape, images.labels.tolist(), images.marker_distances.round(1).tolist()
-        ((2, 32, 32), [1, 0], [12.4, 16.9])
+        >>> images.pixels.shape, images.labels.tolist()
+        ((2, 32, 32), [1, 0])
+        >>> images.marker_distances.round(1).tolist()
+        [12.4, 16.9]
     """
     settings = settings or PathfinderSettings()
     targets, distractors = generate_snakes(n_images, generator, settings)

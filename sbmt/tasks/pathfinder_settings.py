@@ -72,8 +72,10 @@ class PathfinderSettings:
         """Number of short snakes, and paddles of each.
 
         Example:
-            >>> PathfinderSettings().distractors(), PathfinderSettings(contour_length=9).distractors()
-            ((5, 4), (6, 3))
+            >>> PathfinderSettings().distractors()
+            (5, 4)
+            >>> PathfinderSettings(contour_length=9).distractors()
+            (6, 3)
         """
         length = max(self.contour_length // 3, 1) if self.distractor_length is None else self.distractor_length
         return (_DISTRACTOR_PADDLES // length if self.n_distractors is None else self.n_distractors), length

@@ -23,7 +23,8 @@ def sample_repeated_tokens(
     Paper: section 5.1, with values from 0 instead of 1.
 
     Example:
-        >>> tokens, labels = sample_repeated_tokens(1, 4, generator=torch.Generator().manual_seed(0))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> tokens, labels = sample_repeated_tokens(1, 4, generator=generator)
         >>> tokens.tolist(), labels.tolist()
         ([[0, 3, 1, 0]], [[1.0, 0.0, 0.0, 1.0]])
     """

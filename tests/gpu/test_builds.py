@@ -103,6 +103,15 @@ def test_rows(dtype, d, is_gated, capability, tmp_path):
     assert_they_build(row_launches(dtype, d, 128, is_gated), capability, tmp_path, n_kernels=6)
 
 
+def test_transposing(tmp_path):
+    from sbmt.gpu import transposing
+    from tests.gpu.compiling import recorded
+
+    with recorded() as launches:
+        transposing.transpose(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256)
+    assert_they_build(launches, 90, tmp_path, n_kernels=2)
+
+
 @pytest.mark.parametrize("is_padded", [True, False])
 def test_drawing(is_padded, tmp_path):
     for is_poisson in (True, False):

@@ -16,7 +16,8 @@ def entries():
     """The fields of every BibTeX entry on the page, by its kind."""
     found = {}
     for kind, body in re.findall(r"^@(\w+)\{\w+,\n(.*?)^\}", PAGE, re.MULTILINE | re.DOTALL):
-        found[kind] = dict(re.findall(r"^  (\w+) *= \{(.*?)\},?$", body, re.MULTILINE))
+        fields = re.findall(r"^  (\w+) *= \{(.*?)\},?$", body, re.MULTILINE | re.DOTALL)
+        found[kind] = {name: " ".join(value.split()) for name, value in fields}  # BibTeX does not see line breaks
     return found
 
 

@@ -121,7 +121,8 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
 
     Example:
         >>> from theory.patterns import three_patterns
-        >>> min_layers(three_patterns(16, 4)), min_layers(three_patterns(16, 4), order=(3, 2, 1))
+        >>> patterns = three_patterns(16, 4)
+        >>> min_layers(patterns), min_layers(patterns, order=(3, 2, 1))
         (5, 2)
     """
     layers = as_csrs(patterns, order)

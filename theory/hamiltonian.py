@@ -58,7 +58,8 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
         SbmtError: If ``order`` holds anything but integers.
 
     Example:
-        >>> check_path(np.tri(3, dtype=bool), [0, 1, 2]), check_path(np.tri(3, dtype=bool), [2, 1, 0])
+        >>> mask = np.tri(3, dtype=bool)
+        >>> check_path(mask, [0, 1, 2]), check_path(mask, [2, 1, 0])
         (True, False)
     """
     if not all(isinstance(token, Integral) for token in order):

@@ -3,10 +3,17 @@
 import ast
 import importlib
 import re
+from dataclasses import fields
+from html import unescape
+from inspect import get_annotations
 from pathlib import Path
 
 import pytest
 
+from sbmt.training.attention_config import AttentionConfig
+from sbmt.training.language import GlueConfig, MlmConfig
+from sbmt.training.long_range import LongRangeConfig
+from sbmt.training.sequence_config import SequenceConfig
 from tests.site.visits import ROOT
 
 pytestmark = pytest.mark.site
@@ -65,6 +72,20 @@ def test_what_a_part_defines_is_documented(anchors: set[str], module: str) -> No
     above = {f"{module.rpartition('.')[0]}.{name}" for name in defined}  # documented where it is imported from
     missing = {name for name in public if name not in anchors and name.rpartition(".")[2] not in ends(anchors & above)}
     assert missing == set()
+
+
+@pytest.mark.parametrize("settings", [AttentionConfig, SequenceConfig, MlmConfig, GlueConfig, LongRangeConfig])
+def test_settings_are_listed_with_help_and_default(site: Path, settings: type) -> None:
+    page = (site / "api" / "training.html").read_text(encoding="utf-8")
+    after = page.split(f'id="{settings.__module__}.{settings.__name__}"', 1)[1]
+    signature, _, rest = (part for part in after.partition('class="doc doc-contents'))
+    assert "option" not in signature and "fields" in signature
+    text = unescape(re.sub(r"<[^>]*>", "", rest.split('class="doc doc-object doc-class', 1)[0]))
+    own = [field for field in fields(settings) if field.name in get_annotations(settings)]
+    assert len(own) >= 3
+    for field in own:
+        assert re.search(rf"\b{field.name}\b[^–]*– *{re.escape(field.metadata['help'])}", " ".join(text.split()))
+        assert f"{field.metadata['help']}. Default: {field.default!r}" in " ".join(text.split())
 
 
 def ends(names: set[str]) -> set[str]:

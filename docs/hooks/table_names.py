@@ -1,0 +1,35 @@
+"""Marks names at the start of table rows as short or long, so that the style sheet can keep both from being squeezed.
+
+A short one stays on one line; a long one has room for a few words a line. CSS cannot ask how long a text is. A name is
+the first cell of a row, and in tables of many columns the second, too, where it begins with a letter.
+"""
+
+import re
+from html import unescape
+
+ROW = re.compile(r"<tr>\s*<td.*?</tr>", re.DOTALL)
+CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>(.*?)(?=</td>)", re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
+SHORT = 22  # characters
+MANY = 6  # columns
+
+
+def on_page_content(html, page, config, files):
+    return ROW.sub(_marked_row, html)
+
+
+def _marked_row(match):
+    row = CELL.sub(_marked, match[0], count=1)
+    cells = list(CELL.finditer(row))  # without the first, which is marked
+    if len(cells) + 1 >= MANY and _text(cells[0])[:1].isalpha():
+        row = CELL.sub(_marked, row, count=1)
+    return row
+
+
+def _marked(cell):
+    kind = "short" if len(_text(cell)) <= SHORT else "long"
+    return f'<td class="name-{kind}"{cell[1]}>{cell[2]}'
+
+
+def _text(cell):
+    return unescape(TAG.sub("", cell[2])).strip()

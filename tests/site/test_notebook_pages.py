@@ -1,0 +1,97 @@
+"""Notebooks as the site shows them: solutions folded, remarks for the tests left out, printed tables with columns."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.site.visits import DOCS, NARROW, NOTEBOOKS, ROOT, Visit
+
+pytestmark = pytest.mark.site
+
+
+@pytest.fixture(scope="module")
+def visit(browser) -> Iterator[Visit]:
+    with Visit(browser) as visitor:
+        yield visitor
+
+
+def load_hook():
+    spec = importlib.util.spec_from_file_location("notebook_cells", DOCS / "hooks" / "notebook_cells.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def hidden_cells(name: str) -> list[dict]:
+    cells = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")]
+
+
+def test_a_cell_is_folded_with_what_it_prints(tmp_path) -> None:
+    hidden = {"id": "b.1", "metadata": {"jupyter": {"source_hidden": True}}, "source": ["# Solution\n", "1"]}
+    shown = {"id": "b", "metadata": {}, "source": ["# Check"]}
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps({"cells": [shown, hidden]}), encoding="utf-8")
+    remark = '<span class="c1"># NBVAL_CHECK_OUTPUT</span>\n'
+    before = f'<div id="cell-id=b"><pre><span></span>{remark}# Check</pre></div>'
+    inside = "<div><div>1</div></div><div>printed</div>"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="a.ipynb", abs_src_path=str(path)))
+    html = load_hook().on_page_content(f'{before}<div id="cell-id=b.1">{inside}</div><p></p>', page, None, None)
+    assert html == (
+        '<div id="cell-id=b"><pre><span></span># Check</pre></div><div id="cell-id=b.1">'
+        f'<details class="solution"><summary>Solution</summary>{inside}</details></div><p></p>'
+    )
+
+
+@pytest.mark.parametrize("name", list(map(str, NOTEBOOKS)))
+def test_solutions_are_folded_and_open(visit: Visit, quick_address: str, name: str) -> None:
+    page = visit.open(quick_address + name.replace(".ipynb", ".html")).page
+    hidden = hidden_cells(name)
+    assert page.locator("details.solution").count() == len(hidden) >= 3
+    for cell in hidden:
+        code = page.locator(f"[id='cell-id={cell['id']}'] .highlight-ipynb")
+        summary = page.locator(f"[id='cell-id={cell['id']}'] summary")
+        assert summary.inner_text().strip() == ("Solution" if "# Solution" in "".join(cell["source"]) else "Code")
+        assert not code.is_visible()
+        summary.click()
+        assert code.is_visible()
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert not code.is_visible()
+    page.keyboard.press("Enter")
+    assert code.is_visible()
+    assert visit.poor_contrasts() == []
+    visit.toggle_colours()
+    assert visit.poor_contrasts() == []
+    page.set_viewport_size(NARROW)
+    assert visit.width() <= NARROW["width"]
+
+
+@pytest.mark.parametrize("name", list(map(str, NOTEBOOKS)))
+def test_remarks_for_the_tests_are_left_out(site, name: str) -> None:
+    assert "NBVAL_CHECK_OUTPUT" in (ROOT / name).read_text(encoding="utf-8")
+    html = (site / name.replace(".ipynb", ".html")).read_text(encoding="utf-8")
+    assert "NBVAL_" not in html
+    assert "# Check" in html  # the line below such a remark is still there
+
+
+@pytest.mark.parametrize("number", ["07", "11", "12"])
+def test_printed_tables_keep_their_lines(visit: Visit, quick_address: str, number: str) -> None:
+    (name,) = (str(path) for path in NOTEBOOKS if path.name.startswith(number))
+    page = visit.open(quick_address + name.replace(".ipynb", ".html")).page
+    page.set_viewport_size(NARROW)
+    boxes = page.eval_on_selector_all(
+        ".jp-RenderedText pre",
+        """nodes => nodes.map(node => {
+            const style = getComputedStyle(node), lines = node.textContent.trimEnd().split("\\n").length;
+            const room = parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
+            return [lines, (node.clientHeight - room) / parseFloat(style.lineHeight),
+                    node.scrollWidth > node.clientWidth, style.overflowX];
+        })""",
+    )
+    assert all(height < lines + 1 for lines, height, _, _ in boxes)
+    assert any(is_wide for *_, is_wide, _ in boxes)
+    assert {overflow for *_, overflow in boxes} == {"auto"}

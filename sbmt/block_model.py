@@ -223,6 +223,12 @@ class BlockModel:
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
 
 
+def check_block_model(block_model: object) -> None:
+    """Raises SbmtError unless it is a block model."""
+    if not isinstance(block_model, BlockModel):
+        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+
+
 class _Product(torch.autograd.Function):
     """A product that is known already, with the gradients of its factors: a fresh graph for every use."""
 

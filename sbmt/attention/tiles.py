@@ -14,13 +14,23 @@ from sbmt.gpu import can_run_on, is_interpreted
 from sbmt.patterns import check_window
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
+SMALL_WIDTH, SMALL_CLUSTERS = 64, 128  # the same on chips whose processors have less memory than
+SHARED_BYTES = 150_000
 
 
 def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:
     """Whether :func:`attend_by_tiles` serves these inputs."""
-    is_narrow = max(query.shape[3], value.shape[3]) <= MAX_WIDTH and block_model.n_clusters <= MAX_CLUSTERS
+    width, clusters = (MAX_WIDTH, MAX_CLUSTERS) if _is_roomy(query.device) else (SMALL_WIDTH, SMALL_CLUSTERS)
+    is_narrow = max(query.shape[3], value.shape[3]) <= width and block_model.n_clusters <= clusters
     is_served = is_interpreted() or torch.float64 not in (query.dtype, value.dtype)  # Triton 3.6 cannot build those
     return is_narrow and is_served and can_run_on(query.device)
+
+
+def _is_roomy(device: torch.device) -> bool:
+    if device.type != "cuda":
+        return True
+    about = torch.cuda.get_device_properties(device)
+    return bool(getattr(about, "shared_memory_per_block_optin", SHARED_BYTES) >= SHARED_BYTES)
 
 
 def attend_by_tiles(
@@ -61,7 +71,8 @@ def attend_by_tiles(
         value and the block model.
 
     Raises:
-        SbmtError: Where Triton serves no such tensors, or heads or clusters are too many for a tile.
+        SbmtError: Where Triton serves no such tensors, or heads or clusters are too many for a tile: more than 128 and
+            256, on small chips 64 and 128.
 
     Cost: O(n² (d + k)) time, O(n · (d + k)) memory.
     """
@@ -76,7 +87,7 @@ def attend_by_tiles(
         check_window(window, query.shape[2], key.shape[2])
     if not can_tile(query, value, block_model):
         got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
-        expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters, on a GPU that Triton serves"
+        expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters (small chips: half), on a GPU"
         raise SbmtError(expected, got, 'use sampler="exact"')
     dtype = torch.promote_types(query.dtype, key.dtype)
     rates = block_model.rate_factors()

@@ -9,10 +9,11 @@ from torch import Tensor
 from sbmt.gpu import tile_gradients, tiles
 from sbmt.gpu.row_launch import accumulator
 
-# Queries, keys and warps of a tile: what keeps the working set in registers, by the assembler's account. Not timed.
-NARROW = {"attend": (64, 32, 4), "by query": (64, 32, 8), "by key": (32, 32, 4)}  # 16 bits, heads ≤ 64, ≤ 128 clusters
-MEDIUM = dict.fromkeys(NARROW, (32, 32, 8))
-WIDE = dict.fromkeys(NARROW, (16, 32, 4))
+# Queries and keys of a tile, warps, and tiles under way at a time: what keeps the working set in registers and shared
+# memory, by the assembler's account. Not timed.
+NARROW = {"attend": (64, 32, 4, 2), "by query": (64, 32, 8, 2), "by key": (32, 32, 4, 2)}  # 16 bits, ≤ 64 wide, k ≤ 128
+MEDIUM = dict.fromkeys(NARROW, (32, 32, 8, 1))
+WIDE = dict.fromkeys(NARROW, (16, 32, 4, 1))
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """query, key, value, query_rate, key_rate ``(batch, heads, n, width)``, and the masks ``(batch, n)`` or empty."""
@@ -96,8 +97,8 @@ def split(rates: Tensor, *, is_scaled: bool) -> tuple[Tensor, Tensor | None, Ten
     return high, ((scaled - high.float()) * 2**11).half(), scale
 
 
-def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int]:
-    """Queries, keys and warps of a tile of one of the kernels."""
+def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
+    """Queries and keys of a tile of one of the kernels, its warps, and how many tiles are under way."""
     query, _, value, query_rate, *_ = inputs
     n_bytes = value.dtype.itemsize
     is_narrow = max(query.shape[3], value.shape[3]) <= 64 and query_rate.shape[3] <= 128
@@ -121,10 +122,10 @@ def _scalars(inputs: Inputs, drawing: Drawing) -> tuple[int | float, ...]:
 
 def _constants(inputs: Inputs, drawing: Drawing, kernel: str) -> dict[str, Any]:
     query, _, value, query_rate, *_ = inputs
-    rows, keys, warps = tile_shape(inputs, kernel)
+    rows, keys, warps, stages = tile_shape(inputs, kernel)
     widths = {"D": query.shape[3], "D_VALUE": value.shape[3], "CLUSTERS": query_rate.shape[3]}
     law = {"WINDOW": drawing.window, "DROPOUT": drawing.dropout, "IS_POISSON": drawing.is_poisson}
-    return widths | law | {"ROWS": rows, "KEYS": keys, "num_warps": warps, "num_stages": 2}
+    return widths | law | {"ROWS": rows, "KEYS": keys, "num_warps": warps, "num_stages": stages}
 
 
 def _grid(tokens: Tensor, block: int) -> tuple[int]:

@@ -8,10 +8,12 @@ from torch import Tensor
 
 from sbmt.attention.dispatch import edge_attention
 from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import check_attention_inputs
 from sbmt.attention.tiles import attend_by_tiles, can_tile
-from sbmt.block_model import BlockModel
+from sbmt.block_model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, examples_from, number_examples
 from sbmt.density import sampled_density
+from sbmt.exploration import check_exploration
 from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
@@ -63,13 +65,18 @@ def sbm_attention(
 
     Paper: equations 3, 4, 8 and 9.
     """
+    check_attention_inputs(query, key, value)
+    check_block_model(block_model)
+    check_exploration(exploration)
     first = number_examples(first_example, query.shape[0])
     settings: dict[str, Any] = {"gate_rule": gate_rule, "dropout": dropout}
-    if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, exploration, backend):
+    expected_density = block_model.expected_density()
+    likely = expected_density + exploration
+    if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, backend, likely):
         settings |= {"exploration": exploration, "window": window, "first_example": first}
         settings |= {"seed": draw_seed(generator), "dropout_seed": draw_seed(generator) if dropout else 0}
         values, density = attend_by_tiles(query, key, value, block_model, **settings)
-        return AttentionOutput(values, density, block_model.expected_density())
+        return AttentionOutput(values, density, expected_density)
     edges = sample_edges(
         block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
     )
@@ -86,13 +93,13 @@ def sbm_attention(
     return AttentionOutput(
         values=values,
         density=sampled_density(edges, gate),
-        expected_density=block_model.expected_density(),
+        expected_density=expected_density,
         edges=edges if return_edges else None,
     )
 
 
 def _are_drawn_in_tiles(
-    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, exploration: float, backend: str
+    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, likely_density: Tensor
 ) -> bool:
     if sampler not in ("exact", "bernoulli") or not can_tile(query, value, block_model):
         return False
@@ -100,5 +107,4 @@ def _are_drawn_in_tiles(
         return backend == "gpu" and sampler == "bernoulli"
     if query.device.type != "cuda" or sampler == "bernoulli":
         return query.device.type == "cuda"
-    with torch.no_grad():
-        return float(block_model.expected_density(exploration).mean()) >= TILES_ABOVE
+    return float(likely_density.detach().mean()) >= TILES_ABOVE

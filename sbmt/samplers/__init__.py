@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model import BlockModel, check_block_model
 from sbmt.compiled import can_run_on
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.edges import EdgeList
@@ -102,8 +102,7 @@ def sample_edges(
         >>> sample_edges(BlockModel(ones, torch.ones(1, 1, 1), ones)).n_edges
         9
     """
-    if not isinstance(block_model, BlockModel):
-        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+    check_block_model(block_model)
     draw = choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
     first = number_examples(first_example, block_model.shape[0])

@@ -28,7 +28,7 @@ CASES = {
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Several tiles in either direction, however short the sequences."""
-    monkeypatch.setattr(tile_launch, "tile_shape", lambda inputs, kernel: (16, 16, 4))
+    monkeypatch.setattr(tile_launch, "tile_shape", lambda inputs, kernel: (16, 16, 4, 1))
 
 
 def make_inputs(

@@ -35,7 +35,7 @@ from sbmt.files import check_writable, read_json, write_json  # noqa: E402
 from sbmt.training.devices import usable_device  # noqa: E402
 
 PARTS = ("tests", "bench", "runs")
-TESTS = ("tests/gpu", "tests/attention", "tests/layers/test_tiled.py")
+TESTS = ("tests/gpu", "tests/attention")
 SBMT = (sys.executable, "-m", "sbmt.cli")
 GRACE = 60.0  # seconds that a process has to write its checkpoint
 LEAST = 90.0  # seconds below which no process is begun again

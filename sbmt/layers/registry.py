@@ -89,4 +89,5 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     try:
         return attention(**arguments)
     except TypeError as error:
-        raise SbmtError(f"arguments that {attention.__name__} takes", str(error), "see its documentation") from error
+        got = str(error).removeprefix("got ")
+        raise SbmtError(f"arguments that {attention.__name__} takes", got, "see its documentation") from error

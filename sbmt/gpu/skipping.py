@@ -44,12 +44,13 @@ def skip(
     c2 = tl.zeros_like(number) + (graph % n_heads + CANDIDATE).to(tl.uint32)
     c3 = tl.zeros_like(number) + (graph // n_heads + first_example).to(tl.uint32)
     position = tl.where(largest > 0, -1, n_keys).to(tl.int64)
+    furthest = tl.full((), 0, tl.float64) + n_keys
     n_edges = tl.full((), 0, tl.int64)
     start = tl.full((), 0, tl.int64) if IS_COUNT else tl.load(row_ptr + row)
     while position < n_keys:
         w0, w1, w2, w3 = philox(seed.to(tl.int64), number, c1, c2, c3)
         gap_words, coins = tl.interleave(w0, w2), tl.interleave(w1, w3)
-        gaps = tl.minimum(-tl.log(uniform(gap_words)) / slope, n_keys.to(tl.float64)).to(tl.int64)
+        gaps = tl.minimum(-tl.log(uniform(gap_words)) / slope, furthest).to(tl.int64)
         keys = position + tl.cumsum(gaps + 1, 0)
         is_visited = keys < n_keys
         if key_mask is not None:

@@ -58,7 +58,7 @@ def compile_for(launch, capability):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    constants = {p.name for p in launch.kernel.params if p.is_constexpr or launch.arguments[p.name] is None}
+    constants = {p.name for p in launch.kernel.params if _is_constant(p, launch.arguments[p.name])}
     signature = {name: "constexpr" if name in constants else _type(value) for name, value in launch.arguments.items()}
     constexprs = {name: launch.arguments[name] for name in constants}
     aligned = {
@@ -82,6 +82,12 @@ def resources(compiled, folder: Path):
     said = subprocess.run([tools / "cuobjdump", "--dump-resource-usage", path], capture_output=True, text=True)
     found = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", said.stdout)}
     return found | {"SHARED": compiled.metadata.shared}
+
+
+def _is_constant(parameter, value):
+    """Triton also builds what is None, or the number 1, into the kernel."""
+    is_one = isinstance(value, int) and value == 1 and not parameter.do_not_specialize
+    return parameter.is_constexpr or value is None or is_one
 
 
 def _is_aligned(parameter, value):

@@ -47,12 +47,12 @@ def row_launches(dtype, d, n_clusters, is_gated):
     return launches
 
 
-def draw_launches(n_clusters, is_padded, is_poisson):
+def draw_launches(n_clusters, is_padded, is_poisson, n=256):
     from sbmt.gpu import draw_launch
     from tests.gpu.compiling import recorded
 
-    rates = torch.zeros(2, 2, 256, n_clusters)
-    mask = torch.zeros(2, 256, dtype=torch.bool) if is_padded else None
+    rates = torch.zeros(2, min(n, 2), n, n_clusters)
+    mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
     bounds, row = rates[..., 0], rates[..., 0].double()
     with recorded() as launches:
         counted = torch.empty
@@ -90,6 +90,28 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, tmp_path):
         pytest.skip("rows serve these there")
     launches = tile_launches(dtype, d, n_clusters, is_poisson, is_poisson, **drawing)
     assert_they_build(launches, capability, tmp_path, n_kernels=3)
+
+
+def test_counts_of_one(tmp_path):
+    """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
+    from sbmt.gpu import row_launch, tile_launch, transposing
+    from tests.gpu.compiling import compile_for, recorded
+
+    token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
+    rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
+    about = tile_launch.Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
+    mask, by_key = (torch.tensor([0, 1]), one - 1), (torch.tensor([0, 1]), one.int(), one.int())
+    with recorded() as launches:
+        inputs = (token, token, token, rates, rates, none, none)
+        out, _, most, log = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, out, most, log, out, torch.zeros(1, 1))
+        rows = (row, row, row, torch.ones(1), torch.ones(1), mask)
+        out, log = row_launch.attend(*rows, (1, 1), True)
+        row_launch.attend_backward(out, out, log, *rows, by_key, (1, 1), True)
+        transposing.transpose(*mask, 1, 1)
+    launches += draw_launches(1, False, True, n=1)
+    for launch in launches:
+        compile_for(launch, 90)
 
 
 def test_tiles_of_the_usual_size_stay_in_registers(tmp_path):

@@ -71,6 +71,13 @@ def rates_of_tile(t, t_low, u, u_low, row_scale, zeros):
 
 
 @kernel
+def poisson_link(r):
+    """1 − e^(−r), by its series where the difference would lose digits."""
+    series = r * (1 - r / 2 * (1 - r / 3 * (1 - r / 4 * (1 - r / 5 * (1 - r / 6 * (1 - r / 7))))))
+    return tl.where(r < 0.25, series, 1 - tl.exp(-r))
+
+
+@kernel
 def draw_tile(
     rates, queries, keys, is_real_query, is_real_key, seed, example, head, first_key, exploration,
     ROWS: tl.constexpr, KEYS: tl.constexpr, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr,
@@ -79,7 +86,7 @@ def draw_tile(
     is_real = is_real_query[:, None] & is_real_key[None, :]
     probability = rates + exploration
     if IS_POISSON:
-        probability = 1 - tl.exp(-probability)
+        probability = poisson_link(probability)
     words = cell_words(seed, example, head, queries, first_key, ROWS, KEYS)
     # (word + ½) / 2³² < p in whole numbers, since a float32 would round the word; below 2³² lies 4294967040.
     limit = (tl.minimum(probability * 4294967296.0, 4294967040.0) + 0.5).to(tl.uint32)

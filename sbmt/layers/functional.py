@@ -18,7 +18,9 @@ from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 
-TILES_ABOVE = 1 / 16  # expected density from which on a GPU visits every pair; an estimate, not measured
+# Where a GPU visits every pair: up to so many keys, since edges take some thirty launches, and above this expected
+# density. Both are estimates, not measured.
+TILES_UP_TO, TILES_ABOVE = 2048, 1 / 16
 
 
 def sbm_attention(
@@ -51,9 +53,9 @@ def sbm_attention(
             These edges are certain, so they carry no gradient to the block model.
         dropout: On the attention weights, in [0, 1).
         backend: See :func:`~sbmt.attention.edge_attention`. With ``sampler="bernoulli"``, ``"gpu"`` draws, gates and
-            attends in one kernel and stores no mask, unless edges are to be returned
-            (:func:`~sbmt.attention.tiles.attend_by_tiles`). On a GPU ``"auto"`` does so as well, and with
-            ``sampler="exact"`` where many edges are expected: the law is the same, edges of one seed are not.
+            attends in one kernel and stores no mask (:func:`~sbmt.attention.tiles.attend_by_tiles`), unless edges are
+            to be returned. On a GPU ``"auto"`` does so as well, and with ``sampler="exact"`` where sequences are short
+            or many edges are expected: the law is the same, edges of one seed are not.
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
@@ -105,6 +107,8 @@ def _are_drawn_in_tiles(
         return False
     if backend != "auto":
         return backend == "gpu" and sampler == "bernoulli"
-    if query.device.type != "cuda" or sampler == "bernoulli":
-        return query.device.type == "cuda"
+    if query.device.type != "cuda":
+        return False
+    if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
+        return True
     return float(likely_density.detach().mean()) >= TILES_ABOVE

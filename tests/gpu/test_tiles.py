@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+import triton.language as tl
 
 from sbmt import BlockModel, SbmtError, sample_edges, sbm_attention
 from sbmt import edge_attention as attention_anywhere
 from sbmt.attention.tiles import attend_by_tiles, can_tile
 from sbmt.density import sampled_density
 from sbmt.gpu import is_interpreted, tile_launch
+from sbmt.gpu.tiles import poisson_link
+from sbmt.gpu.toolchain import kernel
 from sbmt.patterns import is_in_window, sliding_window
 from tests.gpu.device import DEVICE
 
@@ -168,6 +171,19 @@ def test_split_factors_keep_22_bits():
         assert ((back - given.double()).abs() <= 2.0**-22 * largest).all()
         assert high.isfinite().all() and low.isfinite().all() and (high[0, 0] == 0).all()
     assert tile_launch.split(rates, is_scaled=True)[1] is None
+
+
+@kernel
+def write_link(rates, out, N: tl.constexpr):
+    places = tl.arange(0, N)
+    tl.store(out + places, poisson_link(tl.load(rates + places)))
+
+
+def test_small_rates_keep_their_digits():
+    rates = torch.cat([torch.zeros(1), torch.logspace(-30, 4, 1023)]).to(DEVICE)
+    out = torch.empty_like(rates)
+    write_link[(1,)](rates, out, N=1024)
+    torch.testing.assert_close(out, -torch.expm1(-rates), rtol=5e-7, atol=0)
 
 
 @pytest.mark.usefixtures("small_tiles")

@@ -37,7 +37,7 @@ SIGNATURES = [
         sbmt.edge_attention,
         "query, key, value, edges, gate=None, *, gate_rule='score', backend='auto', dropout=0.0, generator=None",
     ),
-    (sbmt.available_backends, ""),
+    (sbmt.available_backends, "device='cpu'"),
     (SBMAttention, SBM_SETTINGS),
     (
         SBMAttention.forward,

@@ -12,7 +12,7 @@ from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
-from sbmt.compiled import can_run_on, has_numba
+from sbmt.compiled import can_run_on
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
@@ -37,15 +37,16 @@ DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences f
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
 
 
-def available_backends() -> list[str]:
-    """Names that ``backend=`` accepts here, besides ``"auto"``.
+def available_backends(device: torch.device | str = "cpu") -> list[str]:
+    """Names that ``backend=`` accepts for tensors on a device, besides ``"auto"``.
 
     Example:
         >>> "dense" in available_backends()
         True
     """
-    is_missing = {"cpu": not has_numba(), "gpu": not has_gpu()}
-    return [name for name in BACKENDS if not is_missing.get(name)]
+    device = torch.device(device)
+    serves = {"cpu": can_run_on(device), "gpu": has_gpu_kernels(device)}
+    return [name for name in BACKENDS if serves.get(name, True)]
 
 
 def register_backend(name: str, attend: Attend) -> None:
@@ -123,7 +124,7 @@ def edge_attention(
     """
     _check(query, key, value, edges, gate)
     choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
-    check_backend(backend)
+    choose("backend", backend, dict.fromkeys(["auto", *available_backends(query.device)]))
     attend = BACKENDS[_pick(edges) if backend == "auto" else backend]
     scale = _dropout_scale(edges, dropout, generator, value.dtype)
     out = attend(query, key, value, edges, gate, gate_rule, scale)
@@ -135,8 +136,9 @@ def edge_attention(
 
 
 def check_backend(backend: str) -> None:
-    """Raises SbmtError unless the backend is "auto" or one that is there."""
-    choose("backend", backend, dict.fromkeys(["auto", *available_backends()]))
+    """Raises SbmtError unless the backend is "auto" or one that serves some device here."""
+    names = available_backends() + (available_backends("cuda") if has_gpu() else [])
+    choose("backend", backend, dict.fromkeys(["auto", *names]))
 
 
 def _pick(edges: EdgeList) -> str:

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from sbmt.attention import available_backends, dispatch
+from sbmt.attention import dispatch
 from sbmt.counter_rng import draw_seed, examples_from
 from sbmt.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
-from tests.gpu.device import edge_attention
+from tests.gpu.device import BACKENDS, edge_attention
 from tests.statistics import binomial_p_values
 
-backends = pytest.mark.parametrize("backend", available_backends())
+backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def seeded(seed=0):

@@ -7,6 +7,7 @@ from sbmt.gpu import can_run_on, is_interpreted
 
 DEVICE = torch.device("cpu" if is_interpreted() or not torch.cuda.is_available() else "cuda")
 HAS_KERNELS = can_run_on(DEVICE)
+BACKENDS = list(dict.fromkeys([*attention.available_backends(), *attention.available_backends(DEVICE)]))
 
 
 def to_device(*things):

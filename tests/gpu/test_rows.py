@@ -106,6 +106,10 @@ def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
 @pytest.mark.bad_input
 def test_tensors_elsewhere_are_refused(monkeypatch):
     case = make_case(1, 1, 3, 3, 2, 2)
+    moved = [t.to(DEVICE) for t in (case.query, case.key, case.value, case.edges)]
     monkeypatch.setattr("sbmt.attention.rows.has_gpu_kernels", lambda device: False)
     with pytest.raises(SbmtError, match="tensors on one GPU"):
-        attention_anywhere(*(t.to(DEVICE) for t in (case.query, case.key, case.value, case.edges)), backend="gpu")
+        attention_anywhere(*moved, backend="gpu")
+    monkeypatch.setattr("sbmt.attention.dispatch.has_gpu_kernels", lambda device: False)
+    with pytest.raises(SbmtError, match="backend among .*, got 'gpu'"):
+        attention_anywhere(*moved, backend="gpu")

@@ -47,7 +47,8 @@ def draw_by_skipping(
     n_keys, n_rows = key_rate.shape[2], batch * heads * n_queries
     mask = None if key_mask is None else key_mask.expand(batch, -1).contiguous()
     delta = bound.new_full((1,), exploration)  # a number would be rounded to float32 on its way
-    given = [*(t.contiguous() for t in (query_rate, key_rate, *bounds, bound, bound_rate)), delta, mask]
+    slope = -torch.log1p(-bound)  # infinite where every key is visited
+    given = [*(t.contiguous() for t in (query_rate, key_rate, *bounds, bound, slope, bound_rate)), delta, mask]
     sizes = (seed, first_example, heads, n_queries, n_keys)
     about = {"CLUSTERS": n_clusters, "VISITS": VISITS, "IS_POISSON": is_poisson, "num_warps": 2}
     counts = torch.empty(n_rows, dtype=torch.int64, device=query_rate.device)

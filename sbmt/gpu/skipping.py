@@ -6,7 +6,7 @@ from sbmt.gpu.philox import philox
 from sbmt.gpu.toolchain import kernel
 
 COLUMNS = tl.constexpr(16)  # of the rate factors, at a time
-CANDIDATE = tl.constexpr(2 << 28)  # of sbmt.counter_rng: the purpose above the head's 28 bits
+CANDIDATE, KEEP = tl.constexpr(2 << 28), tl.constexpr(3 << 28)  # of sbmt.counter_rng: purposes above the head's bits
 
 
 @kernel
@@ -16,46 +16,54 @@ def probability(rate, IS_POISSON: tl.constexpr):
 
 
 @kernel
-def uniform(words):
-    """(word + ½) / 2³² in float64."""
-    return (words.to(tl.float64) + 0.5) / 4294967296.0
+def words_from(seed, first_block, row, head, example, N: tl.constexpr):
+    """Four words each of ``N`` blocks of a row's stream."""
+    blocks = (first_block + tl.arange(0, N)).to(tl.uint32)
+    same = tl.zeros_like(blocks)
+    return philox(seed, blocks, same + row.to(tl.uint32), same + head.to(tl.uint32), same + example.to(tl.uint32))
+
+
+@kernel
+def exponential(upper, lower):
+    """−ln of 53-bit uniforms: short ones would leave keys out where gaps are long."""
+    return -tl.log(((upper >> 5).to(tl.float64) * 67108864.0 + (lower >> 6).to(tl.float64) + 0.5) / 9007199254740992.0)
 
 
 @kernel
 def skip(
-    query_rate, key_rate, lowest, highest, bound, bound_rate, delta_in, key_mask, row_ptr, out,
+    query_rate, key_rate, lowest, highest, bound, slope, bound_rate, delta_in, key_mask, row_ptr, out,
     seed, first_example, n_heads, n_queries, n_keys,
     CLUSTERS: tl.constexpr, VISITS: tl.constexpr, IS_POISSON: tl.constexpr, IS_COUNT: tl.constexpr,
 ):  # fmt: skip
     """Counts the edges of a row, or writes their keys from ``row_ptr[row]`` on: both draw the same.
 
-    Keys are visited with probability ``bound``, by gaps of ⌊E / −ln(1 − bound)⌋ for exponential E, and kept with
-    probability p / bound. ``lowest`` and ``highest`` times ``bound_rate`` enclose the rate of a key, which is formed
-    only for coins that fall between.
+    Keys are visited with probability ``bound``, by gaps of ⌊E / slope⌋ for exponential E, slope being −ln(1 − bound),
+    and kept with probability p / bound. ``lowest`` and ``highest`` times ``bound_rate`` enclose a key's rate, which is
+    formed only for coins that fall between.
     """
     row = tl.program_id(0).to(tl.int64)
-    graph = row // n_queries
-    first = graph * n_keys
-    largest, largest_rate = tl.load(bound + row), tl.load(bound_rate + row)
-    slope = tl.where(largest < 1, -tl.log(1 - tl.minimum(largest, 0.9999999999999999)), float("inf"))
+    graph, query = row // n_queries, row % n_queries
+    first, head, example = graph * n_keys, graph % n_heads, graph // n_heads
+    largest, largest_rate, per_key = tl.load(bound + row), tl.load(bound_rate + row), tl.load(slope + row)
     delta = tl.load(delta_in)
-    number = tl.arange(0, VISITS // 2).to(tl.uint32)
-    c1 = tl.zeros_like(number) + (row % n_queries).to(tl.uint32)
-    c2 = tl.zeros_like(number) + (graph % n_heads + CANDIDATE).to(tl.uint32)
-    c3 = tl.zeros_like(number) + (graph // n_heads + first_example).to(tl.uint32)
+    key = seed.to(tl.int64)
+    n_visits = tl.full((), 0, tl.int64)
     position = tl.where(largest > 0, -1, n_keys).to(tl.int64)
     furthest = tl.full((), 0, tl.float64) + n_keys
     n_edges = tl.full((), 0, tl.int64)
     start = tl.full((), 0, tl.int64) if IS_COUNT else tl.load(row_ptr + row)
     while position < n_keys:
-        w0, w1, w2, w3 = philox(seed.to(tl.int64), number, c1, c2, c3)
-        gap_words, coins = tl.interleave(w0, w2), tl.interleave(w1, w3)
-        gaps = tl.minimum(-tl.log(uniform(gap_words)) / slope, furthest).to(tl.int64)
+        number = example + first_example
+        w0, w1, w2, w3 = words_from(key, n_visits // 2, query, head + CANDIDATE, number, VISITS // 2)
+        x0, x1, x2, x3 = words_from(key, n_visits // 4, query, head + KEEP, number, VISITS // 4)
+        steps = tl.interleave(exponential(w0, w1), exponential(w2, w3)) / per_key
+        coins = (tl.interleave(tl.interleave(x0, x2), tl.interleave(x1, x3)).to(tl.float64) + 0.5) / 4294967296.0
+        gaps = tl.minimum(steps, furthest).to(tl.int64)
         keys = position + tl.cumsum(gaps + 1, 0)
         is_visited = keys < n_keys
         if key_mask is not None:
-            is_visited &= tl.load(key_mask + graph // n_heads * n_keys + keys, is_visited, other=0) != 0
-        limit = uniform(coins) * largest
+            is_visited &= tl.load(key_mask + example * n_keys + keys, is_visited, other=0) != 0
+        limit = coins * largest
         low = tl.load(lowest + first + keys, is_visited, other=0.0).to(tl.float64) * largest_rate + delta
         high = tl.load(highest + first + keys, is_visited, other=0.0).to(tl.float64) * largest_rate + delta
         is_kept = is_visited & (limit < probability(low, IS_POISSON))
@@ -74,6 +82,6 @@ def skip(
             tl.store(out + start + n_edges + tl.cumsum(kept, 0) - 1, keys, is_kept)
         n_edges += tl.sum(kept, 0)
         position = tl.max(keys, 0)
-        number += VISITS // 2
+        n_visits += VISITS
     if IS_COUNT:
         tl.store(out + row, n_edges)

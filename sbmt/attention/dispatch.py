@@ -40,6 +40,9 @@ DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the questi
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
     """Names that ``backend=`` accepts for tensors on a device, besides ``"auto"``.
 
+    Args:
+        device: Where the tensors are.
+
     Example:
         >>> "dense" in available_backends()
         True

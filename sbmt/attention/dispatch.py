@@ -31,7 +31,7 @@ RESERVED = frozenset(BACKENDS) | {"auto"}
 ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order
 # Density from which on visiting every pair is the faster one, forward and backward, by what it is compared with. Read
 # off `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what the choice loses: on the CPU dense
-# masks win where sequences are short, and hardly ever elsewhere.
+# masks win where sequences are short, and hardly ever elsewhere. Those of "gpu" are estimates.
 DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16, "gpu": 1 / 16}
 DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences for which that holds
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question

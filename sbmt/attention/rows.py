@@ -8,6 +8,7 @@ from torch import Tensor
 from sbmt.attention.gate_rule import GateRule
 from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
+from sbmt.gpu import accumulator
 from sbmt.gpu import can_run_on as has_gpu_kernels
 
 
@@ -26,7 +27,7 @@ def attend_on_cpu(
     """
     if any(t.device.type != "cpu" for t in (query, edges.keys)):
         raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
-    dtype = _accumulator(value)
+    dtype = accumulator(value)
     query, key, wide = query.to(dtype), key.to(dtype), value.to(dtype)
     return _attend_along(query, key, wide, edges, gate, gate_rule, weight_scale, use_gpu=False).to(value.dtype)
 
@@ -63,7 +64,7 @@ def _attend_along(
     use_gpu: bool,
 ) -> Tensor:
     flat = [t.flatten(0, 2).contiguous() for t in (query, key, value)]
-    dtype = _accumulator(value)
+    dtype = accumulator(value)
     none = flat[0].new_empty(0, dtype=dtype)
     flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
@@ -71,11 +72,6 @@ def _attend_along(
     sizes = edges.shape[2], edges.shape[3]
     out, _ = _attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score", use_gpu)
     return out.unflatten(0, edges.shape[:3])
-
-
-def _accumulator(value: Tensor) -> torch.dtype:
-    """The type of sums."""
-    return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 @torch.library.custom_op("sbmt::attend", mutates_args=())

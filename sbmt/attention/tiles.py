@@ -10,7 +10,7 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model import BlockModel
 from sbmt.errors import SbmtError, choose
 from sbmt.exploration import check_exploration
-from sbmt.gpu import can_run_on, is_interpreted
+from sbmt.gpu import accumulator, can_run_on, is_interpreted
 from sbmt.patterns import check_window
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
@@ -136,7 +136,7 @@ def _attend_tiles(
 def _(
     query: Tensor, key: Tensor, value: Tensor, query_rate: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dtype = torch.float64 if value.dtype == torch.float64 else torch.float32
+    dtype = accumulator(value)
     out = value.new_empty(*query.shape[:3], value.shape[3], dtype=dtype)
     row = query.new_empty(query.shape[:3], dtype=dtype)
     return out, query_rate.new_empty(query.shape[:2]), row, row.clone()

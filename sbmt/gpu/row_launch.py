@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sbmt.gpu import row_attention, row_sums
+from sbmt.gpu import accumulator, row_attention, row_sums
 from sbmt.gpu.pieces import Pieces, cut_rows
 
 Mask = tuple[Tensor, Tensor]
@@ -111,11 +111,6 @@ def _sum(
     row_sums.sum_along[pieces.grid](*arguments, WIDTH=width, **_block(pieces, width))
     row_sums.join_sums[(n_rows,)](out, part, pieces.slot_ptr, WIDTH=width, num_warps=1)
     return out
-
-
-def accumulator(value: Tensor) -> torch.dtype:
-    """The type of sums: float64 for float64, else float32."""
-    return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 def _pointers(pieces: Pieces) -> tuple[Tensor, Tensor, Tensor]:

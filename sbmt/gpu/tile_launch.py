@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.gpu import tile_gradients, tiles
-from sbmt.gpu.row_launch import accumulator
+from sbmt.gpu import accumulator, tile_gradients, tiles
 
 # Queries and keys of a tile, warps, and tiles under way at a time: what keeps the working set in registers and shared
 # memory, by the assembler's account. Not timed.

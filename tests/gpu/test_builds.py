@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt.attention import tiles
-from sbmt.gpu import is_interpreted
+from sbmt.gpu import accumulator, is_interpreted
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -37,7 +37,7 @@ def row_launches(dtype, d, n_clusters, is_gated):
 
     rows, sizes = torch.zeros(512, d, dtype=dtype), (256, 256)
     row_ptr, keys, by_key = torch.arange(513), torch.zeros(512, dtype=torch.int64), torch.zeros(512, dtype=torch.int32)
-    per_edge = torch.zeros(512 if is_gated else 0, dtype=row_launch.accumulator(rows))
+    per_edge = torch.zeros(512 if is_gated else 0, dtype=accumulator(rows))
     inputs = (rows, rows, rows, per_edge, per_edge, (row_ptr, keys))
     with recorded() as launches:
         out, log = row_launch.attend(*inputs, sizes, True)

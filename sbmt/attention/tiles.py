@@ -121,15 +121,15 @@ def _attend_tiles(
     is_poisson: bool,
     is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Values, density, and for the way back each row's largest score and the logarithm of its sum of exponentials."""
+    """Values, density, and for the way back the logarithms of denominators, in powers of 2, and the largest weights."""
     from sbmt.gpu.tile_launch import Drawing, attend_tiles
 
     inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
     drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
     with torch.cuda.device_of(query):
-        out, degrees, most, log = attend_tiles(inputs, drawing)
+        out, degrees, *kept = attend_tiles(inputs, drawing)
     density = degrees.sum(-1).to(query_rate.dtype) / n_pairs.clamp(min=1)[:, None]
-    return out, density, most, log
+    return out, density, *kept
 
 
 @_attend_tiles.register_fake
@@ -147,8 +147,8 @@ def _attend_tiles_backward(
     grad_out: Tensor,
     grad_density: Tensor,
     out: Tensor,
-    most: Tensor,
-    log: Tensor,
+    log_total: Tensor,
+    largest: Tensor,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -173,19 +173,19 @@ def _attend_tiles_backward(
     drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
     per_edge = grad_density / n_pairs.clamp(min=1)[:, None]
     with torch.cuda.device_of(query):
-        return attend_tiles_backward(inputs, drawing, out, most, log, grad_out, per_edge)
+        return attend_tiles_backward(inputs, drawing, out, log_total, largest, grad_out, per_edge)
 
 
 @_attend_tiles_backward.register_fake
-def _(grad_out: Tensor, grad_density: Tensor, out: Tensor, most: Tensor, log: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _(grad_out: Tensor, grad_density: Tensor, out: Tensor, log_total: Tensor, largest: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(t) for t in rest[:5])
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    out, _, most, log = output
-    ctx.save_for_backward(out, most, log, *inputs[:8])
+    out, _, log_total, largest = output
+    ctx.save_for_backward(out, log_total, largest, *inputs[:8])
     ctx.drawing = inputs[8:]
-    ctx.mark_non_differentiable(most, log)
+    ctx.mark_non_differentiable(log_total, largest)
     ctx.set_materialize_grads(False)
 
 
@@ -194,10 +194,10 @@ def _differentiate(
 ) -> tuple[Tensor | None, ...]:
     if grad_out is None and grad_density is None:
         return (None,) * 16
-    out, most, log, *inputs = ctx.saved_tensors
+    out, log_total, largest, *inputs = ctx.saved_tensors
     grad_out = torch.zeros_like(out) if grad_out is None else grad_out
     grad_density = inputs[3].new_zeros(out.shape[:2]) if grad_density is None else grad_density
-    grads = _attend_tiles_backward(grad_out, grad_density, out, most, log, *inputs, *ctx.drawing)
+    grads = _attend_tiles_backward(grad_out, grad_density, out, log_total, largest, *inputs, *ctx.drawing)
     return *grads, *(None,) * 11
 
 

@@ -2,6 +2,7 @@
 
 import triton.language as tl
 
+from sbmt.gpu.instructions import wide_product
 from sbmt.gpu.toolchain import kernel
 
 ROUNDS = tl.constexpr(10)
@@ -15,8 +16,8 @@ def philox(seed, c0, c1, c2, c3):
     k0 = seed.to(tl.uint32)
     k1 = (seed >> 32).to(tl.uint32)
     for _ in tl.static_range(ROUNDS):
-        low0, high0 = c0 * first, tl.umulhi(c0, first)
-        low1, high1 = c2 * second, tl.umulhi(c2, second)
+        low0, high0 = wide_product(c0, first)
+        low1, high1 = wide_product(c2, second)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0 += 0x9E3779B9
         k1 += 0xBB67AE85
@@ -24,15 +25,36 @@ def philox(seed, c0, c1, c2, c3):
 
 
 @kernel
-def cell_words(seed, example, head, rows, first_key, N_ROWS: tl.constexpr, N_KEYS: tl.constexpr):
-    """The word of every pair of ``rows`` with keys ``first_key`` …: key j owns word j % 4 of block j // 4.
+def keys_of_tile(first_key, N_KEYS: tl.constexpr):
+    """Keys ``first_key`` …, in the order in which a tile has its columns.
 
-    ``first_key`` and ``N_KEYS`` are multiples of 4. Purpose 0 (a query-key pair) leaves the head's word as it is.
+    Of 16 columns a thread of a matrix unit holds the four 2l, 2l + 1, 8 + 2l and 8 + 2l + 1: these get the keys
+    4l … 4l + 3, which share a block of four words, so that a thread draws what it needs and words need not travel.
     """
-    blocks = (first_key // 4 + tl.arange(0, N_KEYS // 4)).to(tl.uint32)
-    c0 = tl.broadcast_to(blocks[None, :], (N_ROWS, N_KEYS // 4))
-    c1 = tl.broadcast_to(rows.to(tl.uint32)[:, None], (N_ROWS, N_KEYS // 4))
-    c2 = tl.full((N_ROWS, N_KEYS // 4), 0, tl.uint32) + head.to(tl.uint32)
-    c3 = tl.full((N_ROWS, N_KEYS // 4), 0, tl.uint32) + example.to(tl.uint32)
-    w0, w1, w2, w3 = philox(seed, c0, c1, c2, c3)
-    return tl.join(tl.join(w0, w2), tl.join(w1, w3)).reshape(N_ROWS, N_KEYS)
+    columns = tl.arange(0, N_KEYS)
+    return first_key + columns // 16 * 16 + columns % 8 // 2 * 4 + columns % 16 // 8 * 2 + columns % 2
+
+
+@kernel
+def words_of_cells(seed, example, head, rows, blocks):
+    """Four words each of some blocks of keys, for rows and blocks that broadcast, in two more dimensions of 2."""
+    c0, c1 = tl.broadcast(blocks.to(tl.uint32), rows.to(tl.uint32))
+    same = tl.zeros_like(c0)  # purpose 0, a query-key pair, leaves the head's word as it is
+    w0, w1, w2, w3 = philox(seed, c0, c1, same + head.to(tl.uint32), same + example.to(tl.uint32))
+    return tl.join(tl.join(w0, w2), tl.join(w1, w3))
+
+
+@kernel
+def cell_words(seed, example, head, rows, first_key, N_ROWS: tl.constexpr, N_KEYS: tl.constexpr):
+    """The word of every pair of ``rows`` with the keys of :func:`keys_of_tile`: key j owns word j % 4 of block j // 4."""
+    blocks = first_key // 4 + tl.arange(0, N_KEYS // 4)
+    words = words_of_cells(seed, example, head, rows[:, None], blocks[None, :])
+    return words.reshape(N_ROWS, N_KEYS // 16, 4, 2, 2).permute(0, 1, 3, 2, 4).reshape(N_ROWS, N_KEYS)
+
+
+@kernel
+def cell_words_by_key(seed, example, head, rows, first_key, N_ROWS: tl.constexpr, N_KEYS: tl.constexpr):
+    """The same with keys ``first_key`` … down and rows across."""
+    blocks = first_key // 4 + tl.arange(0, N_KEYS // 4)
+    words = words_of_cells(seed, example, head, rows[None, :], blocks[:, None])
+    return words.permute(0, 2, 3, 1).reshape(N_KEYS, N_ROWS)

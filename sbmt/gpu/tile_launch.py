@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sbmt.gpu import accumulator, tile_gradients, tiles
+from sbmt.gpu.tile_scales import KEY_SCALE, largest_slopes, power_below_most, split
 
 # Queries and keys of a tile, warps, and tiles under way at a time: what keeps the working set in registers and shared
 # memory, by the assembler's account. Not timed.
@@ -44,56 +45,50 @@ class Drawing:
 
 
 def attend_tiles(inputs: Inputs, drawing: Drawing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output, degree of each query, its largest score, and the logarithm of its sum of exp(score − largest).
+    """Output, and of each query its degree, the logarithm of its denominator in powers of 2, and its largest weight.
 
     The output has the type of sums: 16 bits of it would make the gradients of the gates twice as wrong as they need be.
     """
     query, _, value, *_ = inputs
     out = value.new_empty(*query.shape[:3], value.shape[3], dtype=accumulator(value))
     degrees = query.new_empty(query.shape[:3], dtype=torch.int32)
-    most, log = (query.new_empty(query.shape[:3], dtype=accumulator(value)) for _ in range(2))
+    log_total, largest = (query.new_empty(query.shape[:3], dtype=accumulator(value)) for _ in range(2))
     about = _constants(inputs, drawing, "attend")
-    arguments = (*_pointers(inputs), out, degrees, most, log, *_scalars(inputs, drawing))
+    arguments = (*_pointers(inputs), out, degrees, log_total, largest, *_scalars(inputs, drawing))
     tiles.attend_tiles[_grid(query, about["ROWS"])](*arguments, **about)
-    return out, degrees, most, log
+    return out, degrees, log_total, largest
 
 
 def attend_tiles_backward(
-    inputs: Inputs, drawing: Drawing, out: Tensor, most: Tensor, log: Tensor, grad_out: Tensor, grad_density: Tensor
+    inputs: Inputs,
+    drawing: Drawing,
+    out: Tensor,
+    log_total: Tensor,
+    largest: Tensor,
+    grad_out: Tensor,
+    grad_density: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and both rate factors; ``grad_density`` is that of one more edge of a graph."""
-    query, key, value, query_rate, key_rate, *_ = inputs
-    dtype = accumulator(value)
-    delta = (grad_out * out).sum(-1)
-    slope = grad_out.to(value.dtype).contiguous()
-    given = (*_pointers(inputs), slope, delta, most, log, grad_density.to(dtype).contiguous())
-    to_query, to_key, to_value, to_query_rate, to_key_rate = (
-        torch.empty_like(t) for t in (query, key, value, query_rate, key_rate)
-    )
-    scalars, rule = _scalars(inputs, drawing), {"IS_SCORE_RULE": drawing.is_score_rule}
+    query, key, value, query_rate, key_rate, *masks = inputs
+    pointers = _pointers(inputs)
+    present = (_unless_empty(mask) for mask in masks)
+    slopes = largest_slopes(query, key, value, *present, grad_out, largest / (1 - drawing.dropout), drawing.is_score_rule)
+    slopes = slopes + grad_density[..., None].abs()
+    query_scale = power_below_most(slopes)
+    key_scale = power_below_most((slopes / power_below_most(query_rate.amax(-1))).amax(-1))
+    given = (*pointers, grad_out.to(value.dtype).contiguous(), (grad_out * out).sum(-1), log_total)
+    density, scalars = grad_density.to(log_total.dtype).contiguous(), _scalars(inputs, drawing)
+    grads = to_query, to_key, to_value, to_query_rate, to_key_rate = [torch.empty_like(t) for t in inputs[:5]]
+    rule = {"IS_SCORE_RULE": drawing.is_score_rule}
     about = _constants(inputs, drawing, "by query") | rule
-    grid = _grid(query, about["ROWS"])
-    tile_gradients.differentiate_queries[grid](*given, to_query, to_query_rate, *scalars, **about)
+    found = query_scale, density, to_query, to_query_rate
+    tile_gradients.differentiate_queries[_grid(query, about["ROWS"])](*given, *found, *scalars, **about)
     about = _constants(inputs, drawing, "by key") | rule
-    grid = _grid(key, about["KEYS"])
-    tile_gradients.differentiate_keys[grid](*given, to_key, to_value, to_key_rate, *scalars, **about)
-    return to_query, to_key, to_value, to_query_rate, to_key_rate
-
-
-def split(rates: Tensor, *, is_scaled: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Float32 numbers ≥ 0 as two 16-bit ones, high + low / 2¹¹, so that tensor cores multiply them with 22 bits.
-
-    Returns:
-        High and low parts, and by what to multiply each row: a power of two that brings its largest number to [½, 1)
-        if ``is_scaled``, else 1. float64 stays as it is, without a low part.
-    """
-    ones = rates.new_ones(rates.shape[:-1])
-    if rates.dtype == torch.float64:
-        return rates, None, ones
-    scale = torch.exp2(torch.frexp(rates.amax(-1)).exponent.float()) if is_scaled else ones
-    scaled = rates / scale[..., None]
-    high = scaled.half()
-    return high, ((scaled - high.float()) * 2**11).half(), scale
+    found = key_scale * KEY_SCALE, density, to_key, to_value, to_key_rate
+    tile_gradients.differentiate_keys[_grid(key, about["KEYS"])](*given, *found, *scalars, **about)
+    to_query_rate /= (query_scale * KEY_SCALE)[..., None]
+    to_key_rate /= key_scale[..., None, None]
+    return tuple(grads)
 
 
 def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
@@ -108,9 +103,13 @@ def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
 
 def _pointers(inputs: Inputs) -> tuple[Tensor | None, ...]:
     query, key, value, query_rate, key_rate, *masks = inputs
-    of_keys = split(key_rate, is_scaled=False)[:2]
-    present = (mask if mask.numel() else None for mask in masks)
-    return query, key, value, *split(query_rate, is_scaled=True), *of_keys, *present
+    scale = power_below_most(query_rate.amax(-1))
+    of_queries = (*split(query_rate, scale[..., None]), 1 / (scale * KEY_SCALE))
+    return query, key, value, *of_queries, *split(key_rate, KEY_SCALE), *map(_unless_empty, masks)
+
+
+def _unless_empty(mask: Tensor) -> Tensor | None:
+    return mask if mask.numel() else None
 
 
 def _scalars(inputs: Inputs, drawing: Drawing) -> tuple[int | float, ...]:

@@ -7,11 +7,13 @@ it again. Masks of tokens are None where all are real.
 
 import triton.language as tl
 
-from sbmt.gpu.philox import cell_words
+from sbmt.gpu.instructions import exp2, nearest_word
+from sbmt.gpu.philox import cell_words, keys_of_tile
 from sbmt.gpu.rows import block_of, load_rows, scale_of, store_rows
 from sbmt.gpu.toolchain import IS_INTERPRETED, constant, kernel
 
-LOW_STEP = tl.constexpr(2.0**-11)  # a 16-bit number has 11 bits before the low part begins
+WORDS = tl.constexpr(2.0**32)
+LOG2_E = tl.constexpr(1.4426950408889634)  # scores count in powers of 2
 
 
 @constant
@@ -38,36 +40,36 @@ def block_and_graph(n_tokens, N: tl.constexpr):
 
 
 @kernel
-def tokens_of_block(mask, example, first, n_tokens, N: tl.constexpr):
-    """Places of a block of tokens in their sequence, and which of them exist and are real."""
-    places = first + tl.arange(0, N)
+def are_real(mask, example, places, n_tokens):
+    """Which of these tokens of a sequence exist and are real."""
     is_real = places < n_tokens
     if mask is not None:
         is_real &= tl.load(mask + example * n_tokens + places, is_real, other=0) != 0
-    return places, is_real
+    return is_real
 
 
 @kernel
-def load_rates(high, low, first, tokens, is_real, CLUSTERS: tl.constexpr):
+def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
     """Rate factors of some tokens of the sequence that begins at row ``first``, in two parts if they are split.
 
-    See :func:`sbmt.gpu.tile_launch.split`.
+    Those of padding are 0, and beyond the end stands the last token again, so that no mask costs registers. See
+    :func:`sbmt.gpu.tile_scales.split`.
     """
-    coarse = load_rows(high + first * CLUSTERS, tokens, is_real, CLUSTERS)
+    rows, is_there = tl.minimum(tokens, n_tokens - 1), tl.full(tokens.shape, True, tl.int1)
+    coarse = load_rows(high + first * CLUSTERS, rows, is_there, CLUSTERS)
     if low is not None:
-        return coarse, load_rows(low + first * CLUSTERS, tokens, is_real, CLUSTERS)
+        return coarse, load_rows(low + first * CLUSTERS, rows, is_there, CLUSTERS)
     else:
         return coarse, coarse
 
 
 @kernel
-def rates_of_tile(t, t_low, u, u_low, row_scale, zeros):
-    """The rates T K̂ᵀ. Of split factors three products are taken, with an error near 2⁻²¹ of the largest r."""
-    if t.dtype == tl.float16:
-        rest = multiply(t, u_low.T, multiply(t_low, u.T, zeros))
-        return multiply(t, u.T, rest * LOW_STEP) * row_scale[:, None]
+def products_of_rates(a, a_low, b, b_low, zeros):
+    """The products of rate factors, in units of their own where these are split: three, with an error near 2⁻²¹."""
+    if a.dtype == tl.float16:
+        return multiply(a, b.T, multiply(a, b_low.T, multiply(a_low, b.T, zeros)))
     else:
-        return multiply(t, u.T, zeros)
+        return multiply(a, b.T, zeros)
 
 
 @kernel
@@ -79,84 +81,85 @@ def poisson_link(r):
 
 @kernel
 def draw_tile(
-    rates, queries, keys, is_real_query, is_real_key, seed, example, head, first_key, exploration,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr,
-):  # fmt: skip
-    """Which pairs of a tile are attended, and which of those were left to chance."""
-    is_real = is_real_query[:, None] & is_real_key[None, :]
-    probability = rates + exploration
+    words, products, row_scales, queries, keys, is_real_key, exploration, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr
+):
+    """Which pairs of a tile are attended, and which of those were left to chance; of padded queries anything goes.
+
+    What belongs to a query or a key broadcasts over the tile, which may have queries or keys down. A pair is drawn if
+    (word + ½) / 2³² < p, which whole numbers decide, since a float32 would round the word.
+    """
     if IS_POISSON:
-        probability = poisson_link(probability)
-    words = cell_words(seed, example, head, queries, first_key, ROWS, KEYS)
-    # (word + ½) / 2³² < p in whole numbers, since a float32 would round the word; below 2³² lies 4294967040.
-    limit = (tl.minimum(probability * 4294967296.0, 4294967040.0) + 0.5).to(tl.uint32)
-    is_drawn = is_real & ((words < limit) | (probability >= 1))
+        expected = tl.where(is_real_key, poisson_link(products * row_scales + exploration), 0.0) * WORDS
+    else:
+        expected = products * (row_scales * WORDS) + tl.where(is_real_key, exploration * WORDS, float("-inf"))
+    is_drawn = (words < nearest_word(expected)) | (expected >= WORDS)
     if WINDOW >= 0:
-        away = queries[:, None] - keys[None, :]
-        is_certain = is_real & (away <= WINDOW) & (away >= -WINDOW)
+        away = queries - keys
+        is_certain = is_real_key & (away <= WINDOW) & (away >= -WINDOW)
         return is_drawn | is_certain, is_drawn & ~is_certain
     else:
         return is_drawn, is_drawn
 
 
 @kernel
-def dropout_scale(
-    seed, example, head, queries, first_key,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, DROPOUT: tl.constexpr, dtype: tl.constexpr,
-):  # fmt: skip
+def dropout_scale(words, DROPOUT: tl.constexpr, dtype: tl.constexpr):
     """What the weight of a pair is multiplied by: 0 if it is dropped, else 1 / (1 − dropout)."""
-    words = cell_words(seed, example, head, queries, first_key, ROWS, KEYS)
     return (words.to(tl.int64) >= words_below(DROPOUT)).to(dtype) / (1 - DROPOUT)
 
 
 @kernel
 def attend_tiles(
     query, key, value, query_rate, query_rate_low, row_scale, key_rate, key_rate_low, query_mask, key_mask,
-    out, degrees, most_out, log_out, seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
+    out, degrees, log_total, largest_weight, seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries: their output, degrees, largest scores, and logarithms of the sums of exp(score − largest)."""
+    """A block of queries: their output, degrees, logarithms of denominators in powers of 2, and largest weights."""
+    SCORE: tl.constexpr = scale_of(D) * LOG2_E
     first_query, graph = block_and_graph(n_queries, ROWS)
     example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
-    dtype = most_out.dtype.element_ty
-    queries, is_real_query = tokens_of_block(query_mask, example, first_query, n_queries, ROWS)
+    dtype = log_total.dtype.element_ty
+    queries = first_query + tl.arange(0, ROWS)
+    is_real_query = are_real(query_mask, example, queries, n_queries)
     row, of_keys = graph * n_queries, graph * n_keys  # added to pointers, so that places of tokens fit 32 bits
     q = load_rows(query + row * D, queries, is_real_query, D)
-    t, t_low = load_rates(query_rate, query_rate_low, row, queries, is_real_query, CLUSTERS)
+    t, t_low = load_rates(query_rate, query_rate_low, row, queries, n_queries, CLUSTERS)
     row_scales = tl.load(row_scale + row + queries, is_real_query, other=0.0)
-    most = tl.full((ROWS,), float("-inf"), dtype)
+    most = tl.full((ROWS,), float("-inf"), dtype)  # of scores, in powers of 2
     total = tl.zeros((ROWS,), dtype)
     mean = tl.zeros((ROWS, block_of(D_VALUE)), dtype)
     degree = tl.zeros((ROWS,), tl.int32)
     for first_key in range(0, n_keys, KEYS):
-        keys, is_real_key = tokens_of_block(key_mask, example, first_key, n_keys, KEYS)
-        u, u_low = load_rates(key_rate, key_rate_low, of_keys, keys, is_real_key, CLUSTERS)
+        keys = keys_of_tile(first_key, KEYS)
+        is_real_key = are_real(key_mask, example, keys, n_keys)
+        u, u_low = load_rates(key_rate, key_rate_low, of_keys, keys, n_keys, CLUSTERS)
         zeros = tl.zeros((ROWS, KEYS), dtype)
-        rates = rates_of_tile(t, t_low, u, u_low, row_scales, zeros)
+        k = load_rows(key + of_keys * D, keys, is_real_key, D)
+        products = multiply(q, k.T, zeros)
+        rates = products_of_rates(t, t_low, u, u_low, zeros)
+        words = cell_words(seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
         is_edge, _ = draw_tile(
-            rates, queries, keys, is_real_query, is_real_key, seed.to(tl.int64), number, head, first_key, exploration,
-            ROWS, KEYS, WINDOW, IS_POISSON,
+            words, rates, row_scales[:, None], queries[:, None], keys[None, :], is_real_key[None, :], exploration,
+            WINDOW, IS_POISSON,
         )  # fmt: skip
         degree += tl.sum(is_edge.to(tl.int32), 1)
-        scores = multiply(q, load_rows(key + of_keys * D, keys, is_real_key, D).T, zeros) * scale_of(D)
-        scores = tl.where(is_edge, scores, float("-inf"))
-        higher = tl.maximum(most, tl.max(scores, 1))
+        products = tl.where(is_edge, products, float("-inf"))
+        higher = tl.maximum(most, tl.max(products, 1) * SCORE)
         finite = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp(scores - finite[:, None])
-        shrink = tl.exp(most - finite)
+        weights = exp2(products * SCORE - finite[:, None])
+        shrink = exp2(most - finite)
         total = total * shrink + tl.sum(weights, 1)
         if DROPOUT > 0:
-            weights *= dropout_scale(
-                dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS, DROPOUT, dtype
-            )
+            words = cell_words(dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
+            weights *= dropout_scale(words, DROPOUT, dtype)
         v = load_rows(value + of_keys * D_VALUE, keys, is_real_key, D_VALUE)
         mean = multiply(weights.to(v.dtype), v, mean * shrink[:, None])
         most = higher
-    is_empty = degree == 0
-    total = tl.where(is_empty, 1.0, total)
     is_there = queries < n_queries
-    store_rows(out + row * D_VALUE, queries, is_there, mean / total[:, None], D_VALUE)
-    tl.store(degrees + row + queries, degree, is_there)
-    tl.store(most_out + row + queries, tl.where(is_empty, 0.0, most), is_there)
-    tl.store(log_out + row + queries, tl.log(total), is_there)
+    is_empty = (degree == 0) | ~is_real_query
+    total = tl.where(is_empty, 1.0, total)
+    mean = tl.where(is_empty[:, None], 0.0, mean / total[:, None])
+    store_rows(out + row * D_VALUE, queries, is_there, mean, D_VALUE)
+    tl.store(degrees + row + queries, tl.where(is_empty, 0, degree), is_there)
+    tl.store(log_total + row + queries, tl.where(is_empty, 0.0, most + tl.log2(total)), is_there)
+    tl.store(largest_weight + row + queries, tl.where(is_empty, 0.0, 1 / total), is_there)

@@ -8,7 +8,7 @@ from sbmt import BlockModel, SbmtError, sample_edges, sbm_attention
 from sbmt import edge_attention as attention_anywhere
 from sbmt.attention.tiles import attend_by_tiles, can_tile
 from sbmt.density import sampled_density
-from sbmt.gpu import is_interpreted, tile_launch
+from sbmt.gpu import is_interpreted, tile_launch, tile_scales
 from sbmt.gpu.tiles import poisson_link
 from sbmt.gpu.toolchain import kernel
 from sbmt.patterns import is_in_window, sliding_window
@@ -161,16 +161,19 @@ def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
 
 
 def test_split_factors_keep_22_bits():
-    rates = torch.rand(3, 50, 20, dtype=torch.float64) * 10.0 ** torch.linspace(-4, 4, 50)[:, None]
+    rates = torch.rand(3, 50, 20, dtype=torch.float64) * 10.0 ** torch.linspace(-9, 9, 50)[:, None]
     rates[0, 0] = 0
-    for is_scaled in (True, False):
-        given = (rates if is_scaled else rates / rates.amax()).float()
-        high, low, scale = tile_launch.split(given, is_scaled=is_scaled)
-        back = (high.double() + low.double() / 2**11) * scale.double()[..., None]
-        largest = given.double().amax(-1, keepdim=True) if is_scaled else torch.ones(1)
+    memberships = (rates / rates.amax()).float()
+    for given, scale in (
+        (rates.float(), tile_scales.power_below_most(rates.float().amax(-1))[..., None]),
+        (memberships, torch.tensor(tile_scales.KEY_SCALE)),
+    ):
+        high, low = tile_scales.split(given, scale)
+        back = (high.double() + low.double()) / scale.double()
+        largest = given.double().amax(-1, keepdim=True) if scale.ndim else torch.ones(1)
         assert ((back - given.double()).abs() <= 2.0**-22 * largest).all()
         assert high.isfinite().all() and low.isfinite().all() and (high[0, 0] == 0).all()
-    assert tile_launch.split(rates, is_scaled=True)[1] is None
+    assert tile_scales.split(rates, 2.0)[1] is None
 
 
 @kernel

@@ -127,9 +127,9 @@ def _attend_tiles(
     inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
     drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
     with torch.cuda.device_of(query):
-        out, degrees, *kept = attend_tiles(inputs, drawing)
+        out, degrees, log_total, largest = attend_tiles(inputs, drawing)
     density = degrees.sum(-1).to(query_rate.dtype) / n_pairs.clamp(min=1)[:, None]
-    return out, density, *kept
+    return out, density, log_total, largest
 
 
 @_attend_tiles.register_fake
@@ -177,7 +177,9 @@ def _attend_tiles_backward(
 
 
 @_attend_tiles_backward.register_fake
-def _(grad_out: Tensor, grad_density: Tensor, out: Tensor, log_total: Tensor, largest: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _(
+    grad_out: Tensor, grad_density: Tensor, out: Tensor, log_total: Tensor, largest: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(t) for t in rest[:5])
 
 

@@ -46,7 +46,7 @@ def words_of_cells(seed, example, head, rows, blocks):
 
 @kernel
 def cell_words(seed, example, head, rows, first_key, N_ROWS: tl.constexpr, N_KEYS: tl.constexpr):
-    """The word of every pair of ``rows`` with the keys of :func:`keys_of_tile`: key j owns word j % 4 of block j // 4."""
+    """The words of ``rows`` with the keys of :func:`keys_of_tile`: key j owns word j % 4 of block j // 4."""
     blocks = first_key // 4 + tl.arange(0, N_KEYS // 4)
     words = words_of_cells(seed, example, head, rows[:, None], blocks[None, :])
     return words.reshape(N_ROWS, N_KEYS // 16, 4, 2, 2).permute(0, 1, 3, 2, 4).reshape(N_ROWS, N_KEYS)

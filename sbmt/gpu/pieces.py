@@ -51,16 +51,16 @@ def cut_rows(row_ptr: Tensor, n_edges: int) -> Pieces:
 
 @kernel
 def locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE: tl.constexpr):
-    """Of this program's piece: its row, its first edge, the edge after its last, its slot or -1.
+    """Of this program's piece: its row, its first edge, how many it has, and its slot or -1.
 
-    The row is ``n_rows`` if there is nothing to do.
+    The row is ``n_rows`` if there is nothing to do. Numbers inside a piece take 32 bits.
     """
     piece = tl.program_id(0).to(tl.int64)
     row = tl.load(piece_row + piece)
     inside = tl.minimum(row, n_rows - 1)
     number = piece - tl.load(piece_ptr + inside)
     first = tl.load(row_ptr + inside) + number * PIECE
-    last = tl.minimum(first + PIECE, tl.load(row_ptr + inside + 1))
+    n_edges = tl.minimum(PIECE, tl.load(row_ptr + inside + 1) - first).to(tl.int32)
     slot = tl.load(slot_ptr + inside)
     has_slots = tl.load(slot_ptr + inside + 1) > slot
-    return row, first, last, tl.where(has_slots, slot + number, -1)
+    return row, first, n_edges, tl.where(has_slots, slot + number, -1)

@@ -9,7 +9,7 @@ lose digits.
 import triton.language as tl
 
 from sbmt.gpu.pieces import locate
-from sbmt.gpu.rows import block_of, load_row, load_rows, scale_of, store_row
+from sbmt.gpu.rows import block_of, load_row, load_rows_there, scale_of, store_row
 from sbmt.gpu.toolchain import kernel
 
 
@@ -20,31 +20,37 @@ def attend(
     D: tl.constexpr, D_VALUE: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
     """A piece of a row: its output and the logarithm of its softmax denominator, as if there were no other piece."""
-    row, first, last, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
+    row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
     dtype = part.dtype.element_ty
     q = load_row(query, row, D).to(dtype)
     most = tl.full((), float("-inf"), dtype)
     total = tl.full((), 0, dtype)
-    mean = tl.zeros((block_of(D_VALUE),), dtype)
-    for start in range(first, last, EDGES):
+    sums = tl.zeros((EDGES, block_of(D_VALUE)), dtype)  # added up over its edges at the end
+    of_keys = row // n_queries * n_keys
+    for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
-        is_edge = edges < last
-        key_rows = row // n_queries * n_keys + tl.load(keys + edges, is_edge, other=0)
-        k = load_rows(key, key_rows, is_edge, D).to(dtype)
-        scores, _ = _scores(q, k, gate, edges, is_edge, scale_of(D), IS_SCORE_RULE)
-        higher = tl.maximum(most, tl.max(scores, 0))
-        weights = tl.exp(scores - higher)
-        shrink = tl.exp(most - higher)
-        total = total * shrink + tl.sum(weights, 0)
+        is_edge = edges < n_edges
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
+        keys_there = tl.load(keys + first + edges).to(tl.int32)
+        k = load_rows_there(key + of_keys * D, keys_there, D).to(dtype)
+        scores, _ = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
+        higher = tl.max(scores, 0)
+        if higher > most:
+            shrink = tl.exp(most - higher)
+            total *= shrink
+            sums *= shrink
+            most = higher
+        weights = tl.exp(scores - most)
+        total += tl.sum(weights, 0)
         if weight_scale is not None:
-            weights *= tl.load(weight_scale + edges, is_edge, other=0.0).to(dtype)
-        v = load_rows(value, key_rows, is_edge, D_VALUE).to(dtype)
-        mean = mean * shrink + tl.sum(weights[:, None] * v, 0)
-        most = higher
-    is_empty = first == last
+            weights *= tl.load(weight_scale + first + edges).to(dtype)
+        v = load_rows_there(value + of_keys * D_VALUE, keys_there, D_VALUE).to(dtype)
+        sums = tl.fma(tl.broadcast_to(weights[:, None], v.shape), v, sums)
+    is_empty = n_edges == 0
     total = tl.where(is_empty, 1.0, total)
+    mean = tl.sum(sums, 0)
     log = tl.where(is_empty, 0.0, most.to(tl.float64) + tl.log(total).to(tl.float64))
     if slot < 0:
         store_row(out, row, mean / total, D_VALUE)
@@ -83,7 +89,7 @@ def attend_backward(
 
     With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
     """
-    row, first, last, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
+    row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
     dtype = part.dtype.element_ty
@@ -91,32 +97,35 @@ def attend_backward(
     slope = load_row(grad_out, row, D_VALUE).to(dtype)
     mean = tl.sum(slope * load_row(out, row, D_VALUE).to(dtype), 0)
     log = tl.load(log_total + row)
-    to_query = tl.zeros((block_of(D),), dtype)
-    for start in range(first, last, EDGES):
+    sums = tl.zeros((EDGES, block_of(D)), dtype)
+    of_keys = row // n_queries * n_keys
+    for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
-        is_edge = edges < last
-        key_rows = row // n_queries * n_keys + tl.load(keys + edges, is_edge, other=0)
-        k = load_rows(key, key_rows, is_edge, D).to(dtype)
-        v = load_rows(value, key_rows, is_edge, D_VALUE).to(dtype)
-        scores, gates = _scores(q, k, gate, edges, is_edge, scale_of(D), IS_SCORE_RULE)
+        is_edge = edges < n_edges
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
+        keys_there = tl.load(keys + first + edges).to(tl.int32)
+        k = load_rows_there(key + of_keys * D, keys_there, D).to(dtype)
+        v = load_rows_there(value + of_keys * D_VALUE, keys_there, D_VALUE).to(dtype)
+        scores, gates = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
         weights = tl.exp((scores.to(tl.float64) - log).to(dtype))
         to_weight = tl.sum(v * slope[None, :], 1)
         kept = weights
         if weight_scale is not None:
-            scales = tl.load(weight_scale + edges, is_edge, other=0.0).to(dtype)
+            scales = tl.load(weight_scale + first + edges).to(dtype)
             to_weight *= scales
             kept *= scales
         to_score = weights * (to_weight - mean)
         if gate is not None:
             if IS_SCORE_RULE:
-                tl.store(grad_gate + edges, to_score * (tl.where(is_edge, scores, 0.0) / gates), is_edge)
+                tl.store(grad_gate + first + edges, to_score * (tl.where(is_edge, scores, 0.0) / gates), is_edge)
                 to_score *= gates
             else:
-                tl.store(grad_gate + edges, to_score / gates, is_edge)
+                tl.store(grad_gate + first + edges, to_score / gates, is_edge)
         to_score *= scale_of(D)
-        tl.store(weights_out + edges, kept, is_edge)
-        tl.store(grad_score + edges, to_score, is_edge)
-        to_query += tl.sum(to_score[:, None] * k, 0)
+        tl.store(weights_out + first + edges, kept, is_edge)
+        tl.store(grad_score + first + edges, to_score, is_edge)
+        sums = tl.fma(tl.broadcast_to(tl.where(is_edge, to_score, 0.0)[:, None], k.shape), k, sums)
+    to_query = tl.sum(sums, 0)
     if slot < 0:
         store_row(grad_query, row, to_query, D)
     else:
@@ -124,11 +133,11 @@ def attend_backward(
 
 
 @kernel
-def _scores(q, k, gate, edges, is_edge, SCALE: tl.constexpr, IS_SCORE_RULE: tl.constexpr):
+def _scores(q, k, gate, first, edges, is_edge, SCALE: tl.constexpr, IS_SCORE_RULE: tl.constexpr):
     """What the softmax runs over, g · q·k / √d or q·k / √d + ln g, and the gates g."""
     scores = tl.sum(k * q[None, :], 1) * SCALE
     gates = tl.full(edges.shape, 1, q.dtype)
     if gate is not None:
-        gates = tl.load(gate + edges, is_edge, other=1.0).to(q.dtype)
+        gates = tl.load(gate + first + edges).to(q.dtype)
         scores = scores * gates if IS_SCORE_RULE else scores + tl.log(gates)
     return tl.where(is_edge, scores, float("-inf")), gates

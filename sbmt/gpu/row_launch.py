@@ -6,6 +6,9 @@ from torch import Tensor
 from sbmt.gpu import accumulator, row_attention, row_sums
 from sbmt.gpu.pieces import Pieces, cut_rows
 
+EDGES = 32  # at a time: a warp fetches their keys at once
+ATTEND_WIDTH, SUM_WIDTH = 64, 128  # of a vector, per warp
+
 Mask = tuple[Tensor, Tensor]
 """``row_ptr`` and ``keys``, or by key ``column_ptr`` and ``queries``."""
 Sizes = tuple[int, int]
@@ -31,7 +34,7 @@ def attend(
     part_log_total = log_total.new_empty(pieces.n_slots)
     inputs = (query, key, value, _unless_empty(gate), _unless_empty(weight_scale), *mask, *_pointers(pieces))
     found = (out, log_total, part, part_log_total)
-    about = _block(pieces, max(query.shape[1], d_value)) | {"D": query.shape[1], "D_VALUE": d_value}
+    about = _block(pieces, max(query.shape[1], d_value), ATTEND_WIDTH) | {"D": query.shape[1], "D_VALUE": d_value}
     row_attention.attend[pieces.grid](*inputs, *found, n_rows, *sizes, **about, IS_SCORE_RULE=is_score_rule)
     row_attention.join_softmax[(n_rows,)](*found, pieces.slot_ptr, D_VALUE=d_value, num_warps=1)
     return out, log_total
@@ -60,7 +63,8 @@ def attend_backward(
     part = query.new_empty(pieces.n_slots, query.shape[1], dtype=dtype)
     inputs = (query, key, value, _unless_empty(gate), _unless_empty(weight_scale), *mask, *_pointers(pieces))
     found = (out, log_total, grad_out, grad_query, part, grad_score, grad_gate, weights)
-    about = _block(pieces, max(query.shape[1], value.shape[1])) | {"D": query.shape[1], "D_VALUE": value.shape[1]}
+    widths = {"D": query.shape[1], "D_VALUE": value.shape[1]}
+    about = _block(pieces, max(widths.values()), ATTEND_WIDTH) | widths
     row_attention.attend_backward[pieces.grid](*inputs, *found, n_rows, *sizes, **about, IS_SCORE_RULE=is_score_rule)
     row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=query.shape[1], num_warps=1)
     grad_key = sum_over_queries(grad_score, query, by_key, mask[0], sizes, key.dtype)
@@ -72,7 +76,7 @@ def dots(query: Tensor, key: Tensor, mask: Mask, sizes: Sizes) -> Tensor:
     """⟨query, key⟩ of every edge."""
     out = query.new_empty(mask[1].shape)
     pieces = cut_rows(mask[0], mask[1].numel())
-    about = _block(pieces, query.shape[1]) | {"WIDTH": query.shape[1]}
+    about = _block(pieces, query.shape[1], SUM_WIDTH) | {"WIDTH": query.shape[1]}
     row_sums.dots_along[pieces.grid](query, key, *mask, *_pointers(pieces), out, query.shape[0], *sizes, **about)
     return out
 
@@ -108,7 +112,7 @@ def _sum(
     pieces = cut_rows(mask[0], mask[1].numel())
     part = vectors.new_empty(pieces.n_slots, width, dtype=accumulator(out))
     arguments = (weights, vectors, *mask, *places, *_pointers(pieces), out, part, n_rows, *sizes)
-    row_sums.sum_along[pieces.grid](*arguments, WIDTH=width, **_block(pieces, width))
+    row_sums.sum_along[pieces.grid](*arguments, WIDTH=width, **_block(pieces, width, SUM_WIDTH))
     row_sums.join_sums[(n_rows,)](out, part, pieces.slot_ptr, WIDTH=width, num_warps=1)
     return out
 
@@ -121,7 +125,7 @@ def _unless_empty(per_edge: Tensor) -> Tensor | None:
     return per_edge if per_edge.numel() else None
 
 
-def _block(pieces: Pieces, width: int) -> dict[str, int]:
-    """Edges at a time, so that they and their vectors fit into the registers of a warp or two."""
+def _block(pieces: Pieces, width: int, per_warp: int) -> dict[str, int]:
+    """Edges at a time, and so many warps that their vectors, ``per_warp`` numbers wide, fit into registers."""
     columns = 1 << (width - 1).bit_length()
-    return {"PIECE": pieces.size, "EDGES": min(64, max(8, 2048 // columns)), "num_warps": 1 if columns <= 64 else 2}
+    return {"PIECE": pieces.size, "EDGES": EDGES, "num_warps": max(1, columns // per_warp)}

@@ -3,7 +3,7 @@
 import triton.language as tl
 
 from sbmt.gpu.pieces import locate
-from sbmt.gpu.rows import block_of, load_row, load_rows, store_row
+from sbmt.gpu.rows import block_of, load_row, load_rows_there, store_row
 from sbmt.gpu.toolchain import kernel
 
 
@@ -17,21 +17,22 @@ def sum_along(
     Rows come ``n_in`` to a graph, the vectors that they point to ``n_other``. The weight of an entry stands at its own
     place, or, if there are ``positions``, where these say, counted from ``weight_ptr[graph · n_other]``.
     """
-    row, first, last, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
+    row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
     graph = row // n_in
     dtype = part.dtype.element_ty
-    total = tl.zeros((block_of(WIDTH),), dtype)
-    for start in range(first, last, EDGES):
+    sums = tl.zeros((EDGES, block_of(WIDTH)), dtype)  # added up over its entries at the end
+    of_weights = first if positions is None else tl.load(weight_ptr + graph * n_other)
+    for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
-        is_edge = edges < last
-        places = edges
-        if positions is not None:
-            places = tl.load(weight_ptr + graph * n_other) + tl.load(positions + edges, is_edge, other=0)
-        weight = tl.load(weights + places, is_edge, other=0.0).to(dtype)
-        rows = graph * n_other + tl.load(entries + edges, is_edge, other=0)
-        total += tl.sum(weight[:, None] * load_rows(vectors, rows, is_edge, WIDTH).to(dtype), 0)
+        is_edge = edges < n_edges
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last entry again
+        places = edges if positions is None else tl.load(positions + first + edges)
+        weight = tl.where(is_edge, tl.load(weights + of_weights + places).to(dtype), 0.0)
+        found = load_rows_there(vectors + graph * n_other * WIDTH, tl.load(entries + first + edges).to(tl.int32), WIDTH)
+        sums = tl.fma(tl.broadcast_to(weight[:, None], sums.shape), found.to(dtype), sums)
+    total = tl.sum(sums, 0)
     if slot < 0:
         store_row(out, row, total, WIDTH)
     else:
@@ -56,14 +57,13 @@ def dots_along(
     WIDTH: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """⟨query, key⟩ of every edge of a piece of a row."""
-    row, first, last, _ = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
+    row, first, n_edges, _ = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
     dtype = out.dtype.element_ty
     q = load_row(query, row, WIDTH).to(dtype)
-    for start in range(first, last, EDGES):
-        edges = start + tl.arange(0, EDGES)
-        is_edge = edges < last
-        rows = row // n_queries * n_keys + tl.load(keys + edges, is_edge, other=0)
-        k = load_rows(key, rows, is_edge, WIDTH).to(dtype)
-        tl.store(out + edges, tl.sum(k * q[None, :], 1), is_edge)
+    of_keys = row // n_queries * n_keys
+    for start in range(0, n_edges, EDGES):
+        edges = tl.minimum(start + tl.arange(0, EDGES), n_edges - 1)  # beyond the end stands the last edge again
+        k = load_rows_there(key + of_keys * WIDTH, tl.load(keys + first + edges).to(tl.int32), WIDTH).to(dtype)
+        tl.store(out + first + edges, tl.sum(k * q[None, :], 1))

@@ -37,6 +37,17 @@ def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
 
 
 @kernel
+def load_rows_there(pointer, rows, WIDTH: tl.constexpr):
+    """The same for rows that are all there, which takes no mask."""
+    columns = tl.arange(0, block_of(WIDTH))
+    places = rows[:, None] * WIDTH + columns[None, :]
+    if block_of(WIDTH) == WIDTH:
+        return tl.load(pointer + places)
+    else:
+        return tl.load(pointer + places, (columns < WIDTH)[None, :], other=0.0)
+
+
+@kernel
 def load_row(pointer, row, WIDTH: tl.constexpr):
     """One row of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))

@@ -9,11 +9,19 @@ from torch import Tensor
 from sbmt.gpu import accumulator, tile_gradients, tiles
 from sbmt.gpu.tile_scales import KEY_SCALE, largest_slopes, power_below_most, split
 
-# Queries and keys of a tile, warps, and tiles under way at a time: what keeps the working set in registers and shared
-# memory, by the assembler's account. Not timed.
-NARROW = {"attend": (64, 32, 4, 2), "by query": (64, 32, 8, 2), "by key": (32, 32, 4, 2)}  # 16 bits, ≤ 64 wide, k ≤ 128
-MEDIUM = dict.fromkeys(NARROW, (32, 32, 8, 1))
-WIDE = dict.fromkeys(NARROW, (16, 32, 4, 1))
+Shapes = dict[str, tuple[int, int, int, int]]
+"""Of each kernel: queries and keys of a tile, warps, and tiles under way at a time."""
+# By the instructions of a pair, spilled registers and shared memory in the assembler's output. Not timed.
+BY_GROUPS: dict[str, Shapes] = {  # where four warps together feed a matrix unit with 64 rows at a time
+    "narrow": {"attend": (128, 64, 8, 2), "by query": (64, 32, 4, 2), "by key": (32, 64, 4, 2)},
+    "wide": {"attend": (64, 32, 4, 1), "by query": (64, 32, 4, 1), "by key": (32, 64, 4, 1)},
+    "huge": {"attend": (64, 32, 4, 1), "by query": (32, 32, 4, 1), "by key": (32, 32, 4, 1)},
+}
+BY_WARPS: dict[str, Shapes] = {  # where each warp feeds its own
+    "narrow": {"attend": (64, 32, 4, 2), "by query": (32, 32, 4, 2), "by key": (32, 32, 4, 2)},
+    "wide": {"attend": (32, 32, 4, 1), "by query": (32, 32, 4, 1), "by key": (32, 32, 4, 1)},
+    "huge": {"attend": (32, 32, 4, 1), "by query": (32, 32, 4, 1), "by key": (32, 32, 4, 1)},
+}
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """query, key, value, query_rate, key_rate ``(batch, heads, n, width)``, and the masks ``(batch, n)`` or empty."""
@@ -69,36 +77,39 @@ def attend_tiles_backward(
     grad_density: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and both rate factors; ``grad_density`` is that of one more edge of a graph."""
-    query, key, value, query_rate, key_rate, *masks = inputs
-    pointers = _pointers(inputs)
-    present = (_unless_empty(mask) for mask in masks)
-    slopes = largest_slopes(query, key, value, *present, grad_out, largest / (1 - drawing.dropout), drawing.is_score_rule)
+    query, key, value, query_rate, *_ = inputs
+    query_mask, key_mask = (_unless_empty(mask) for mask in inputs[5:])
+    weights, rule = largest / (1 - drawing.dropout), drawing.is_score_rule
+    slopes = largest_slopes(query, key, value, query_mask, key_mask, grad_out, weights, rule)
     slopes = slopes + grad_density[..., None].abs()
     query_scale = power_below_most(slopes)
     key_scale = power_below_most((slopes / power_below_most(query_rate.amax(-1))).amax(-1))
-    given = (*pointers, grad_out.to(value.dtype).contiguous(), (grad_out * out).sum(-1), log_total)
+    given = (*_pointers(inputs), grad_out.to(value.dtype).contiguous(), (grad_out * out).sum(-1), log_total)
     density, scalars = grad_density.to(log_total.dtype).contiguous(), _scalars(inputs, drawing)
-    grads = to_query, to_key, to_value, to_query_rate, to_key_rate = [torch.empty_like(t) for t in inputs[:5]]
-    rule = {"IS_SCORE_RULE": drawing.is_score_rule}
-    about = _constants(inputs, drawing, "by query") | rule
-    found = query_scale, density, to_query, to_query_rate
-    tile_gradients.differentiate_queries[_grid(query, about["ROWS"])](*given, *found, *scalars, **about)
-    about = _constants(inputs, drawing, "by key") | rule
-    found = key_scale * KEY_SCALE, density, to_key, to_value, to_key_rate
-    tile_gradients.differentiate_keys[_grid(key, about["KEYS"])](*given, *found, *scalars, **about)
+    to_query, to_key, to_value, to_query_rate, to_key_rate = (torch.empty_like(t) for t in inputs[:5])
+    about = _constants(inputs, drawing, "by query") | {"IS_SCORE_RULE": rule}
+    program = tile_gradients.differentiate_queries[_grid(query, about["ROWS"])]
+    program(*given, query_scale, density, to_query, to_query_rate, *scalars, **about)
+    about = _constants(inputs, drawing, "by key") | {"IS_SCORE_RULE": rule}
+    program = tile_gradients.differentiate_keys[_grid(key, about["KEYS"])]
+    program(*given, key_scale * KEY_SCALE, density, to_key, to_value, to_key_rate, *scalars, **about)
     to_query_rate /= (query_scale * KEY_SCALE)[..., None]
     to_key_rate /= key_scale[..., None, None]
-    return tuple(grads)
+    return to_query, to_key, to_value, to_query_rate, to_key_rate
+
+
+def has_warp_groups(device: torch.device) -> bool:
+    """Whether matrix units take the rows of four warps at a time: compute capability 9 and 10."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
 def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
     """Queries and keys of a tile of one of the kernels, its warps, and how many tiles are under way."""
     query, _, value, query_rate, *_ = inputs
-    n_bytes = value.dtype.itemsize
     is_narrow = max(query.shape[3], value.shape[3]) <= 64 and query_rate.shape[3] <= 128
-    if n_bytes == 2:
-        return (NARROW if is_narrow else MEDIUM)[kernel]
-    return (MEDIUM if n_bytes == 4 and is_narrow else WIDE)[kernel]
+    is_short = value.dtype.itemsize == 2
+    size = "narrow" if is_narrow and is_short else "wide" if is_narrow or is_short else "huge"
+    return (BY_GROUPS if has_warp_groups(query.device) else BY_WARPS)[size][kernel]
 
 
 def _pointers(inputs: Inputs) -> tuple[Tensor | None, ...]:

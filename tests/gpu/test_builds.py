@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt.attention import tiles
-from sbmt.gpu import accumulator, is_interpreted
+from sbmt.gpu import is_interpreted
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -16,40 +16,9 @@ SHARED = {80: 166912, 89: 101376, 90: 232448}  # bytes that a block may have, by
 SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, not whole tiles
 
 
-def tile_launches(dtype, d, n_clusters, is_padded, is_poisson, **drawing):
-    from sbmt.gpu import tile_launch
-    from tests.gpu.compiling import recorded
-
-    tokens, rates = torch.zeros(2, 2, 256, d, dtype=dtype), torch.zeros(2, 2, 256, n_clusters)
-    mask = torch.zeros((2, 256) if is_padded else 0, dtype=torch.bool)
-    settings = dict(seed=1 << 40, dropout_seed=1 << 41, first_example=0, exploration=0.01, window=-1, dropout=0.0)
-    about = tile_launch.Drawing(**settings | drawing, is_poisson=is_poisson, is_score_rule=not is_poisson)
-    with recorded() as launches:
-        inputs = (tokens, tokens, tokens, rates, rates, mask, mask)
-        out, _, most, log = tile_launch.attend_tiles(inputs, about)
-        tile_launch.attend_tiles_backward(inputs, about, out, most, log, out, torch.zeros(2, 2))
-    return launches
-
-
-def row_launches(dtype, d, n_clusters, is_gated):
-    from sbmt.gpu import row_launch
-    from tests.gpu.compiling import recorded
-
-    rows, sizes = torch.zeros(512, d, dtype=dtype), (256, 256)
-    row_ptr, keys, by_key = torch.arange(513), torch.zeros(512, dtype=torch.int64), torch.zeros(512, dtype=torch.int32)
-    per_edge = torch.zeros(512 if is_gated else 0, dtype=accumulator(rows))
-    inputs = (rows, rows, rows, per_edge, per_edge, (row_ptr, keys))
-    with recorded() as launches:
-        out, log = row_launch.attend(*inputs, sizes, True)
-        row_launch.attend_backward(out, out, log, *inputs, (row_ptr, by_key, by_key), sizes, is_gated)
-        rates = torch.zeros(512, n_clusters)
-        row_launch.dots(rates, rates, (row_ptr, keys), sizes)
-    return launches
-
-
 def draw_launches(n_clusters, is_padded, is_poisson, n=256):
+    from sbmt.benchmarks.gpu_builds import recorded
     from sbmt.gpu import draw_launch
-    from tests.gpu.compiling import recorded
 
     rates = torch.zeros(2, min(n, 2), n, n_clusters)
     mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
@@ -64,14 +33,25 @@ def draw_launches(n_clusters, is_padded, is_poisson, n=256):
     return launches
 
 
-def assert_they_build(launches, capability, folder, n_kernels):
-    from tests.gpu.compiling import compile_for, resources
+def assert_they_build(launches, capability, n_kernels):
+    from sbmt.benchmarks.gpu_builds import build
 
-    built = {launch.name: resources(compile_for(launch, capability), folder) for launch in launches}
+    built = {launch.name: build(launch, capability) for launch in launches}
     assert len(built) == n_kernels
     for name, needs in built.items():
-        assert needs["SHARED"] <= SHARED[capability], (name, needs)
-        assert needs["STACK"] <= SPILLED and 0 < needs["REG"] <= 255, (name, needs)
+        assert needs.shared <= SHARED[capability], (name, needs)
+        assert needs.spilled <= SPILLED and 0 < needs.registers <= 255, (name, needs)
+
+
+@pytest.fixture
+def chip(monkeypatch):
+    """Tiles are those of a GPU of some compute capability."""
+    from sbmt.gpu import tile_launch
+
+    def use(capability):
+        monkeypatch.setattr(tile_launch, "has_warp_groups", lambda device: capability == 90)
+
+    return use
 
 
 @pytest.mark.parametrize("capability", SHARED)
@@ -85,17 +65,20 @@ def assert_they_build(launches, capability, folder, n_kernels):
         (torch.float32, 128, 256, True, {}),
     ],
 )
-def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, tmp_path):
+def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
+    from sbmt.benchmarks.gpu_launches import tile_launches
+
     if SHARED[capability] < tiles.SHARED_BYTES and (d > tiles.SMALL_WIDTH or n_clusters > tiles.SMALL_CLUSTERS):
         pytest.skip("rows serve these there")
-    launches = tile_launches(dtype, d, n_clusters, is_poisson, is_poisson, **drawing)
-    assert_they_build(launches, capability, tmp_path, n_kernels=3)
+    chip(capability)
+    launches = tile_launches(dtype, d, n_clusters, is_padded=is_poisson, is_poisson=is_poisson, **drawing)
+    assert_they_build(launches, capability, n_kernels=3)
 
 
-def test_counts_of_one(tmp_path):
+def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
+    from sbmt.benchmarks.gpu_builds import build, recorded
     from sbmt.gpu import row_launch, tile_launch, transposing
-    from tests.gpu.compiling import compile_for, recorded
 
     token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
     rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
@@ -103,41 +86,49 @@ def test_counts_of_one(tmp_path):
     mask, by_key = (torch.tensor([0, 1]), one - 1), (torch.tensor([0, 1]), one.int(), one.int())
     with recorded() as launches:
         inputs = (token, token, token, rates, rates, none, none)
-        out, _, most, log = tile_launch.attend_tiles(inputs, about)
-        tile_launch.attend_tiles_backward(inputs, about, out, most, log, out, torch.zeros(1, 1))
+        out, _, *kept = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, out, *kept, out, torch.zeros(1, 1))
         rows = (row, row, row, torch.ones(1), torch.ones(1), mask)
         out, log = row_launch.attend(*rows, (1, 1), True)
         row_launch.attend_backward(out, out, log, *rows, by_key, (1, 1), True)
         transposing.transpose(*mask, 1, 1)
     launches += draw_launches(1, False, True, n=1)
     for launch in launches:
-        compile_for(launch, 90)
+        build(launch, 90)
 
 
-def test_tiles_of_the_usual_size_stay_in_registers(tmp_path):
-    from tests.gpu.compiling import compile_for, resources
+def test_tiles_of_the_usual_size(chip):
+    """Registers hold all but a few numbers, and the processor does not wait for each product of matrices."""
+    from sbmt.benchmarks.gpu_builds import build
+    from sbmt.benchmarks.gpu_launches import tile_launches
 
-    for launch in tile_launches(torch.bfloat16, 64, 128, False, False):
-        assert resources(compile_for(launch, 90), tmp_path)["STACK"] <= 32, launch.name
+    chip(90)
+    for n_clusters in (64, 128):
+        for launch in tile_launches(torch.bfloat16, 64, n_clusters):
+            built = build(launch, 90)
+            assert built.spilled <= (256 if launch.name == "differentiate_keys" else 32), launch.name
+            assert built.count("HGMMA") > built.count("WARPGROUP") > 0 == built.count("HMMA"), launch.name
 
 
 @pytest.mark.parametrize("capability", SHARED)
 @pytest.mark.parametrize("is_gated", [True, False])
 @pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float32, 200), (torch.float64, 32)])
-def test_rows(dtype, d, is_gated, capability, tmp_path):
-    assert_they_build(row_launches(dtype, d, 128, is_gated), capability, tmp_path, n_kernels=6)
+def test_rows(dtype, d, is_gated, capability):
+    from sbmt.benchmarks.gpu_launches import row_launches
+
+    assert_they_build(row_launches(dtype, d, 128, is_gated=is_gated), capability, n_kernels=6)
 
 
-def test_transposing(tmp_path):
+def test_transposing():
+    from sbmt.benchmarks.gpu_builds import recorded
     from sbmt.gpu import transposing
-    from tests.gpu.compiling import recorded
 
     with recorded() as launches:
         transposing.transpose(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256)
-    assert_they_build(launches, 90, tmp_path, n_kernels=2)
+    assert_they_build(launches, 90, n_kernels=2)
 
 
 @pytest.mark.parametrize("is_padded", [True, False])
-def test_drawing(is_padded, tmp_path):
+def test_drawing(is_padded):
     for is_poisson in (True, False):
-        assert_they_build(draw_launches(128, is_padded, is_poisson), 90, tmp_path, n_kernels=1)
+        assert_they_build(draw_launches(128, is_padded, is_poisson), 90, n_kernels=1)

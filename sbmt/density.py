@@ -56,7 +56,8 @@ class _CountGates(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         n_edges, n_pairs = ctx.saved_tensors
         per_graph = (grads[0] / n_pairs.clamp(min=1)[:, None]).flatten()
-        return per_graph.repeat_interleave(n_edges, output_size=ctx.n_gates), None, None, None
+        counts = n_edges.int()  # an index of half the size
+        return per_graph.repeat_interleave(counts, output_size=ctx.n_gates), None, None, None
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:

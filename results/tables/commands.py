@@ -23,6 +23,7 @@ def file_of(reference: str) -> str:
     inner = rest.partition("/")[0]
     by_function = {"count": inner, "points": inner, "lost": inner, "layer": inner, "ratio": "bench", "flops": "costs"}
     by_function |= {"relative": "costs", "gate": "ste_bias", "step": "landing", "limit": ""}
+    by_function |= {"gibibytes": "gpu_needs", "bound": "gpu_needs"}
     by_function["twins"] = "make long-range" if inner == "lra" else inner
     return by_function.get(name, name)
 

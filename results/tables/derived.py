@@ -111,11 +111,27 @@ def step(results: "Results", rest: str) -> float:
     return median(found[rest]["ratio"] for found in results.load("landing")["seeds"].values())
 
 
+def gibibytes(results: "Results", rest: str) -> float:
+    """``HEADS/tiled`` or ``HEADS/sparse/DENSITY``: memory of a training step of GPU kernels, each head alike."""
+    heads, way, *density = rest.split("/")
+    most = results.load("gpu_needs")["memory"][way]
+    return int(heads) * (most[density[0]] if density else most) / 2**30
+
+
+def bound(results: "Results", rest: str) -> float:
+    """``K/least`` or ``…/greatest``: least clocks of tiles over those of full attention, forward and training."""
+    from results.tables.gpu_needs import bounds
+
+    n_clusters, how = rest.split("/")
+    return EXTREMES[how]([pair / full for _, full, pair, _ in bounds(results.load("gpu_needs"), int(n_clusters))])
+
+
 def limit(results: "Results", rest: str) -> float:
     """``RATE``: the greatest density that Algorithm 1 can draw where no rate exceeds this one."""
     return 1 - exp(-float(rest))
 
 
 DERIVED: Mapping[str, Callable[["Results", str], float]] = {
-    function.__name__: function for function in (count, twins, points, lost, layer, relative, flops, gate, step, limit)
+    function.__name__: function
+    for function in (count, twins, points, lost, layer, relative, flops, gate, step, gibibytes, bound, limit)
 } | {"ratio": bench}

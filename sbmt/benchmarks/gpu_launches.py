@@ -3,7 +3,7 @@
 import torch
 
 from sbmt.benchmarks.gpu_builds import Launch, recorded
-from sbmt.gpu import accumulator, tile_launch
+from sbmt.gpu import accumulator
 
 N = 256  # queries and keys; kernels do not depend on how many there are
 
@@ -19,6 +19,8 @@ def tile_launches(
     dropout: float = 0.0,
 ) -> list[Launch]:
     """Attention over drawn tiles, forward and backward."""
+    from sbmt.gpu import tile_launch
+
     tokens, rates = torch.zeros(2, 2, N, d, dtype=dtype), torch.zeros(2, 2, N, n_clusters)
     mask = torch.zeros((2, N) if is_padded else 0, dtype=torch.bool)
     about = tile_launch.Drawing(1 << 40, 1 << 41, 0, 0.01, window, dropout, is_poisson, not is_poisson)

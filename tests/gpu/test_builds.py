@@ -1,6 +1,8 @@
 """Kernels can be built for GPUs that are not here, and fit into their shared memory. Takes Triton, but no GPU."""
 
+import json
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
     reason="needs Triton and neither its interpreter nor a GPU, where kernels are built anyway",
 )
+ROOT = Path(__file__).parents[2]
 SHARED = {80: 166912, 89: 101376, 90: 232448}  # bytes that a block may have, by compute capability
 SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, not whole tiles
 
@@ -132,3 +135,32 @@ def test_transposing():
 def test_drawing(is_padded):
     for is_poisson in (True, False):
         assert_they_build(draw_launches(128, is_padded, is_poisson), 90, n_kernels=1)
+
+
+def test_the_published_counts_are_those_of_the_kernels():
+    triton = pytest.importorskip("triton")
+    from results import measure_gpu_needs
+
+    published = json.loads((ROOT / "results" / "gpu_needs.json").read_text("utf-8"))
+    if published["triton"] != triton.__version__:
+        pytest.skip(f"they were counted with triton {published['triton']}")
+    assert measure_gpu_needs.count_instructions() == published["kernels"]
+
+
+def test_the_longest_loop_is_found():
+    from sbmt.benchmarks.gpu_builds import Build, longest_loop
+
+    code = """
+        /*0000*/                   MOV R1, c[0x0][0x28] ;   /* 0x00 */
+        /*0010*/                   FADD R2, R2, 1 ;
+        /*0020*/              @!P0 HGMMA.64x32x16.F32.BF16 R24, gdesc[UR8] ;
+        /*0030*/              @P1 BRA 0x20 ;
+        /*0040*/                   HMMA.16816.F32 R4, R8, R12, R4 ;
+        /*0050*/              @P0 BRA `(.L_x_1) 0x10 ;
+        /*0060*/                   EXIT ;
+        /*0070*/                   BRA 0x70;"""
+    loop = longest_loop(code)
+    assert loop == {"FADD": 1, "HGMMA.64x32x16.F32.BF16": 1, "BRA": 2, "HMMA.16816.F32": 1}
+    build = Build(registers=1, spilled=0, shared=0, loop=loop)
+    assert build.products() == 2 * 64 * 32 * 16 + 2 * 16 * 8 * 16 and build.count("HGMMA") == 1
+    assert longest_loop("/*0000*/ EXIT ;") == {}

@@ -1,4 +1,4 @@
-"""Single instructions of a GPU that Triton does not give, and what stands for them elsewhere."""
+"""Single instructions of a GPU that Triton, or its interpreter, does not give, and what stands for them elsewhere."""
 
 import triton.language as tl
 
@@ -41,3 +41,13 @@ def settled(x):
         return x
     else:
         return tl.inline_asm_elementwise("mov.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+
+@kernel
+def narrow(x, dtype: tl.constexpr):
+    """Rounded to the nearest number of a type; the interpreter would cut bfloat16 off."""
+    if IS_INTERPRETED and dtype == tl.bfloat16 and x.dtype == tl.float32:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits += ((bits >> 16) & 1) + 0x7FFF
+        x = (bits & 0xFFFF0000).to(tl.float32, bitcast=True)
+    return x.to(dtype)

@@ -2,6 +2,7 @@
 
 import triton.language as tl
 
+from sbmt.gpu.instructions import narrow
 from sbmt.gpu.toolchain import constant, kernel
 
 
@@ -33,6 +34,7 @@ def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
     """Writes rows of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
     places = rows[:, None] * WIDTH + columns[None, :]
+    numbers = narrow(numbers, pointer.dtype.element_ty)
     tl.store(pointer + places, numbers, is_there[:, None] & (columns < WIDTH)[None, :])
 
 
@@ -58,4 +60,4 @@ def load_row(pointer, row, WIDTH: tl.constexpr):
 def store_row(pointer, row, numbers, WIDTH: tl.constexpr):
     """Writes one row of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
-    tl.store(pointer + row * WIDTH + columns, numbers, columns < WIDTH)
+    tl.store(pointer + row * WIDTH + columns, narrow(numbers, pointer.dtype.element_ty), columns < WIDTH)

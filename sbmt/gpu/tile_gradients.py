@@ -8,7 +8,7 @@ its units. To those of bfloat16 queries that adds less than they have lost alrea
 
 import triton.language as tl
 
-from sbmt.gpu.instructions import exp2, settled
+from sbmt.gpu.instructions import exp2, narrow, settled
 from sbmt.gpu.philox import cell_words, cell_words_by_key, keys_of_tile
 from sbmt.gpu.rows import block_of, load_rows, scale_of, store_rows
 from sbmt.gpu.tiles import (
@@ -109,7 +109,7 @@ def differentiate_queries(
             is_drawn, weights, products, to_weight, rates, row_scales, delta, to_density, 1.0,
             scale_of(D), IS_POISSON, IS_SCORE_RULE,
         )  # fmt: skip
-        to_query = multiply(to_score.to(k.dtype), k, to_query)
+        to_query = multiply(narrow(to_score, k.dtype), k, to_query)
         to_rates = settled(add_product(to_rates, to_rate * slope_scales, u, u_low, k.dtype != tl.bfloat16))
     is_there = queries < n_queries
     store_rows(grad_query + row * D, queries, is_there, to_query * scale_of(D), D)
@@ -160,16 +160,16 @@ def differentiate_keys(
         if DROPOUT > 0:
             words = cell_words_by_key(dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
             scales = dropout_scale(words, DROPOUT, dtype)
-            to_value = multiply((weights * scales).to(slope.dtype), slope, to_value)
+            to_value = multiply(narrow(weights * scales, slope.dtype), slope, to_value)
             to_weight = multiply(v, slope.T, zeros) * scales
         else:
-            to_value = multiply(weights.to(slope.dtype), slope, to_value)
+            to_value = multiply(narrow(weights, slope.dtype), slope, to_value)
             to_weight = multiply(v, slope.T, zeros)
         to_score, to_rate = differentiate_tile(
             is_drawn, weights, products, to_weight, rates, row_scales, delta, to_density, unit,
             scale_of(D), IS_POISSON, IS_SCORE_RULE,
         )  # fmt: skip
-        to_key = multiply(to_score.to(q.dtype), q, to_key)
+        to_key = multiply(narrow(to_score, q.dtype), q, to_key)
         to_rates = settled(add_product(to_rates, to_rate * row_scales, t, t_low, q.dtype != tl.bfloat16))
     is_there = keys < n_keys
     store_rows(grad_key + of_keys * D, keys, is_there, to_key * scale_of(D), D)

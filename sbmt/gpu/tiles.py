@@ -7,7 +7,7 @@ it again. Masks of tokens are None where all are real.
 
 import triton.language as tl
 
-from sbmt.gpu.instructions import exp2, nearest_word
+from sbmt.gpu.instructions import exp2, narrow, nearest_word
 from sbmt.gpu.philox import cell_words, keys_of_tile
 from sbmt.gpu.rows import block_of, load_rows, scale_of, store_rows
 from sbmt.gpu.toolchain import IS_INTERPRETED, constant, kernel
@@ -153,7 +153,7 @@ def attend_tiles(
             words = cell_words(dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
             weights *= dropout_scale(words, DROPOUT, dtype)
         v = load_rows(value + of_keys * D_VALUE, keys, is_real_key, D_VALUE)
-        mean = multiply(weights.to(v.dtype), v, mean * shrink[:, None])
+        mean = multiply(narrow(weights, v.dtype), v, mean * shrink[:, None])
         most = higher
     is_there = queries < n_queries
     is_empty = (degree == 0) | ~is_real_query

@@ -76,7 +76,18 @@ def seeded():
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("name", CASES)
 def test_values_density_and_gradients_are_those_along_rows(name):
-    case = CASES[name]
+    assert_tiles_are_rows(CASES[name])
+
+
+@pytest.mark.parametrize("size", ["narrow", "huge"])
+@pytest.mark.parametrize("shapes", ["BY_GROUPS", "BY_WARPS"])
+def test_tiles_of_every_shape(shapes, size, monkeypatch):
+    found = getattr(tile_launch, shapes)[size]
+    monkeypatch.setattr(tile_launch, "tile_shape", lambda inputs, kernel: found[kernel])
+    assert_tiles_are_rows(dict(n_queries=150, n_keys=170, is_padded=True, exploration=0.01, density=0.1))
+
+
+def assert_tiles_are_rows(case):
     leaves, model = make_inputs(**case)
     allowed = {k: case[k] for k in ("gate_rule", "window", "dropout", "exploration") if k in case}
     out = sbm_attention(*leaves[:3], model, sampler="bernoulli", backend="gpu", generator=seeded(), **allowed)
@@ -126,15 +137,10 @@ def test_half_a_batch_draws_its_half():
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.float32] if is_interpreted() else [torch.bfloat16, torch.float16]
-)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32][: 3 if is_interpreted() else 2])
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])
 def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
-    """By root mean square, against float64 along the same edges; memberships are float32 throughout.
-
-    The interpreter cuts bfloat16 off where a GPU rounds, so there that type says nothing.
-    """
+    """By root mean square, against float64 along the same edges; memberships are float32 throughout."""
     leaves, _ = make_inputs(n_queries=48, n_keys=48, d=16, d_value=16, dtype=torch.float32, seed=3)
     rounded = [t.detach().to(dtype) for t in leaves[:3]]
 
@@ -174,6 +180,23 @@ def test_split_factors_keep_22_bits():
         assert ((back - given.double()).abs() <= 2.0**-22 * largest).all()
         assert high.isfinite().all() and low.isfinite().all() and (high[0, 0] == 0).all()
     assert tile_scales.split(rates, 2.0)[1] is None
+
+
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_slopes_stay_below_their_bound(gate_rule):
+    leaves, model = make_inputs(is_padded=True, dtype=torch.float64)
+    edges = sample_edges(model, "bernoulli", generator=seeded())
+    gate = torch.ones(edges.n_edges, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    out = attention_anywhere(*leaves[:3], edges, gate, gate_rule=gate_rule, backend="pyg")
+    grad_out = torch.randn(out.shape, generator=seeded(), dtype=torch.float64).to(DEVICE)
+    slopes = torch.autograd.grad((out * grad_out).sum(), gate)[0].abs()
+    scores = (leaves[0] @ leaves[1].mT * leaves[0].shape[3] ** -0.5).masked_fill(~edges.to_dense(), -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0).amax(-1)
+    inputs = [t.detach() for t in leaves[:3]]
+    masks = model.query_mask, model.key_mask
+    bound = tile_scales.largest_slopes(*inputs, *masks, grad_out, weights.detach(), gate_rule == "score")
+    limits = bound.flatten()[edges.rows()]
+    assert (slopes <= limits).all() and slopes.max() > 0.01 * limits.max()
 
 
 @kernel

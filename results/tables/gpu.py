@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from results.tables.gpu_needs import gpu_needs_blocks
 from results.tables.references import Results
 
 KERNELS = ("gpu-kernels-sparse", "gpu-kernels-tiled")
@@ -11,7 +10,7 @@ TROUBLE = "gpu-trouble"
 
 def gpu_blocks(results: Results) -> dict[str, str]:
     """The tables of the suite ``gpu``, its machine, and the runs of full size, by the names that the markers call."""
-    blocks = gpu_needs_blocks(results.load("gpu_needs")) if results.has("gpu_needs") else {}
+    blocks: dict[str, str] = {}
     if results.has("gpu/bench"):
         from sbmt.benchmarks import tables_of
 

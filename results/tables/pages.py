@@ -7,6 +7,7 @@ from pathlib import Path
 from results.tables.benchmarks import bench_blocks
 from results.tables.errata import errata_blocks
 from results.tables.gpu import gpu_blocks
+from results.tables.gpu_needs import gpu_needs_blocks
 from results.tables.landing import demo_table
 from results.tables.language import language_blocks
 from results.tables.long_range import long_range_blocks
@@ -32,7 +33,7 @@ def renewed_pages(root: Path) -> Iterator[tuple[Path, str, str]]:
         return partial(with_blocks, kind=TABLE, blocks=blocks, missing=missing[target])
 
     bench = partial(with_blocks, kind=BENCH, blocks=bench_blocks(results), missing=missing["bench"])
-    gpu = tables(gpu_blocks(results), "gpu")
+    gpu = tables(gpu_needs_blocks(results) | gpu_blocks(results), "gpu")
     demo = partial(with_blocks, kind=DEMO, blocks={"table": demo_table(results)}, missing="")
     fill: dict[Path, Callable[[str], str]] = {
         root / "README.md": demo,

@@ -2,8 +2,8 @@
 
 No two programs add to the same place. Both kernels draw every tile again; the second has keys down and queries across,
 so that what it sums over queries is where a matrix unit wants it. Gradients of rates are multiplied with factors of 16
-bits where rates are split: ``slope_scale`` brings them into that type's range, and the gradients of the factors are in
-its units. To those of bfloat16 queries that adds less than they have lost already; of others two parts are kept.
+bits where rates are split, scaled into that type's range. To those of bfloat16 queries that adds less than they have
+lost already; of others two parts are kept.
 """
 
 import triton.language as tl
@@ -11,6 +11,7 @@ import triton.language as tl
 from sbmt.gpu.instructions import exp2, narrow, settled
 from sbmt.gpu.philox import cell_words, cell_words_by_key, keys_of_tile
 from sbmt.gpu.rows import block_of, load_rows, scale_of, store_rows
+from sbmt.gpu.tile_scales import KEY_SCALE, power_below_most
 from sbmt.gpu.tiles import (
     LOG2_E,
     are_real,
@@ -82,7 +83,7 @@ def differentiate_queries(
     row_scales = tl.load(row_scale + row + queries, is_real_query, other=0.0)[:, None]
     delta = tl.load(delta_in + row + queries, is_real_query, other=0.0)[:, None]
     log_total = tl.load(log_total_in + row + queries, is_real_query, other=0.0)[:, None]
-    slope_scales = tl.load(slope_scale + row + queries, is_real_query, other=0.0)[:, None]
+    slope_scales = tl.load(slope_scale + row + queries, is_real_query, other=1.0)[:, None]
     to_density = tl.load(grad_density + graph)
     to_query = tl.zeros((ROWS, block_of(D)), dtype)
     to_rates = tl.zeros((ROWS, block_of(CLUSTERS)), dtype)
@@ -113,14 +114,14 @@ def differentiate_queries(
         to_rates = settled(add_product(to_rates, to_rate * slope_scales, u, u_low, k.dtype != tl.bfloat16))
     is_there = queries < n_queries
     store_rows(grad_query + row * D, queries, is_there, to_query * scale_of(D), D)
-    to_rates = tl.where(is_real_query[:, None], to_rates, 0.0)
+    to_rates = tl.where(is_real_query[:, None], to_rates / (slope_scales * KEY_SCALE), 0.0)
     store_rows(grad_rate + row * CLUSTERS, queries, is_there, to_rates, CLUSTERS)
 
 
 @kernel
 def differentiate_keys(
     query, key, value, query_rate, query_rate_low, row_scale, key_rate, key_rate_low, query_mask, key_mask,
-    grad_out, delta_in, log_total_in, slope_unit, grad_density, grad_key, grad_value, grad_rate,
+    grad_out, delta_in, log_total_in, largest_slope, grad_density, grad_key, grad_value, grad_rate,
     seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
@@ -135,7 +136,7 @@ def differentiate_keys(
     k = load_rows(key + of_keys * D, keys, is_real_key, D)
     v = load_rows(value + of_keys * D_VALUE, keys, is_real_key, D_VALUE)
     u, u_low = load_rates(key_rate, key_rate_low, of_keys, keys, n_keys, CLUSTERS)
-    to_density, unit = tl.load(grad_density + graph), tl.load(slope_unit + graph)
+    to_density, unit = tl.load(grad_density + graph), power_below_most(tl.load(largest_slope + graph))
     to_key = tl.zeros((KEYS, block_of(D)), dtype)
     to_value = tl.zeros((KEYS, block_of(D_VALUE)), dtype)
     to_rates = tl.zeros((KEYS, block_of(CLUSTERS)), dtype)
@@ -166,7 +167,7 @@ def differentiate_keys(
             to_value = multiply(narrow(weights, slope.dtype), slope, to_value)
             to_weight = multiply(v, slope.T, zeros)
         to_score, to_rate = differentiate_tile(
-            is_drawn, weights, products, to_weight, rates, row_scales, delta, to_density, unit,
+            is_drawn, weights, products, to_weight, rates, row_scales, delta, to_density, unit * KEY_SCALE,
             scale_of(D), IS_POISSON, IS_SCORE_RULE,
         )  # fmt: skip
         to_key = multiply(narrow(to_score, q.dtype), q, to_key)
@@ -174,4 +175,4 @@ def differentiate_keys(
     is_there = keys < n_keys
     store_rows(grad_key + of_keys * D, keys, is_there, to_key * scale_of(D), D)
     store_rows(grad_value + of_keys * D_VALUE, keys, is_there, to_value, D_VALUE)
-    store_rows(grad_rate + of_keys * CLUSTERS, keys, is_there, to_rates, CLUSTERS)
+    store_rows(grad_rate + of_keys * CLUSTERS, keys, is_there, to_rates / unit, CLUSTERS)

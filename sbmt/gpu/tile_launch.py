@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.gpu import accumulator, tile_gradients, tiles
-from sbmt.gpu.tile_scales import KEY_SCALE, largest_slopes, power_below_most, split
+from sbmt.gpu import accumulator, tile_gradients, tile_scales, tiles
+
+ROW_SCALE = 5  # its place among the kernels' arguments
+MEASURED = 16  # tokens that a program splits or measures
 
 Shapes = dict[str, tuple[int, int, int, int]]
 """Of each kernel: queries and keys of a tile, warps, and tiles under way at a time."""
@@ -77,25 +79,57 @@ def attend_tiles_backward(
     grad_density: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and both rate factors; ``grad_density`` is that of one more edge of a graph."""
-    query, key, value, query_rate, *_ = inputs
-    query_mask, key_mask = (_unless_empty(mask) for mask in inputs[5:])
-    weights, rule = largest / (1 - drawing.dropout), drawing.is_score_rule
-    slopes = largest_slopes(query, key, value, query_mask, key_mask, grad_out, weights, rule)
-    slopes = slopes + grad_density[..., None].abs()
-    query_scale = power_below_most(slopes)
-    key_scale = power_below_most((slopes / power_below_most(query_rate.amax(-1))).amax(-1))
-    given = (*_pointers(inputs), grad_out.to(value.dtype).contiguous(), (grad_out * out).sum(-1), log_total)
-    density, scalars = grad_density.to(log_total.dtype).contiguous(), _scalars(inputs, drawing)
+    query, key, *_ = inputs
+    given, density = _pointers(inputs), grad_density.to(log_total.dtype).contiguous()
+    measured = measure_slopes(inputs, drawing, given[ROW_SCALE], out, largest, grad_out, density)
+    slope, delta, slope_scale, largest_slope = measured
+    given, scalars = (*given, slope, delta, log_total), _scalars(inputs, drawing)
     to_query, to_key, to_value, to_query_rate, to_key_rate = (torch.empty_like(t) for t in inputs[:5])
-    about = _constants(inputs, drawing, "by query") | {"IS_SCORE_RULE": rule}
+    about = _constants(inputs, drawing, "by query") | {"IS_SCORE_RULE": drawing.is_score_rule}
     program = tile_gradients.differentiate_queries[_grid(query, about["ROWS"])]
-    program(*given, query_scale, density, to_query, to_query_rate, *scalars, **about)
-    about = _constants(inputs, drawing, "by key") | {"IS_SCORE_RULE": rule}
+    program(*given, slope_scale, density, to_query, to_query_rate, *scalars, **about)
+    about = _constants(inputs, drawing, "by key") | {"IS_SCORE_RULE": drawing.is_score_rule}
     program = tile_gradients.differentiate_keys[_grid(key, about["KEYS"])]
-    program(*given, key_scale * KEY_SCALE, density, to_key, to_value, to_key_rate, *scalars, **about)
-    to_query_rate /= (query_scale * KEY_SCALE)[..., None]
-    to_key_rate /= key_scale[..., None, None]
+    program(*given, largest_slope, density, to_key, to_value, to_key_rate, *scalars, **about)
     return to_query, to_key, to_value, to_query_rate, to_key_rate
+
+
+def measure_slopes(
+    inputs: Inputs,
+    drawing: Drawing,
+    row_scale: Tensor,
+    out: Tensor,
+    largest: Tensor,
+    grad_out: Tensor,
+    grad_density: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See :func:`sbmt.gpu.tile_scales.slopes_of_queries`; ``row_scale`` is that of :func:`split`."""
+    query, key, value, *_ = inputs
+    query_mask, key_mask = map(_unless_empty, inputs[5:])
+    heads, n_queries, n_keys = *query.shape[1:3], key.shape[2]
+    about: dict[str, Any] = {"D": query.shape[3], "D_VALUE": value.shape[3], "ROWS": MEASURED}
+    longest = largest.new_zeros(*largest.shape[:2], 2)
+    program = tile_scales.longest_of_keys[_grid(key, MEASURED)]
+    program(key, value, key_mask, longest, heads, n_keys, -(-n_keys // MEASURED), **about)
+    slope, delta, slope_scale = torch.empty_like(out, dtype=value.dtype), *(torch.empty_like(largest) for _ in range(2))
+    largest_slope = largest.new_zeros(largest.shape[:2])
+    about |= {"DROPOUT": drawing.dropout, "IS_SCORE_RULE": drawing.is_score_rule}
+    given = query, query_mask, grad_out.contiguous(), out, largest, row_scale, longest, grad_density
+    program = tile_scales.slopes_of_queries[_grid(query, MEASURED)]
+    found = slope, delta, slope_scale, largest_slope
+    program(*given, *found, heads, n_queries, -(-n_queries // MEASURED), **about)
+    return found
+
+
+def split(rates: Tensor, row_scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """High and low halves of float32 rates, see :func:`sbmt.gpu.tile_scales.split_rates`; float64 has no low ones."""
+    is_split = rates.dtype == torch.float32
+    high = torch.empty_like(rates, dtype=torch.float16 if is_split else None)
+    low = torch.empty_like(high) if is_split else None
+    n_rows, width = rates.numel() // rates.shape[3], rates.shape[3]
+    program = tile_scales.split_rates[(-(-n_rows // MEASURED),)]
+    program(rates, high, low, row_scale, n_rows, CLUSTERS=width, ROWS=MEASURED)
+    return high, low
 
 
 def has_warp_groups(device: torch.device) -> bool:
@@ -112,11 +146,11 @@ def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
     return (BY_GROUPS if has_warp_groups(query.device) else BY_WARPS)[size][kernel]
 
 
-def _pointers(inputs: Inputs) -> tuple[Tensor | None, ...]:
+def _pointers(inputs: Inputs) -> tuple[Any, ...]:
     query, key, value, query_rate, key_rate, *masks = inputs
-    scale = power_below_most(query_rate.amax(-1))
-    of_queries = (*split(query_rate, scale[..., None]), 1 / (scale * KEY_SCALE))
-    return query, key, value, *of_queries, *split(key_rate, KEY_SCALE), *map(_unless_empty, masks)
+    row_scale = query_rate.new_empty(query_rate.shape[:3])
+    of_queries = (*split(query_rate, row_scale), row_scale)
+    return query, key, value, *of_queries, *split(key_rate, None), *map(_unless_empty, masks)
 
 
 def _unless_empty(mask: Tensor) -> Tensor | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from results.tables.gpu import gpu_blocks
+from results.tables.gpu_needs import bounds, gpu_needs_blocks
 from results.tables.markers import TABLE, with_blocks
 from results.tables.references import Results
 from sbmt.benchmarks.cut_offs import cut_offs
@@ -66,5 +67,24 @@ def test_blocks_hold_the_numbers(root):
 
 def test_nothing_is_made_up_where_nothing_was_measured(tmp_path):
     assert gpu_blocks(Results(tmp_path)) == {}
-    page = with_blocks(PAGE.read_text("utf-8"), TABLE, {}, "*Not measured yet*")
+    counted = gpu_needs_blocks(Results(tmp_path))
+    page = with_blocks(PAGE.read_text("utf-8"), TABLE, counted, "*Not measured yet*")
     assert page.count("*Not measured yet*") == page.count(": make gpu -->") == 10
+    assert page.count("*Not counted yet") == page.count("results/measure_gpu_needs.py -->") == len(counted)
+
+
+def test_bounds_are_those_of_the_slower_pipe():
+    """Of two kernels over tiles one is bound by instructions, the other by matrix units."""
+
+    def kernel(name, way, is_training, instructions, products):
+        about = {"kernel": name, "way": way, "is_training": is_training, "n_clusters": 7}
+        return about | {"instructions": instructions, "products": products}
+
+    kernels = [
+        kernel("attend_tiles", "tiled", False, 128.0, 2048.0),
+        kernel("differentiate_keys", "tiled", True, 64.0, 8192.0),
+        kernel("attend", "sparse", False, 1280.0, 0.0),
+        kernel("sum_along of keys", "sparse", True, 640.0, 0.0),
+    ]
+    found = list(bounds({"d": 64, "kernels": kernels}, 7))
+    assert found == [("forward", 256 / 4096, 1.0, 10.0), ("training step", 896 / 4096, 3.0, 15.0)]

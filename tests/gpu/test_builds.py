@@ -75,7 +75,7 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
         pytest.skip("rows serve these there")
     chip(capability)
     launches = tile_launches(dtype, d, n_clusters, is_padded=is_poisson, is_poisson=is_poisson, **drawing)
-    assert_they_build(launches, capability, n_kernels=3)
+    assert_they_build(launches, capability, n_kernels=6)
 
 
 def test_counts_of_one():
@@ -108,8 +108,10 @@ def test_tiles_of_the_usual_size(chip):
     chip(90)
     for n_clusters in (64, 128):
         for launch in tile_launches(torch.bfloat16, 64, n_clusters):
+            if "KEYS" not in launch.arguments:
+                continue
             built = build(launch, 90)
-            assert built.spilled <= (256 if launch.name == "differentiate_keys" else 32), launch.name
+            assert built.spilled <= (256 if launch.name == "differentiate_keys" else 64), launch.name
             assert built.count("HGMMA") > built.count("WARPGROUP") > 0 == built.count("HMMA"), launch.name
 
 

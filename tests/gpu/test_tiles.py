@@ -8,7 +8,7 @@ from sbmt import BlockModel, SbmtError, sample_edges, sbm_attention
 from sbmt import edge_attention as attention_anywhere
 from sbmt.attention.tiles import attend_by_tiles, can_tile
 from sbmt.density import sampled_density
-from sbmt.gpu import is_interpreted, tile_launch, tile_scales
+from sbmt.gpu import is_interpreted, tile_launch
 from sbmt.gpu.tiles import poisson_link
 from sbmt.gpu.toolchain import kernel
 from sbmt.patterns import is_in_window, sliding_window
@@ -166,37 +166,52 @@ def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
         assert 0 < mine <= 2 * yours, (name, float(mine), float(yours))
 
 
-def test_split_factors_keep_22_bits():
-    rates = torch.rand(3, 50, 20, dtype=torch.float64) * 10.0 ** torch.linspace(-9, 9, 50)[:, None]
-    rates[0, 0] = 0
-    memberships = (rates / rates.amax()).float()
-    for given, scale in (
-        (rates.float(), tile_scales.power_below_most(rates.float().amax(-1))[..., None]),
-        (memberships, torch.tensor(tile_scales.KEY_SCALE)),
-    ):
-        high, low = tile_scales.split(given, scale)
-        back = (high.double() + low.double()) / scale.double()
-        largest = given.double().amax(-1, keepdim=True) if scale.ndim else torch.ones(1)
-        assert ((back - given.double()).abs() <= 2.0**-22 * largest).all()
-        assert high.isfinite().all() and low.isfinite().all() and (high[0, 0] == 0).all()
-    assert tile_scales.split(rates, 2.0)[1] is None
+@pytest.mark.parametrize("dtype", [torch.float32, EXACT])
+def test_split_factors_keep_22_bits(dtype):
+    """Powers of two, as torch takes them; float64 stays whole."""
+    rates = torch.rand(3, 1, 50, 20, dtype=torch.float64) * 10.0 ** torch.linspace(-9, 9, 50)[:, None]
+    rates[0, 0, 0] = 0
+    for given, is_query in ((rates, True), (rates / rates.amax(), False)):
+        given = given.to(DEVICE, dtype)
+        row_scale = torch.empty_like(given[..., 0]) if is_query else None
+        high, low = tile_launch.split(given, row_scale)
+        scale = 2.0**14 * torch.ones_like(given[..., 0])
+        if is_query:
+            scale = 2.0 ** (15 - torch.frexp(given.amax(-1)).exponent.clamp(-90, 90))
+            scale[0, 0, 0] = 2.0**105  # nothing is there to be scaled
+            assert torch.equal(row_scale.double(), (1 / (scale * 2.0**14)).double())
+        back = (high.double() + (0 if low is None else low.double())) / scale.double()[..., None]
+        largest = given.double().amax(-1, keepdim=True) if is_query else 1.0
+        assert ((back - given.double()).abs() <= (0 if low is None else 2.0**-22) * largest).all()
+        assert high.isfinite().all() and high.max() <= 2.0**15 and (low is None) == (dtype == torch.float64)
 
 
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])
-def test_slopes_stay_below_their_bound(gate_rule):
-    leaves, model = make_inputs(is_padded=True, dtype=torch.float64)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_slopes_stay_below_their_bound(gate_rule, dropout):
+    """And by their scale below 2¹⁵, not far below."""
+    leaves, model = make_inputs(is_padded=True)
     edges = sample_edges(model, "bernoulli", generator=seeded())
-    gate = torch.ones(edges.n_edges, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    gate = torch.ones(edges.n_edges, dtype=EXACT, device=DEVICE, requires_grad=True)
     out = attention_anywhere(*leaves[:3], edges, gate, gate_rule=gate_rule, backend="pyg")
-    grad_out = torch.randn(out.shape, generator=seeded(), dtype=torch.float64).to(DEVICE)
+    grad_out = torch.randn(out.shape, generator=seeded(), dtype=torch.float64).to(out) / (1 - dropout)
     slopes = torch.autograd.grad((out * grad_out).sum(), gate)[0].abs()
     scores = (leaves[0] @ leaves[1].mT * leaves[0].shape[3] ** -0.5).masked_fill(~edges.to_dense(), -torch.inf)
-    weights = scores.softmax(-1).nan_to_num(0).amax(-1)
-    inputs = [t.detach() for t in leaves[:3]]
-    masks = model.query_mask, model.key_mask
-    bound = tile_scales.largest_slopes(*inputs, *masks, grad_out, weights.detach(), gate_rule == "score")
-    limits = bound.flatten()[edges.rows()]
-    assert (slopes <= limits).all() and slopes.max() > 0.01 * limits.max()
+    largest = scores.softmax(-1).nan_to_num(0).amax(-1).detach().contiguous()
+
+    inputs = (*(t.detach() for t in leaves[:3]), *model.rate_factors(), model.query_mask, model.key_mask)
+    drawing = tile_launch.Drawing(0, 0, 0, 0.0, -1, dropout, False, gate_rule == "score")
+    row_scale, density = torch.rand_like(largest), torch.zeros_like(largest[..., 0])
+    given = row_scale, out.detach(), largest, grad_out * (1 - dropout), density
+    slope, delta, slope_scale, largest_slope = tile_launch.measure_slopes(inputs, drawing, *given)
+
+    real = torch.zeros_like(grad_out) if model.query_mask is None else model.query_mask[:, None, :, None] * grad_out
+    torch.testing.assert_close(slope, real * (1 - dropout), rtol=1e-6, atol=0)
+    torch.testing.assert_close(delta, (slope * out).sum(-1), rtol=TOLERANCE, atol=TOLERANCE)
+    scaled = slopes * slope_scale.flatten()[edges.rows()]
+    assert 100 < scaled.max() < 2.0**15
+    in_units = (2.0**14 * row_scale).flatten()[edges.rows()] * slopes
+    assert (in_units <= largest_slope.flatten()[edges.rows() // edges.shape[2]]).all()
 
 
 @kernel

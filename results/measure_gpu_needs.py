@@ -33,10 +33,10 @@ N, RATES, DENSITIES = 65_536, 128, (0.001, 0.005, 0.01, 0.02)  # what memory is 
 
 @dataclass(frozen=True)
 class Need:
-    """What a kernel needs for one pair of a tile or one edge of a row.
+    """What a kernel needs for one pair of a tile, one edge of a row, or one key that is visited to draw edges.
 
     Attributes:
-        kernel: Its name; of a sum also whose gradient it is.
+        kernel: Its name; of a sum also whose gradient it is, of drawing what it does.
         way: ``tiled`` or ``sparse``.
         is_training: Whether it runs on the way back only.
         n_clusters: k, where it matters.
@@ -61,17 +61,17 @@ class Need:
 def need(launch: Launch, name: str, way: str, n_clusters: int) -> Need:
     """Builds one kernel and counts."""
     built, about, warps = build(launch, 90), launch.arguments, launch.options["num_warps"]
-    units = about["ROWS"] * about["KEYS"] if way == "tiled" else about["EDGES"]
+    units = about["ROWS"] * about["KEYS"] if way == "tiled" else about.get("EDGES") or about["VISITS"]
     products = built.products() * warps // 4 / units
     instructions = round(sum(built.loop.values()) * warps * 32 / units, 1)
-    is_training = name.partition(" ")[0] not in ("attend_tiles", "attend")
+    is_training = name.partition(" ")[0] not in ("attend_tiles", "attend", "skip")
     resources = built.registers, built.spilled, built.shared
     return Need(name, way, is_training, n_clusters, *resources, instructions, products)
 
 
 def count_instructions() -> list[dict[str, Any]]:
     """Of tiles for each number of clusters, and of what a training step does along rows."""
-    from sbmt.benchmarks.gpu_launches import row_launches, tile_launches
+    from sbmt.benchmarks.gpu_launches import draw_launches, row_launches, tile_launches
     from sbmt.gpu import tile_launch
 
     found = []
@@ -80,6 +80,8 @@ def count_instructions() -> list[dict[str, Any]]:
             tiles = [one for one in tile_launches(torch.bfloat16, D, k) if "KEYS" in one.arguments]
             found += [need(launch, launch.name, "tiled", k) for launch in tiles]
     for k in CLUSTERS:
+        for launch, what in zip(draw_launches(k), ("to count", "to write"), strict=True):
+            found.append(need(launch, f"{launch.name} {what}", "sparse", k))
         whose = iter(SUMS)
         for launch in row_launches(torch.bfloat16, D, k):
             if launch.name in ("attend", "attend_backward", "sum_along"):

@@ -15,6 +15,7 @@ TITLES = {
     "attend_tiles": "tiles, forward",
     "differentiate_queries": "tiles, backward by queries",
     "differentiate_keys": "tiles, backward by keys",
+    "skip": "rows, drawing",
     "attend": "rows, forward",
     "attend_backward": "rows, backward",
     "sum_along": "rows, gradients",

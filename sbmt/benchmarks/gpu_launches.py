@@ -1,5 +1,7 @@
 """The launches of attention's kernels, for inputs of given sizes and none in them."""
 
+from unittest.mock import patch
+
 import torch
 
 from sbmt.benchmarks.gpu_builds import Launch, recorded
@@ -47,4 +49,17 @@ def row_launches(dtype: torch.dtype, d: int, n_clusters: int, *, is_gated: bool 
         row_launch.dots(rates, rates, (row_ptr, keys), sizes)
         row_launch.sum_over_keys(per_edge, rates, (row_ptr, keys), sizes, rates.dtype)
         row_launch.sum_over_queries(per_edge, rates, by_key, row_ptr, sizes, rates.dtype)
+    return launches
+
+
+def draw_launches(n_clusters: int, *, is_padded: bool = False, is_poisson: bool = False, n: int = N) -> list[Launch]:
+    """The exact sampler: a kernel that counts, and the same one again, which writes."""
+    from sbmt.gpu import draw_launch
+
+    rates = torch.zeros(2, min(n, 2), n, n_clusters)
+    mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
+    bounds, row = rates[..., 0], rates[..., 0].double()
+    nobody_counts = patch.object(torch, "empty", torch.zeros)  # there are no edges then
+    with recorded() as launches, nobody_counts:
+        draw_launch.draw_by_skipping(rates, rates, (bounds, bounds), row, row, mask, 1 << 40, 0, 0.01, is_poisson)
     return launches

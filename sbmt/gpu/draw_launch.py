@@ -6,7 +6,9 @@ from torch import Tensor
 from sbmt.gpu.skipping import skip
 
 VISITS = 64  # keys of a row at a time
+LONG = 2**24  # keys of a row whose places, VISITS rows further, exceed 32 bits
 _SLACK = 1e-6  # more than float32 rounds
+SLACK = 4e-6  # more than a few such roundings, and those of exponentials
 
 
 def bounds_of_keys(key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,10 +49,11 @@ def draw_by_skipping(
     n_keys, n_rows = key_rate.shape[2], batch * heads * n_queries
     mask = None if key_mask is None else key_mask.expand(batch, -1).contiguous()
     delta = bound.new_full((1,), exploration)  # a number would be rounded to float32 on its way
-    slope = -torch.log1p(-bound)  # infinite where every key is visited
-    given = [*(t.contiguous() for t in (query_rate, key_rate, *bounds, bound, slope, bound_rate)), delta, mask]
+    stride = -1 / torch.log1p(-bound)  # 0 where every key is visited
+    given = [*(t.contiguous() for t in (query_rate, key_rate, *bounds, bound, stride, bound_rate)), delta, mask]
     sizes = (seed, first_example, heads, n_queries, n_keys)
-    about = {"CLUSTERS": n_clusters, "VISITS": VISITS, "IS_POISSON": is_poisson, "num_warps": 2}
+    about = {"CLUSTERS": n_clusters, "VISITS": VISITS, "SLACK": SLACK, "IS_POISSON": is_poisson}
+    about |= {"IS_LONG": n_keys >= LONG, "num_warps": 1}
     counts = torch.empty(n_rows, dtype=torch.int64, device=query_rate.device)
     skip[(n_rows,)](*given, counts, counts, *sizes, **about, IS_COUNT=True)
     row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))

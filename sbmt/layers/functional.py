@@ -18,9 +18,9 @@ from sbmt.patterns import is_in_window, sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 
-# Where a GPU visits every pair: up to so many keys, since edges take some thirty launches, and above this expected
-# density. Both are estimates, not measured.
-TILES_UP_TO, TILES_ABOVE = 2048, 1 / 16
+# Where a GPU visits every pair: up to so many keys, since edges take many launches, and above this expected density,
+# below which edges take fewer clocks by count (results/gpu_needs.json). Neither is measured.
+TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
 
 
 def sbm_attention(

@@ -19,23 +19,6 @@ SHARED = {80: 166912, 89: 101376, 90: 232448}  # bytes that a block may have, by
 SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, not whole tiles
 
 
-def draw_launches(n_clusters, is_padded, is_poisson, n=256):
-    from sbmt.benchmarks.gpu_builds import recorded
-    from sbmt.gpu import draw_launch
-
-    rates = torch.zeros(2, min(n, 2), n, n_clusters)
-    mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
-    bounds, row = rates[..., 0], rates[..., 0].double()
-    with recorded() as launches:
-        counted = torch.empty
-        torch.empty = lambda *args, **kwargs: counted(*args, **kwargs).zero_()  # nobody counts edges here
-        try:
-            draw_launch.draw_by_skipping(rates, rates, (bounds, bounds), row, row, mask, 1 << 40, 0, 0.01, is_poisson)
-        finally:
-            torch.empty = counted
-    return launches
-
-
 def assert_they_build(launches, capability, n_kernels):
     from sbmt.benchmarks.gpu_builds import build
 
@@ -81,6 +64,7 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
 def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
     from sbmt.benchmarks.gpu_builds import build, recorded
+    from sbmt.benchmarks.gpu_launches import draw_launches
     from sbmt.gpu import row_launch, tile_launch, transposing
 
     token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
@@ -95,7 +79,7 @@ def test_counts_of_one():
         out, log = row_launch.attend(*rows, (1, 1), True)
         row_launch.attend_backward(out, out, log, *rows, by_key, (1, 1), True)
         transposing.transpose(*mask, 1, 1)
-    launches += draw_launches(1, False, True, n=1)
+    launches += draw_launches(1, is_poisson=True, n=1)
     for launch in launches:
         build(launch, 90)
 
@@ -135,8 +119,12 @@ def test_transposing():
 
 @pytest.mark.parametrize("is_padded", [True, False])
 def test_drawing(is_padded):
+    from sbmt.benchmarks.gpu_launches import draw_launches
+
     for is_poisson in (True, False):
-        assert_they_build(draw_launches(128, is_padded, is_poisson), 90, n_kernels=1)
+        launches = draw_launches(128, is_padded=is_padded, is_poisson=is_poisson)
+        assert [launch.arguments["IS_COUNT"] for launch in launches] == [True, False]
+        assert_they_build(launches, 90, n_kernels=1)
 
 
 def test_the_published_counts_are_those_of_the_kernels():

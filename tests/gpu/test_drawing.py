@@ -111,6 +111,21 @@ def test_visits_at_a_time_change_nothing_but_the_stream(monkeypatch):
         assert checked(sample_on_gpu(model, 0.0, 11, 0)).n_edges > 0
 
 
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_shortcuts_never_decide_otherwise_than_products(link, monkeypatch):
+    model = repeated_model(link, n_queries=3)
+    short = checked(sample_on_gpu(model, 0.01, 12, 0))
+    monkeypatch.setattr(draw_launch, "SLACK", 1e9)  # no coin is out of doubt
+    assert torch.equal(checked(sample_on_gpu(model, 0.01, 12, 0)).keys, short.keys) and short.n_edges > 1000
+
+
+def test_places_of_64_bits_are_those_of_32(monkeypatch):
+    model = repeated_model(n_queries=3)
+    short = checked(sample_on_gpu(model, 0.0, 13, 0))
+    monkeypatch.setattr(draw_launch, "LONG", 1)
+    assert torch.equal(checked(sample_on_gpu(model, 0.0, 13, 0)).keys, short.keys) and short.n_edges > 0
+
+
 def test_unlike_memberships_are_left_to_candidates(monkeypatch):
     called = []
     monkeypatch.setattr(gpu, "VISITS_PER_CANDIDATE", 1e-9)

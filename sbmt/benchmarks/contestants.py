@@ -101,7 +101,8 @@ def torch_sparse(case: Case) -> Tensor:
     n = case.setting.n
     heads = []
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+        for message in ("Sparse CSR tensor support is in beta", "Sparse invariant checks"):
+            warnings.filterwarnings("ignore", message=message, category=UserWarning)
         for head in range(case.setting.n_heads):
             row_ptr = edges.row_ptr[head * n : (head + 1) * n + 1]
             mine = slice(int(row_ptr[0]), int(row_ptr[-1]))

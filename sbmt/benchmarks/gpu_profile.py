@@ -23,7 +23,7 @@ def profile_step(contestant: GpuContestant, case: Case) -> dict[str, Any]:
     try:
         for _ in range(2):
             step.seconds()
-        with profile(activities=[activity]) as found:
+        with profile(activities=[activity], acc_events=True) as found:
             step.run(step.prepare())
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

@@ -53,7 +53,7 @@ def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
     """Rate factors of some tokens of the sequence that begins at row ``first``, in two parts if they are split.
 
     Those of padding are 0, and beyond the end stands the last token again, so that no mask costs registers. See
-    :func:`sbmt.gpu.tile_scales.split`.
+    :func:`sbmt.gpu.tile_scales.split_rates`.
     """
     rows, is_there = tl.minimum(tokens, n_tokens - 1), tl.full(tokens.shape, True, tl.int1)
     coarse = load_rows(high + first * CLUSTERS, rows, is_there, CLUSTERS)

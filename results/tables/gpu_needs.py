@@ -65,7 +65,7 @@ def _kernels(found: dict[str, Any]) -> str:
 
 
 def _bounds(found: dict[str, Any]) -> str:
-    head = ["k", "", "full attention", "a pair of tiles", "of full", "an edge of a row", "rows below tiles, density"]
+    head = ["k", "clocks, at least", "full attention", "a pair", "of full", "an edge", "rows pay below"]
     rows = [f"| {' | '.join(head)} |", "| ---: | --- " + "| ---: " * 5 + "|"]
     for n_clusters in sorted({k["n_clusters"] for k in found["kernels"]}):
         for name, full, pair, edge in bounds(found, n_clusters):

@@ -10,12 +10,12 @@ TROUBLE = "gpu-trouble"
 
 def gpu_blocks(results: Results) -> dict[str, str]:
     """The tables of the suite ``gpu``, its machine, and the runs of full size, by the names that the markers call."""
-    blocks: dict[str, str] = {}
+    blocks = {}
     if results.has("gpu/bench"):
         from sbmt.benchmarks import tables_of
 
         result = results.load("gpu/bench")
-        blocks |= {table.name: table.markdown() for table in tables_of(result)}
+        blocks = {table.name: table.markdown() for table in tables_of(result)}
         blocks.setdefault(TROUBLE, "Everything ran.")
         blocks |= {name: "*The profile failed.*" for name in KERNELS if name not in blocks}
         blocks["gpu-machine"] = _machine(result)

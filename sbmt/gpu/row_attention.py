@@ -9,7 +9,7 @@ lose digits.
 import triton.language as tl
 
 from sbmt.gpu.pieces import locate
-from sbmt.gpu.rows import block_of, load_row, load_rows_there, scale_of, store_row
+from sbmt.gpu.rows import block_of, load_row, load_rows, scale_of, store_row
 from sbmt.gpu.toolchain import kernel
 
 
@@ -34,7 +34,7 @@ def attend(
         is_edge = edges < n_edges
         edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
         keys_there = tl.load(keys + first + edges).to(tl.int32)
-        k = load_rows_there(key + of_keys * D, keys_there, D).to(dtype)
+        k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
         scores, _ = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
         higher = tl.max(scores, 0)
         if higher > most:
@@ -46,7 +46,7 @@ def attend(
         total += tl.sum(weights, 0)
         if weight_scale is not None:
             weights *= tl.load(weight_scale + first + edges).to(dtype)
-        v = load_rows_there(value + of_keys * D_VALUE, keys_there, D_VALUE).to(dtype)
+        v = load_rows(value + of_keys * D_VALUE, keys_there, None, D_VALUE).to(dtype)
         sums = tl.fma(tl.broadcast_to(weights[:, None], v.shape), v, sums)
     is_empty = n_edges == 0
     total = tl.where(is_empty, 1.0, total)
@@ -104,8 +104,8 @@ def attend_backward(
         is_edge = edges < n_edges
         edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
         keys_there = tl.load(keys + first + edges).to(tl.int32)
-        k = load_rows_there(key + of_keys * D, keys_there, D).to(dtype)
-        v = load_rows_there(value + of_keys * D_VALUE, keys_there, D_VALUE).to(dtype)
+        k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
+        v = load_rows(value + of_keys * D_VALUE, keys_there, None, D_VALUE).to(dtype)
         scores, gates = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
         weights = tl.exp((scores.to(tl.float64) - log).to(dtype))
         to_weight = tl.sum(v * slope[None, :], 1)

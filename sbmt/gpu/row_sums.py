@@ -3,7 +3,7 @@
 import triton.language as tl
 
 from sbmt.gpu.pieces import locate
-from sbmt.gpu.rows import block_of, load_row, load_rows_there, store_row
+from sbmt.gpu.rows import block_of, load_row, load_rows, store_row
 from sbmt.gpu.toolchain import kernel
 
 
@@ -30,7 +30,7 @@ def sum_along(
         edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last entry again
         places = edges if positions is None else tl.load(positions + first + edges)
         weight = tl.where(is_edge, tl.load(weights + of_weights + places).to(dtype), 0.0)
-        found = load_rows_there(vectors + graph * n_other * WIDTH, tl.load(entries + first + edges).to(tl.int32), WIDTH)
+        found = load_rows(vectors + graph * n_other * WIDTH, tl.load(entries + first + edges).to(tl.int32), None, WIDTH)
         sums = tl.fma(tl.broadcast_to(weight[:, None], sums.shape), found.to(dtype), sums)
     total = tl.sum(sums, 0)
     if slot < 0:
@@ -65,5 +65,5 @@ def dots_along(
     of_keys = row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
         edges = tl.minimum(start + tl.arange(0, EDGES), n_edges - 1)  # beyond the end stands the last edge again
-        k = load_rows_there(key + of_keys * WIDTH, tl.load(keys + first + edges).to(tl.int32), WIDTH).to(dtype)
+        k = load_rows(key + of_keys * WIDTH, tl.load(keys + first + edges).to(tl.int32), None, WIDTH).to(dtype)
         tl.store(out + first + edges, tl.sum(k * q[None, :], 1))

@@ -20,10 +20,18 @@ def scale_of(width):
 
 @kernel
 def load_rows(pointer, rows, is_there, WIDTH: tl.constexpr):
-    """Rows of a matrix that is ``WIDTH`` wide, in a block of as many columns or more; zeros where there are none."""
+    """Rows of a matrix that is ``WIDTH`` wide, in a block of as many columns or more; zeros where there are none.
+
+    ``is_there`` is None where all rows are: masks cost registers, those of rows and those of columns.
+    """
     columns = tl.arange(0, block_of(WIDTH))
     places = rows[:, None] * WIDTH + columns[None, :]
-    if block_of(WIDTH) == WIDTH:  # a mask for the columns would cost registers
+    if is_there is None:
+        if block_of(WIDTH) == WIDTH:
+            return tl.load(pointer + places)
+        else:
+            return tl.load(pointer + places, (columns < WIDTH)[None, :], other=0.0)
+    elif block_of(WIDTH) == WIDTH:
         return tl.load(pointer + places, is_there[:, None], other=0.0)
     else:
         return tl.load(pointer + places, is_there[:, None] & (columns < WIDTH)[None, :], other=0.0)
@@ -36,17 +44,6 @@ def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
     places = rows[:, None] * WIDTH + columns[None, :]
     numbers = narrow(numbers, pointer.dtype.element_ty)
     tl.store(pointer + places, numbers, is_there[:, None] & (columns < WIDTH)[None, :])
-
-
-@kernel
-def load_rows_there(pointer, rows, WIDTH: tl.constexpr):
-    """The same for rows that are all there, which takes no mask."""
-    columns = tl.arange(0, block_of(WIDTH))
-    places = rows[:, None] * WIDTH + columns[None, :]
-    if block_of(WIDTH) == WIDTH:
-        return tl.load(pointer + places)
-    else:
-        return tl.load(pointer + places, (columns < WIDTH)[None, :], other=0.0)
 
 
 @kernel

@@ -55,10 +55,10 @@ def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
     Those of padding are 0, and beyond the end stands the last token again, so that no mask costs registers. See
     :func:`sbmt.gpu.tile_scales.split_rates`.
     """
-    rows, is_there = tl.minimum(tokens, n_tokens - 1), tl.full(tokens.shape, True, tl.int1)
-    coarse = load_rows(high + first * CLUSTERS, rows, is_there, CLUSTERS)
+    rows = tl.minimum(tokens, n_tokens - 1)
+    coarse = load_rows(high + first * CLUSTERS, rows, None, CLUSTERS)
     if low is not None:
-        return coarse, load_rows(low + first * CLUSTERS, rows, is_there, CLUSTERS)
+        return coarse, load_rows(low + first * CLUSTERS, rows, None, CLUSTERS)
     else:
         return coarse, coarse
 

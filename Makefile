@@ -62,7 +62,7 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
-	    --ignore=tests/gpu --ignore=sbmt/gpu -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Triton has no wheels but for Linux, and takes 1 GB, so that only these tests install it. PyTorch for CUDA brings its own.
 # Kernels are built for GPUs that need not be there, and run by Triton's interpreter, or on a GPU with INTERPRET=0.
@@ -71,9 +71,9 @@ gpu-test: $(STAMP)
 ifeq ($(shell uname -s),Linux)
 	$(BIN)/python -c 'import triton' 2>/dev/null || \
 	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps $(TRITON)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu/test_builds.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/kernels/gpu/test_builds.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 	TRITON_INTERPRET=$(INTERPRET) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k gpu \
-	    tests/gpu tests/attention tests/test_operators.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	    tests/kernels/gpu tests/attention tests/test_operators.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 else
 	@echo "gpu-test: there is no Triton for this system"
 endif

@@ -23,7 +23,7 @@ from sbmt.cost.report import cost_report, count_case, paper_columns  # noqa: E40
 from sbmt.cost.scaling import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
 from sbmt.cost.slopes import Verdict, compare_with_claims  # noqa: E402
 from sbmt.cost.tables import cost_tables, paper_table, parts_table, slope_table, verdict_table  # noqa: E402
-from sbmt.files import read_json, write_bytes, write_json  # noqa: E402
+from sbmt.experiments.files import read_json, write_bytes, write_json  # noqa: E402
 
 RESULT, PAGE = ROOT / "results" / "costs.json", ROOT / "docs" / "api" / "cost.md"
 BLOCK = re.compile(r"(<!-- costs (\S+): results/measure_costs\.py -->\n).*?(<!-- end of costs \2 -->)", re.DOTALL)
@@ -31,7 +31,7 @@ BLOCK = re.compile(r"(<!-- costs (\S+): results/measure_costs\.py -->\n).*?(<!--
 
 def measure() -> dict[str, Any]:
     """Everything; tells on the terminal where it is."""
-    from sbmt.training.runs import manifest
+    from sbmt.experiments.training.runs import manifest
 
     torch.set_num_threads(1)
     report = cost_report(on_method=lambda done, total: _tell("Table 3", done, total))

@@ -15,12 +15,12 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
-from sbmt.block_model import BlockModel  # noqa: E402
+from sbmt.block_model.model import BlockModel  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
-from sbmt.edges import EdgeList  # noqa: E402
-from sbmt.tasks.repeated_tokens import sample_repeated_tokens  # noqa: E402
-from sbmt.training.config import SIZES  # noqa: E402
-from sbmt.training.loop import build_model  # noqa: E402
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens  # noqa: E402
+from sbmt.experiments.training.config import SIZES  # noqa: E402
+from sbmt.experiments.training.loop import build_model  # noqa: E402
+from sbmt.graph.edges import EdgeList  # noqa: E402
 
 SEED, EVERY = 2, 25
 CASES = {"without self-loops": False, "with self-loops": True}
@@ -96,8 +96,8 @@ def draw(cases: dict[str, dict[str, list[float]]], path: Path) -> None:
     """Pushes above, loss and density below; a column per case."""
     from matplotlib.figure import Figure
 
-    from sbmt.plots.save import save_figure
-    from sbmt.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION, use_style
+    from sbmt.experiments.plots.save import save_figure
+    from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION, use_style
 
     with use_style():
         figure = Figure(figsize=(9.6, 5.4), layout="constrained")
@@ -125,8 +125,8 @@ def main() -> None:
     """Measures, writes and draws."""
     from rich.progress import track
 
-    from sbmt.files import write_json
-    from sbmt.training.runs import manifest
+    from sbmt.experiments.files import write_json
+    from sbmt.experiments.training.runs import manifest
 
     torch.set_num_threads(1)
     cases = {title: measure(self_loops) for title, self_loops in track(CASES.items(), description="training")}

@@ -27,16 +27,16 @@ sys.path.append(str(ROOT))  # for those who have the source tree but no installe
 
 import typer  # noqa: E402
 
-from sbmt.benchmarks.device import CUDA, gpu_manifest  # noqa: E402
-from sbmt.benchmarks.manifest import machine_manifest  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
 from sbmt.errors import SbmtError, choose  # noqa: E402
-from sbmt.files import check_writable, read_json, write_json  # noqa: E402
-from sbmt.training.devices import usable_device  # noqa: E402
+from sbmt.experiments.benchmarks.device import CUDA, gpu_manifest  # noqa: E402
+from sbmt.experiments.benchmarks.manifest import machine_manifest  # noqa: E402
+from sbmt.experiments.files import check_writable, read_json, write_json  # noqa: E402
+from sbmt.experiments.training.devices import usable_device  # noqa: E402
 
 PARTS = ("tests", "bench", "runs")
 TESTS = ("tests/gpu", "tests/attention")
-SBMT = (sys.executable, "-m", "sbmt.cli")
+SBMT = (sys.executable, "-m", "sbmt")
 GRACE = 60.0  # seconds that a process has to write its checkpoint
 LEAST = 90.0  # seconds below which no process is begun again
 

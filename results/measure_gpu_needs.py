@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt import BlockModel, sbm_attention  # noqa: E402
-from sbmt.benchmarks.gpu_builds import Launch, build  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
-from sbmt.files import write_json  # noqa: E402
+from sbmt.experiments.benchmarks.gpu_builds import Launch, build  # noqa: E402
+from sbmt.experiments.files import write_json  # noqa: E402
 
 D, CLUSTERS = 64, (32, 64, 128)
 SUMS = ("of keys", "of values", "of queries' memberships", "of keys' memberships")  # gradients, as they are launched
@@ -71,8 +71,8 @@ def need(launch: Launch, name: str, way: str, n_clusters: int) -> Need:
 
 def count_instructions() -> list[dict[str, Any]]:
     """Of tiles for each number of clusters, and of what a training step does along rows."""
-    from sbmt.benchmarks.gpu_launches import draw_launches, row_launches, tile_launches
-    from sbmt.gpu import tile_launch
+    from sbmt.experiments.benchmarks.gpu_launches import draw_launches, row_launches, tile_launches
+    from sbmt.kernels.gpu.tiles import launch as tile_launch
 
     found = []
     with patch.object(tile_launch, "has_warp_groups", return_value=True):
@@ -123,7 +123,7 @@ def measure_memory() -> dict[str, Any]:
 
 def main() -> None:
     """Counts and writes."""
-    from sbmt.training.runs import manifest
+    from sbmt.experiments.training.runs import manifest
 
     if "--memory" in sys.argv:  # in a process of its own, since kernels are either built or interpreted
         print(json.dumps(measure_memory()))

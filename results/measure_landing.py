@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmt.benchmarks.manifest import machine_manifest
-from sbmt.benchmarks.timing import Entry, Pace, race
 from sbmt.command import run_command
-from sbmt.files import read_json, write_json
-from sbmt.tasks.repeated_tokens import sample_repeated_tokens
-from sbmt.training import RepeatedTokensConfig
-from sbmt.training.loop import build_model
+from sbmt.experiments.benchmarks.manifest import machine_manifest
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.training import RepeatedTokensConfig
+from sbmt.experiments.training.loop import build_model
 
 HERE = Path(__file__).resolve().parent
 RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"

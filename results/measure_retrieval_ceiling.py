@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from sbmt.command import run_command
-from sbmt.files import write_json
-from sbmt.tasks.folders import prepared_folder
-from sbmt.tasks.prepared import Split, open_prepared
-from sbmt.training.runs import manifest
+from sbmt.experiments.data.folders import prepared_folder
+from sbmt.experiments.data.prepared import Split, open_prepared
+from sbmt.experiments.files import write_json
+from sbmt.experiments.training.runs import manifest
 
 LENGTHS = (256, 512, 1024, 10_000)
 WORD = re.compile(rb"[a-z0-9']+")

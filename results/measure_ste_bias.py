@@ -1,4 +1,4 @@
-"""Measures the gradient estimators of sbmt.gradient_estimators over p, and writes ste_bias.json beside this file.
+"""Measures the gradient estimators over p, and writes ste_bias.json beside this file.
 
 ``python results/measure_ste_bias.py``: about 15 seconds on one thread. All but the manifest is the same each time.
 """
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt.command import run_command  # noqa: E402
-from sbmt.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators  # noqa: E402
+from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators  # noqa: E402
 
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 ALIGNMENTS = {"scores blind to use": 0.0, "scores aligned with use": 2.0}
@@ -80,7 +80,8 @@ def bias_over_probability(
 
     Returns:
         Rows with ``probability``, ``estimator``, and the medians of ``relative_bias``, ``relative_variance``,
-        ``cosine`` and ``draw_cosine`` (see :class:`sbmt.gradient_estimators.EstimatorReport`), of ``pull``, and
+        ``cosine`` and ``draw_cosine`` (see
+        :class:`sbmt.experiments.studies.gradient_estimators.EstimatorReport`), of ``pull``, and
         ``same_pull``: the share of graphs where its sign is that of the exact one. The pull is minus the sum of the
         mean over edges, over |exact|: where it is positive, descent makes the mask denser.
     """
@@ -135,8 +136,8 @@ def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", 
 
 def main() -> None:
     """Measures and writes."""
-    from sbmt.files import write_json
-    from sbmt.training.runs import manifest
+    from sbmt.experiments.files import write_json
+    from sbmt.experiments.training.runs import manifest
 
     torch.set_num_threads(1)
     parts = [

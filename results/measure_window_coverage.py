@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.command import run_command
-from sbmt.files import write_json
-from sbmt.tasks.folders import prepared_folder
-from sbmt.tasks.glue import GLUE
-from sbmt.tasks.prepared import open_prepared
-from sbmt.tasks.sentence_pairs import encode_split
-from sbmt.tasks.tokenizer import Tokenizer
-from sbmt.training.language import REDUCED_MLM, reduced_settings
-from sbmt.training.runs import manifest
+from sbmt.experiments.data.folders import prepared_folder
+from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.sentence_pairs import encode_split
+from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.files import write_json
+from sbmt.experiments.training.language import REDUCED_MLM, reduced_settings
+from sbmt.experiments.training.runs import manifest
 
 WINDOWS, LENGTHS = (16, 64), (128, 512)
 TOKENIZER = "tokenizer.json"

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from sbmt.command import run_command
-from sbmt.files import read_json, write_json
-from sbmt.tasks.corpus import VOCABULARY as N_TOKENS
-from sbmt.tasks.folders import prepared_folder
-from sbmt.tasks.glue import GLUE
-from sbmt.tasks.prepared import prepare
-from sbmt.tasks.source import Examples, Shard, Source, by_shard
-from sbmt.tasks.tokenizer import Tokenizer, train_tokenizer
-from sbmt.training.language import PAPER_MLM, fine_tuning
-from sbmt.training.long_range import PAPER
-from sbmt.training.runs import manifest
-from sbmt.training.sequence_config import SequenceConfig
+from sbmt.experiments.data.corpus import VOCABULARY as N_TOKENS
+from sbmt.experiments.data.folders import prepared_folder
+from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
+from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.training.language import PAPER_MLM, fine_tuning
+from sbmt.experiments.training.long_range import PAPER
+from sbmt.experiments.training.runs import manifest
+from sbmt.experiments.training.sequence_config import SequenceConfig
 
 BATCH = 8
 PATH = Path(__file__).parent / "full_size.json"
@@ -104,7 +104,7 @@ def paper_config(task: str, folder: Path) -> SequenceConfig:
 
 def step(task: str) -> dict[str, Any]:
     """One optimiser step, an example at a time."""
-    from sbmt.training.fit import fit
+    from sbmt.experiments.training.fit import fit
 
     moments: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

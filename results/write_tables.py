@@ -11,7 +11,7 @@ sys.path.append(str(ROOT))  # for those who have the source tree but no installe
 
 from results.tables.pages import renewed_pages  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
-from sbmt.files import write_bytes  # noqa: E402
+from sbmt.experiments.files import write_bytes  # noqa: E402
 
 
 def main() -> int:

@@ -6,25 +6,21 @@ from typing import TYPE_CHECKING
 
 import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
 from sbmt.attention import EdgeAttention, available_backends, edge_attention
-from sbmt.block_model import BlockModel
-from sbmt.density import density_penalty, sampled_density
-from sbmt.edges import EdgeList
+from sbmt.block_model.density import density_penalty, sampled_density
+from sbmt.block_model.exploration import ExtraKeys
+from sbmt.block_model.gate import straight_through_gate
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
-from sbmt.exploration import ExtraKeys
+from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
 from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
-from sbmt.straight_through import straight_through_gate
 from sbmt.types import AttentionOutput
 
 if TYPE_CHECKING:
-    from sbmt import benchmarks as benchmarks
     from sbmt import cost as cost
-    from sbmt import gradient_estimators as gradient_estimators
-    from sbmt import plots as plots
-    from sbmt import tasks as tasks
+    from sbmt import experiments as experiments
     from sbmt import testing as testing
-    from sbmt import training as training
 
 __version__ = "0.1.0"
 
@@ -53,7 +49,7 @@ __all__ = [
     "straight_through_gate",
 ]
 
-_ON_DEMAND = ("benchmarks", "cost", "gradient_estimators", "plots", "tasks", "testing", "training")
+_ON_DEMAND = ("cost", "experiments", "testing")
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for a module
 

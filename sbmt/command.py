@@ -1,6 +1,6 @@
 """How a command ends: after a mistake, Ctrl-C or SIGTERM with one line instead of a traceback.
 
-Importing this module makes a process that was begun as ``sbmt``, ``python -m sbmt.cli`` or ``python -m theory`` answer
+Importing this module makes a process that was begun as ``sbmt``, ``python -m sbmt`` or ``python -m theory`` answer
 Ctrl-C so from then on, for importing torch takes seconds. In other processes it does nothing.
 """
 
@@ -18,7 +18,7 @@ INTERRUPTED, TERMINATED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
 
 IS_COMMAND = Path(*sys.argv[:1]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in (
-    ["-m", "sbmt.cli"],
+    ["-m", "sbmt"],
     ["-m", "theory"],
 )
 """Whether this process was begun as a command of ours, and is nothing else."""

@@ -14,10 +14,10 @@ class AttentionOutput:
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
         density: ``(batch, heads)``, share of the real query-key pairs that were attended, in [0, 1].
-            Its gradient with respect to the block model is straight-through (see :mod:`sbmt.density`).
+            Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.density`).
         expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration.
             Equals ``density`` for attentions that draw nothing.
-        edges: The :class:`~sbmt.edges.EdgeList` that was attended, if it was asked for.
+        edges: The :class:`~sbmt.graph.edges.EdgeList` that was attended, if it was asked for.
     """
 
     values: Float[Tensor, "batch heads n_queries d"]

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from sbmt.gradient_estimators import ESTIMATORS
+from sbmt.experiments.studies.gradient_estimators import ESTIMATORS
 from tests.layers.inputs import seeded
 
 WIDTH, D_VALUE = 3, 2

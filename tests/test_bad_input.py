@@ -7,9 +7,9 @@ import torch
 
 from sbmt.attention import EdgeAttention, edge_attention
 from sbmt.baselines import FullAttention, RandomMaskAttention
-from sbmt.density import density_penalty
-from sbmt.edges import EdgeList
+from sbmt.block_model.density import density_penalty
 from sbmt.errors import SbmtError
+from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
 from sbmt.models import Encoder, SequenceClassifier, TokenTagger
 from tests.layers.inputs import tokens

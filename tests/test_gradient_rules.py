@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.gradient_estimators import measure_estimators
+from sbmt.experiments.studies.gradient_estimators import measure_estimators
 from tests.gradients_by_hand import PROBABILITY, WIDTH, convex, inputs, linear, wavy
 
 

@@ -8,7 +8,7 @@ from results.measure_landing import REFERENCE, measure_seed
 from results.tables.landing import TITLES, demo_table, step_ratios
 from results.tables.references import Results
 from results.tables.when_to_use import KINDS, bytes_table, fit_line, limits_table, when_to_use_blocks
-from sbmt.training import SIZES
+from sbmt.experiments.training import SIZES
 
 MACHINE = {"processor": "a processor", "threads": 1, "torch": "9.9"}
 

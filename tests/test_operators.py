@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import sbmt
-from sbmt import BlockModel, EdgeList, csr, pair_products
+from sbmt import BlockModel, EdgeList
 from sbmt.attention import dispatch, rows, tiles
-from sbmt.gpu import is_interpreted
+from sbmt.block_model import pair_products
+from sbmt.graph import csr
+from sbmt.kernels.gpu import is_interpreted
 from sbmt.samplers import compiled
 from tests.attention.row_loop import make_case
 

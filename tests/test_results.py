@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sbmt.benchmarks import run_suites
-from tests.benchmarks.tiny import use_tiny_grids
+from sbmt.experiments.benchmarks import run_suites
+from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from sbmt.command import run_command
 from sbmt.errors import SbmtError
-from sbmt.files import write_bytes
+from sbmt.experiments.files import write_bytes
 from theory.certificate import certify
 from theory.patterns import three_patterns
 from theory.report import draw_pictures, is_as_stated, run, table

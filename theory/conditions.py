@@ -12,8 +12,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.edges import EdgeList
 from theory.reach import is_ever_full, is_full, layer_by_layer, sizes, unpack
 
 PATIENCE = 64  # cycles to wait before asking whether sets without self-loops will ever be full

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
 from theory.realisability import edge_law
 

@@ -189,7 +189,7 @@ def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool 
 def sliding_window(n: int, window: int) -> Pattern:
     """Every token attends those at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
 
-    The same matrix as :func:`sbmt.patterns.sliding_window` gives as edges.
+    The same matrix as :func:`sbmt.graph.patterns.sliding_window` gives as edges.
 
     Raises:
         SbmtError: If ``window`` is negative.

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.block_model import BlockModel, Link
+from sbmt.block_model.model import BlockModel, Link
 from sbmt.errors import SbmtError, check_sizes, choose
 from theory.patterns import Relays, block_sizes, blocks, relay_tokens
 from theory.random_graphs import lemma1_probability
@@ -120,7 +120,7 @@ def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
 
     Args:
         clusters: ``(k, d)``.
-        link: See :class:`~sbmt.block_model.BlockModel`.
+        link: See :class:`~sbmt.block_model.model.BlockModel`.
 
     Paper: equation 5; the Poisson link is not in it.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbmt.files import write_bytes
+from sbmt.experiments.files import write_bytes
 from theory.statements import STATEMENTS, Finding, Statement
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from sbmt.block_model.exploration import check_exploration
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.exploration import check_exploration
 from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens, three_patterns
 from theory.random_graphs import Probability, arc_probability
 

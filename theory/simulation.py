@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
 from theory.draws import clopper_pearson
 from theory.hamiltonian import find_hamiltonian_cycle, find_hamiltonian_path

@@ -14,7 +14,7 @@ def on_page_markdown(markdown, page, config, files):
         return markdown
     from typer.main import get_command
 
-    from sbmt.cli import app
+    from sbmt.experiments.cli import app
 
     root = get_command(app)
     return MARK.sub(lambda match: _table(_find(root, match[1].split())), markdown)

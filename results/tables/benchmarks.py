@@ -5,7 +5,7 @@ from results.tables.references import Results
 
 def bench_blocks(results: Results) -> dict[str, str]:
     """The benchmarks' tables, figure and machine by the names that the markers call them."""
-    from sbmt.benchmarks import tables_of
+    from sbmt.experiments.benchmarks import tables_of
 
     if not results.has("bench"):
         return {}

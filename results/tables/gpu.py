@@ -12,7 +12,7 @@ def gpu_blocks(results: Results) -> dict[str, str]:
     """The tables of the suite ``gpu``, its machine, and the runs of full size, by the names that the markers call."""
     blocks = {}
     if results.has("gpu/bench"):
-        from sbmt.benchmarks import tables_of
+        from sbmt.experiments.benchmarks import tables_of
 
         result = results.load("gpu/bench")
         blocks = {table.name: table.markdown() for table in tables_of(result)}

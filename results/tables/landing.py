@@ -4,7 +4,7 @@ from statistics import median
 from typing import Any
 
 from results.tables.references import Results
-from sbmt.tables import LEFT_OUT
+from sbmt.experiments.tables import LEFT_OUT
 
 TITLES = {
     "full": "full attention",

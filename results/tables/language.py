@@ -7,9 +7,9 @@ def language_blocks(results: Results) -> dict[str, str]:
     """The tables and the figure by the names that the markers call them."""
     from results.measure_window_coverage import window_coverage_table
     from results.start_full_size import LANGUAGE, full_size_table
-    from sbmt.tasks.glue import GLUE
-    from sbmt.training import language_tables as tables
-    from sbmt.training.language_studies import TABLE_4
+    from sbmt.experiments.data.glue import GLUE
+    from sbmt.experiments.studies import language_tables as tables
+    from sbmt.experiments.studies.language import TABLE_4
 
     rows = [f"| | {' | '.join(task.folder for task in GLUE.values())} |", "|---" * (len(GLUE) + 1) + "|"]
     rows += [f"| {title} | {' | '.join(f'{score:.1f}' for score in scores)} |" for title, scores in TABLE_4.items()]

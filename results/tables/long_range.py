@@ -17,7 +17,7 @@ TASKS = {
 
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
     """In the layout of the paper's Tables 1 and 2: mean ± deviation over seeds, and density, in percent."""
-    from sbmt.cli.tables import accuracy_cell
+    from sbmt.experiments.cli.tables import accuracy_cell
 
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     rows = [f"| | {' | '.join(TASKS[task] for task in results)} |", "|---" * (len(results) + 1) + "|"]

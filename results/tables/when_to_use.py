@@ -7,7 +7,7 @@ import numpy as np
 
 from results.tables.landing import CASES, step_ratios
 from results.tables.references import Results
-from sbmt.tables import LEFT_OUT
+from sbmt.experiments.tables import LEFT_OUT
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
 KINDS = ("near-constant", "structured")

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from sbmt.attention.gate_rule import GateRule
-from sbmt.edges import EdgeList
-from sbmt.padding import zero_padding
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import zero_padding
 
 
 def attend_dense(

@@ -12,12 +12,12 @@ from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
-from sbmt.compiled import can_run_on
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
-from sbmt.gpu import can_run_on as has_gpu_kernels
-from sbmt.gpu import has_gpu
+from sbmt.graph.edges import EdgeList
+from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.gpu import has_gpu
 from sbmt.registration import add_to, check_takes
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, Tensor | None, GateRule, Tensor | None], Tensor]
@@ -176,8 +176,8 @@ def _cell_uniforms(edges: EdgeList, seed: int) -> Tensor:
 def _uniforms_on_cpu(
     row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int
 ) -> Tensor:
-    from sbmt.compiled.parallel import balanced_parts, in_parallel
-    from sbmt.compiled.philox import cell_uniforms
+    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+    from sbmt.kernels.cpu.philox import cell_uniforms
 
     out = torch.empty(keys.shape, dtype=torch.float64)
     graph = row_ptr.numpy(), keys.numpy()

@@ -9,8 +9,8 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
 from sbmt.attention.gate_rule import GateRule
-from sbmt.edges import EdgeList
 from sbmt.errors import choose
+from sbmt.graph.edges import EdgeList
 
 
 class EdgeAttention(MessagePassing):

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from sbmt.attention.gate_rule import GateRule
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
-from sbmt.gpu import accumulator
-from sbmt.gpu import can_run_on as has_gpu_kernels
+from sbmt.graph.edges import EdgeList
+from sbmt.kernels.gpu import accumulator
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
 
 def attend_on_cpu(
@@ -93,13 +93,13 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """The output, flattened over (example, head, query), and the logarithm of each row's softmax denominator."""
     if use_gpu:
-        from sbmt.gpu.row_launch import attend as launch
+        from sbmt.kernels.gpu.rows.launch import attend as launch
 
         with torch.cuda.device_of(query):
             inputs = query, key, value, gate, weight_scale
             return launch(*inputs, (row_ptr, keys), (n_queries, n_keys), is_score_rule)
-    from sbmt.compiled.attention import attend
-    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.kernels.cpu.attention import attend
+    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 
     out = value.new_empty(query.shape[0], value.shape[1])
     log_total = query.new_empty(query.shape[0], dtype=torch.float64)  # float32 would lose digits of large scores
@@ -137,15 +137,15 @@ def _attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and gate."""
     if use_gpu:
-        from sbmt.gpu.row_launch import attend_backward as launch
+        from sbmt.kernels.gpu.rows.launch import attend_backward as launch
 
         mask, by_key, counts = (row_ptr, keys), (column_ptr, queries, positions), (n_queries, n_keys)
         inputs = query, key, value, gate, weight_scale
         with torch.cuda.device_of(query):
             return launch(grad_out, out, log_total, *inputs, mask, by_key, counts, is_score_rule)
-    from sbmt.compiled.attention import attend_backward
-    from sbmt.compiled.parallel import balanced_parts, in_parallel
-    from sbmt.compiled.products import sum_over_queries
+    from sbmt.kernels.cpu.attention import attend_backward
+    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+    from sbmt.kernels.cpu.products import sum_over_queries
 
     grads = [torch.empty_like(t) for t in (query, key, value, gate)]
     grad_query, grad_key, grad_value, grad_gate = (t.numpy() for t in grads)

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.block_model import BlockModel
+from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, choose
-from sbmt.exploration import check_exploration
-from sbmt.gpu import accumulator, can_run_on, is_interpreted
-from sbmt.patterns import check_window
+from sbmt.graph.patterns import check_window
+from sbmt.kernels.gpu import accumulator, can_run_on, is_interpreted
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
 SMALL_WIDTH, SMALL_CLUSTERS = 64, 128  # the same on chips whose processors have less memory than
@@ -122,7 +122,7 @@ def _attend_tiles(
     is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, density, and for the way back the logarithms of denominators, in powers of 2, and the largest weights."""
-    from sbmt.gpu.tile_launch import Drawing, attend_tiles
+    from sbmt.kernels.gpu.tiles.launch import Drawing, attend_tiles
 
     inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
     drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
@@ -167,7 +167,7 @@ def _attend_tiles_backward(
     is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and the rate factors."""
-    from sbmt.gpu.tile_launch import Drawing, attend_tiles_backward
+    from sbmt.kernels.gpu.tiles.launch import Drawing, attend_tiles_backward
 
     inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
     drawing = Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.edges import EdgeList
-from sbmt.padding import count_pairs
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import count_pairs
 from sbmt.types import AttentionOutput
 
 

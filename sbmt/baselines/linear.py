@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
+from sbmt.block_model.pair_products import full_precision
 from sbmt.errors import check_sizes
-from sbmt.padding import check_mask, zero_padding
-from sbmt.pair_products import full_precision
+from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.types import AttentionOutput
 
 

@@ -8,7 +8,7 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.padding import check_mask
+from sbmt.graph.padding import check_mask
 from sbmt.types import AttentionOutput
 
 

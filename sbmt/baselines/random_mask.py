@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.patterns import sliding_window
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.patterns import sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.counter_rng import draw_seed
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.padding import check_mask
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import check_mask
 from sbmt.types import AttentionOutput
 
 

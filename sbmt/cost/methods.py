@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier
-from sbmt.training.long_range import PAPER, LongRangeConfig
 
 N_IDS, N_LABELS = 256, 10  # neither matters for what attention costs
 
@@ -20,7 +20,7 @@ class Method:
 
     Attributes:
         title: What the row is called.
-        settings: Of :class:`~sbmt.training.long_range.LongRangeConfig`.
+        settings: Of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
         is_fused: Whether torch's fused kernel may be used; otherwise all scores are kept, as was usual when the paper
             was written.
         draws_mask: Whether it has a density.
@@ -60,7 +60,7 @@ class Case:
         n: Tokens per sequence.
         density: Of the masks, in (0, 1), where they are drawn; otherwise of no effect.
         task: Whose model it is; ``retrieval`` reads two documents.
-        settings: Further settings of :class:`~sbmt.training.long_range.LongRangeConfig`.
+        settings: Further settings of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
     """
 
     method: str

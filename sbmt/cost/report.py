@@ -9,7 +9,7 @@ from sbmt.cost.memory import peak_memory
 from sbmt.cost.methods import METHODS, REFERENCE, Case, build_case
 from sbmt.cost.operations import OperationCount, count_operations
 from sbmt.errors import SbmtError, choose
-from sbmt.training.long_range import PAPER
+from sbmt.experiments.training.long_range import PAPER
 
 OnMethod = Callable[[int, int], None]
 """Called with how many methods are measured, and how many there are."""

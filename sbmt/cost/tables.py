@@ -7,7 +7,7 @@ from sbmt.cost.claims import TABLE_3
 from sbmt.cost.methods import METHODS, REFERENCE
 from sbmt.cost.operations import OperationCount
 from sbmt.cost.slopes import Verdict
-from sbmt.tables import LEFT_OUT, Table
+from sbmt.experiments.tables import LEFT_OUT, Table
 
 
 def cost_tables(report: dict[str, Any]) -> list[Table]:

@@ -10,11 +10,11 @@ from sbmt.attention.dispatch import edge_attention
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs
 from sbmt.attention.tiles import attend_by_tiles, can_tile
-from sbmt.block_model import BlockModel, check_block_model
+from sbmt.block_model.density import sampled_density
+from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, examples_from, number_examples
-from sbmt.density import sampled_density
-from sbmt.exploration import check_exploration
-from sbmt.patterns import is_in_window, sliding_window
+from sbmt.graph.patterns import is_in_window, sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.block_model import BlockModel, Link
+from sbmt.block_model.exploration import ExtraKeys, check_exploration
+from sbmt.block_model.model import BlockModel, Link
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.exploration import ExtraKeys, check_exploration
+from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.layers.functional import sbm_attention
-from sbmt.padding import check_mask, zero_padding
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
@@ -45,7 +45,7 @@ class SBMAttention(nn.Module):
         sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
-            :class:`~sbmt.exploration.ExtraKeys`, which adds edges in proportion to n.
+            :class:`~sbmt.block_model.exploration.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"softmax"``, which needs the Poisson link: a mean of entries of
             a bilinear block matrix, which sum to 1, starts near 1/k².

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.sbm import SBMAttention
 

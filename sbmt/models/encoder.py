@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_dropout
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.padding import check_mask
 from sbmt.layers import MultiHeadAttention
-from sbmt.padding import check_mask
 from sbmt.types import AttentionOutput
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import torch
 
-from sbmt.block_model import BlockModel, check_block_model
-from sbmt.compiled import can_run_on
+from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError, choose
-from sbmt.exploration import check_exploration
-from sbmt.gpu import can_run_on as has_gpu_kernels
+from sbmt.graph.edges import EdgeList
+from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.compiled import sample_compiled

@@ -2,9 +2,9 @@
 
 import torch
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, to_uniform
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers.streams import rates_in_float64, row_address
 
 

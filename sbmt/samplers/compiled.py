@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers.exact import MAX_BOOST
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
@@ -55,8 +55,8 @@ def _sample(
     first_example: int,
 ) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys``."""
-    from sbmt.compiled.draws import draw_rows
-    from sbmt.compiled.parallel import balanced_parts, in_parallel
+    from sbmt.kernels.cpu.draws import draw_rows
+    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 
     work = _Work.of(rates, key, query_mask, key_mask, exploration, is_poisson)
     most, upper, expected = work.bound_rows()
@@ -120,8 +120,8 @@ class _Work:
         exploration: float,
         is_poisson: bool,
     ) -> "_Work":
-        from sbmt.compiled.parallel import equal_parts, in_parallel
-        from sbmt.compiled.row_bounds import compare_keys, summarise_clusters
+        from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
+        from sbmt.kernels.cpu.row_bounds import compare_keys, summarise_clusters
 
         batch, heads, n_queries, n_clusters = rates.shape
         n_keys = key_membership.shape[2]
@@ -150,8 +150,8 @@ class _Work:
 
     def bound_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Each row's T_i · M, the bound on its probabilities that follows, and the sum of its rates."""
-        from sbmt.compiled.parallel import equal_parts, in_parallel
-        from sbmt.compiled.row_bounds import bound_rows
+        from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
+        from sbmt.kernels.cpu.row_bounds import bound_rows
 
         n_rows, n_clusters = self.query.shape
         found = [np.empty(n_rows) for _ in range(3)]
@@ -177,7 +177,7 @@ class _Work:
 
     def with_tables(self, by_clusters: np.ndarray) -> Iterator[tuple[range, tuple[np.ndarray, ...]]]:
         """Consecutive rows of as many graphs as may have tables at a time, and those tables, which stay in cache."""
-        from sbmt.compiled.cluster_tables import COLUMNS
+        from sbmt.kernels.cpu.cluster_tables import COLUMNS
 
         n_clusters, n_graphs = self.query.shape[1], self.total.shape[0]
         n_queries, n_keys = by_clusters.size // n_graphs, self.real.shape[1]
@@ -196,8 +196,8 @@ class _Work:
     def _tables(
         self, graphs: np.ndarray, cumulative: np.ndarray, guide: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from sbmt.compiled.cluster_tables import COLUMNS, build_tables
-        from sbmt.compiled.parallel import equal_parts, in_parallel
+        from sbmt.kernels.cpu.cluster_tables import COLUMNS, build_tables
+        from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 
         n_clusters, n_keys = self.query.shape[1], self.real.shape[1]
         table_of = np.zeros(self.total.shape[0], np.int64)
@@ -216,7 +216,7 @@ def _boost(upper: np.ndarray) -> np.ndarray:
 
 def _join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of rows that were drawn piece by piece."""
-    from sbmt.compiled.parallel import in_parallel
+    from sbmt.kernels.cpu.parallel import in_parallel
 
     row_ptr = np.concatenate([[0], counts.cumsum()])
     keys = torch.empty(int(row_ptr[-1]), dtype=torch.int64)

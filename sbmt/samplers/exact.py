@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers.streams import (
     choose_by_weight,
     cumulative_table,

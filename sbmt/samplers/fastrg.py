@@ -2,10 +2,10 @@
 
 import torch
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
-from sbmt.edges import EdgeList
 from sbmt.errors import SbmtError
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, within_row
 
 MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB

@@ -2,9 +2,9 @@
 
 import torch
 
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
-from sbmt.pair_products import full_precision
+from sbmt.block_model.model import BlockModel
+from sbmt.block_model.pair_products import full_precision
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers.exact import sample_exact
 
 # How many visits of a kernel are worth one candidate that torch draws, sorts and merges. An estimate: not measured.
@@ -25,7 +25,7 @@ def sample_on_gpu(block_model: BlockModel, exploration: float, seed: int, first_
 
     Cost: O(n k²) for the rates, O(visits) for the steps, O(k) for each coin in doubt; memory for the edges.
     """
-    from sbmt.gpu.draw_launch import bounds_of_keys, draw_by_skipping
+    from sbmt.kernels.gpu.draws.launch import bounds_of_keys, draw_by_skipping
 
     query, key = (t.detach() for t in block_model.rate_factors())
     largest, *bounds = bounds_of_keys(key)

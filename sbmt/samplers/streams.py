@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import WORD
 
 

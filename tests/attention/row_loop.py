@@ -6,7 +6,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 
 
 def attend_row_by_row(query, key, value, mask, gate=None, gate_rule="score", scale=None):

@@ -5,9 +5,9 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.attention import available_backends, dispatch
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
-from tests.gpu.device import BACKENDS, edge_attention
+from tests.kernels.gpu.device import BACKENDS, edge_attention
 
 CASES = {
     "square": dict(batch=2, heads=3, n_queries=6, n_keys=6, d=4, d_value=4),

@@ -5,7 +5,7 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.attention import edge_attention
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
 
 rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])

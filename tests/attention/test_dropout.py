@@ -5,9 +5,9 @@ import torch
 
 from sbmt.attention import dispatch
 from sbmt.counter_rng import draw_seed, examples_from
-from sbmt.edges import EdgeList
+from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
-from tests.gpu.device import BACKENDS, edge_attention
+from tests.kernels.gpu.device import BACKENDS, edge_attention
 from tests.statistics import binomial_p_values
 
 backends = pytest.mark.parametrize("backend", BACKENDS)

@@ -17,7 +17,7 @@ from sbmt.cost.claims import (
 )
 from sbmt.cost.formula import Formula
 from sbmt.cost.slopes import compare_with_claims, counted_slope, judge, log_log_slope
-from sbmt.training.long_range import PAPER
+from sbmt.experiments.training.long_range import PAPER
 
 VERDICTS = compare_with_claims()
 

@@ -9,9 +9,9 @@ import torch
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.counter_rng import examples_from
-from sbmt.gradient_estimators import measure_estimators
+from sbmt.experiments.studies.gradient_estimators import measure_estimators
+from sbmt.graph.patterns import self_loops, sliding_window
 from sbmt.layers.registry import ATTENTIONS
-from sbmt.patterns import self_loops, sliding_window
 from sbmt.testing import check_attention
 from tests.faults.ingredients import normal, seeded
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 import theory.__main__ as theory_command
-from sbmt.cli import app
+from sbmt.experiments.cli import app
 from sbmt.layers.registry import ATTENTIONS
 from tests.faults.sandbox import TINY, call
 

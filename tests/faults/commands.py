@@ -5,15 +5,16 @@ They run in a folder laid out as the fixture ``made`` is.
 
 from dataclasses import replace
 
-from sbmt.training import language_studies, loop
-from sbmt.training.config import RepeatedTokensConfig
-from sbmt.training.language import MlmConfig
-from sbmt.training.studies import STUDIES
-from sbmt.training.study import Study, Trial
-from tests.benchmarks.tiny import use_tiny_grids
-from tests.tasks.glue_layout import table
-from tests.training.tiny_language import NETWORK, sentences
-from tests.training.tiny_language import TRAINING as MLM_TRAINING
+from sbmt.experiments.studies import language as language_studies
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.training import loop
+from sbmt.experiments.training.config import RepeatedTokensConfig
+from sbmt.experiments.training.language import MlmConfig
+from tests.experiments.benchmarks.tiny import use_tiny_grids
+from tests.experiments.data.glue_layout import table
+from tests.experiments.training.tiny_language import NETWORK, sentences
+from tests.experiments.training.tiny_language import TRAINING as MLM_TRAINING
 
 REPEATED = (
     "--length 8 --batch-size 4 --steps 12 --d-model 8 --d-hidden 8 --n-clusters 4 --test-sequences 8 --attention full"

@@ -5,17 +5,17 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from sbmt.cli import app, main
-from sbmt.tasks.corpus import corpus_source
-from sbmt.tasks.glue_files import glue_files
-from sbmt.tasks.prepared import prepare
-from sbmt.training import loop
-from sbmt.training.any_run import train_any
-from sbmt.training.kinds import read_config
+from sbmt.experiments.cli import app, main
+from sbmt.experiments.data.corpus import corpus_source
+from sbmt.experiments.data.glue_files import glue_files
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.training import loop
+from sbmt.experiments.training.any_run import train_any
+from sbmt.experiments.training.kinds import read_config
+from tests.experiments.data.glue_layout import table
+from tests.experiments.data.toy import toy_source
+from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
 from tests.faults.commands import TRAINING, call_small
-from tests.tasks.glue_layout import table
-from tests.tasks.toy import toy_source
-from tests.training.tiny_language import VOCABULARY, write_corpus, write_glue
 
 
 class Stopped(Exception):

@@ -6,8 +6,8 @@ import torch
 from hypothesis import strategies as st
 
 from sbmt import EdgeList
-from sbmt.csr import transpose_by_sorting
-from sbmt.patterns import is_in_window, sliding_window
+from sbmt.graph.csr import transpose_by_sorting
+from sbmt.graph.patterns import is_in_window, sliding_window
 from tests.faults.ingredients import LAYOUTS, PADDING, SIZES, laid_out, padding, real_pairs, refused, seeded
 
 DENSITIES = (0.5, 0.0, 1.0, 0.1, 0.9)

@@ -15,7 +15,13 @@ from pathlib import Path
 from sbmt.command import run_command
 from tests.faults.commands import call_small
 
-PRELOADED = ("sbmt.cli", "sbmt.training.fit", "sbmt.plots.comparison", "theory.__main__", "tests.faults.commands")
+PRELOADED = (
+    "sbmt.experiments.cli",
+    "sbmt.experiments.training.fit",
+    "sbmt.experiments.plots.comparison",
+    "theory.__main__",
+    "tests.faults.commands",
+)
 WAIT = 240
 """Seconds after which a process is taken for hanging, on however busy a machine."""
 
@@ -36,7 +42,7 @@ def _call(arguments, folder, environment, prepare, given, output, module):
     for number, path in ((1, output / "out"), (2, output / "err")):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    name = {"sbmt.cli": "sbmt"}.get(module, "theory")
+    name = {"sbmt.experiments.cli": "sbmt"}.get(module, "theory")
     sys.argv = [name, *arguments]
     if prepare is not None:
         prepare(*given)
@@ -84,7 +90,7 @@ class Running:
         return code
 
 
-def start(line, folder, *, prepare=None, given=(), module="sbmt.cli"):
+def start(line, folder, *, prepare=None, given=(), module="sbmt.experiments.cli"):
     """Starts a command in a folder; ``prepare(*given)`` is called in its process before.
 
     What it prints goes into the files ``out`` and ``err`` of the folder.

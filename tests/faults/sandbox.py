@@ -16,16 +16,17 @@ import torch
 from lightning.pytorch import Trainer
 
 import theory.__main__ as theory_command
-from sbmt.benchmarks import attention, backends, memory, sampler
-from sbmt.cli import app, main
 from sbmt.command import run_command
 from sbmt.cost import report
-from sbmt.files import write_json
+from sbmt.experiments.benchmarks import attention, backends, memory, sampler
+from sbmt.experiments.cli import app, main
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.files import write_json
+from sbmt.experiments.plots import placements
+from sbmt.experiments.studies import study
+from sbmt.experiments.training import language, loop
 from sbmt.models.encoder import Encoder
-from sbmt.plots import placements
-from sbmt.tasks.prepared import prepare
-from sbmt.training import language, loop, study
-from tests.tasks.toy import toy_source
+from tests.experiments.data.toy import toy_source
 
 MOST = 3e6  # numbers of a model, tokens of a picture squared: what takes no time
 NO_MEMORY = (
@@ -116,11 +117,11 @@ def _prevent(patch):
     patch.setattr(loop, "_step", _start)
     patch.setattr(Trainer, "fit", _start)
     patch.setattr(study, "_in_processes", _start)
-    patch.setattr(import_module("sbmt.training.evaluate"), "sample_repeated_tokens", _start)
+    patch.setattr(import_module("sbmt.experiments.training.evaluate"), "sample_repeated_tokens", _start)
     for suite in (attention, sampler, backends, memory):
         patch.setattr(suite, "run", _start)
     patch.setattr(report, "build_case", _start)
-    patch.setattr("sbmt.cli.data.prepare", _start)
+    patch.setattr("sbmt.experiments.cli.data.prepare", _start)
     patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, file, **_: file.write(b"a figure"))
     patch.setattr(Encoder, "__init__", _if_small(Encoder.__init__, _encoder_size))
     patch.setattr(placements, "place", _if_small(placements.place, lambda name, n=48, seed=0: 100 * n * n))

@@ -12,10 +12,10 @@ import pytest
 from numba.core import config as numba_config
 
 from sbmt import SbmtError
-from sbmt.compiled import toolchain
-from sbmt.tasks.prepared import open_prepared
-from sbmt.training.any_run import load_any_run, train_any
-from sbmt.training.kinds import read_config
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.training.any_run import load_any_run, train_any
+from sbmt.experiments.training.kinds import read_config
+from sbmt.kernels.cpu import toolchain
 from tests.faults.commands import TRAINING
 from tests.faults.damage import damages
 
@@ -165,7 +165,7 @@ def test_runs_and_examples_of_older_versions_still_open(here):
 
 def test_a_shard_that_is_damaged_is_made_again(here, command_line, monkeypatch):
     """Found when the shards are put together, after an interruption."""
-    from sbmt.tasks import prepared
+    from sbmt.experiments.data import prepared
 
     def stop(*_):
         raise KeyboardInterrupt

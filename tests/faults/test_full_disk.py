@@ -82,7 +82,7 @@ def test_on_a_disk_of_its_own_a_study_ends_in_a_line_and_goes_on_once_it_has_roo
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_finds_no_room_is_told(tmp_path):
     """As when it goes into a file on a full disk; Python would try again while it ends, and print a traceback."""
-    command = [sys.executable, "-m", "sbmt.cli", "sample", "--n-tokens", "8"]
+    command = [sys.executable, "-m", "sbmt", "sample", "--n-tokens", "8"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment)

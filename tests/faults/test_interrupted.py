@@ -79,12 +79,12 @@ def test_ctrl_c_while_a_file_is_written_leaves_none_half_written(here, name):
 @pytest.mark.parametrize(
     ("line", "module", "function"),
     [
-        ("evaluate listops", "sbmt.training.per_example", "open_data"),
-        ("evaluate mlm", "sbmt.training.evaluate_blocks", "open_data"),
-        ("data list", "sbmt.cli.data", "open_prepared"),
-        ("data prepare listops --reduced", "sbmt.tasks.prepared", "write_shard"),
-        ("train listops", "sbmt.training.task_data", "open_prepared"),
-        (TRAINING["listops"] + " --output new", "sbmt.training.fit", "describe"),  # its tests are done
+        ("evaluate listops", "sbmt.experiments.training.per_example", "open_data"),
+        ("evaluate mlm", "sbmt.experiments.training.evaluate_blocks", "open_data"),
+        ("data list", "sbmt.experiments.cli.data", "open_prepared"),
+        ("data prepare listops --reduced", "sbmt.experiments.data.prepared", "write_shard"),
+        ("train listops", "sbmt.experiments.training.task_data", "open_prepared"),
+        (TRAINING["listops"] + " --output new", "sbmt.experiments.training.fit", "describe"),  # its tests are done
     ],
 )
 def test_ctrl_c_elsewhere_is_answered_in_a_line(here, line, module, function):
@@ -103,7 +103,7 @@ def test_ctrl_c_while_a_run_is_tested_is_one(here, command_line):
 
 
 def interrupt_test_step():
-    from sbmt.training.module import SequenceModule
+    from sbmt.experiments.training.module import SequenceModule
 
     SequenceModule.test_step = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 
@@ -219,7 +219,12 @@ def test_ctrl_c_ends_the_workers_too(here, command_line, moment):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")
 @pytest.mark.parametrize(
-    ("module", "library"), [("sbmt.cli", "libtorch_python"), ("sbmt.cli", "libllvmlite"), ("theory", "libtorch_python")]
+    ("module", "library"),
+    [
+        ("sbmt", "libtorch_python"),
+        ("sbmt", "libllvmlite"),
+        ("theory", "libtorch_python"),
+    ],
 )
 def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, module, library):
     command = [sys.executable, "-m", module, "--help"]

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from sbmt import EdgeList, available_backends, build_attention, edge_attention
-from sbmt.block_model import LARGEST_RATE, BlockModel
-from sbmt.training import RepeatedTokensConfig, study
+from sbmt.block_model.model import LARGEST_RATE, BlockModel
+from sbmt.experiments.studies import study
+from sbmt.experiments.training import RepeatedTokensConfig
 from tests.faults.calls import CALLS
 from tests.faults.ingredients import normal, seeded
 from tests.faults.mistakes import MistakeCase, check_mistake

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sbmt.attention import edge_attention
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
+from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention, sbm_attention
 from tests.layers.inputs import seeded
 

@@ -5,7 +5,7 @@ import torch
 
 from sbmt import BlockModel, sample_edges
 from sbmt.samplers import compiled
-from tests.compiled.samples import uneven_model
+from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import DRAWS, Draw
 
 WAYS = ["exact", "exact by skipping", "exact by clusters"]

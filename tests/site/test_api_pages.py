@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sbmt.training.attention_config import AttentionConfig
-from sbmt.training.language import GlueConfig, MlmConfig
-from sbmt.training.long_range import LongRangeConfig
-from sbmt.training.sequence_config import SequenceConfig
+from sbmt.experiments.training.attention_config import AttentionConfig
+from sbmt.experiments.training.language import GlueConfig, MlmConfig
+from sbmt.experiments.training.long_range import LongRangeConfig
+from sbmt.experiments.training.sequence_config import SequenceConfig
 from tests.site.visits import ROOT
 
 pytestmark = pytest.mark.site
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.site
 PARTS = ["patterns", "counter_rng", "gradient_estimators", "pair_products", "tasks", "training", "cost", "plots"]
 # Helpers that several files of one part share: public to their neighbours, not to users.
 INTERNAL = {
-    "sbmt.plots.masks",
-    "sbmt.tasks.pathfinder_map",
-    "sbmt.tasks.pathfinder_snakes",
-    "sbmt.tasks.pathfinder_tables",
+    "sbmt.experiments.plots.masks",
+    "sbmt.experiments.data.pathfinder_map",
+    "sbmt.experiments.data.pathfinder_snakes",
+    "sbmt.experiments.data.pathfinder_tables",
 }
 
 

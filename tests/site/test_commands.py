@@ -6,13 +6,13 @@ import shlex
 import pytest
 from typer.main import get_command
 
-from sbmt.cli import app
+from sbmt.experiments.cli import app
 from tests.site.visits import DOCS, SOURCES
 
 pytestmark = pytest.mark.site
 
 SHELL = re.compile(r"^```(?:bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-STARTS = ("sbmt ", "-m sbmt.cli ")
+STARTS = ("sbmt ", "-m sbmt.experiments.cli ")
 
 
 def commands(text):

@@ -11,7 +11,7 @@ from scipy import stats
 
 import sbmt
 from sbmt.cost import count_operations
-from sbmt.plots.placements import PLACEMENTS
+from sbmt.experiments.plots.placements import PLACEMENTS
 from tests.statistics import binomial_p_values, joint_p_values, pair_p_values, uniform_p_value
 
 pytestmark = pytest.mark.site

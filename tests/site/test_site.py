@@ -30,7 +30,7 @@ def test_code_on_pages_runs(source: str) -> None:
 def test_command_line_page_is_complete() -> None:
     from typer.main import get_command
 
-    from sbmt.cli import app
+    from sbmt.experiments.cli import app
 
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from sbmt.attention.inputs import check_attention_inputs
-from sbmt.edges import EdgeList
-from sbmt.padding import check_mask
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import check_mask
 from sbmt.types import AttentionOutput
 
 

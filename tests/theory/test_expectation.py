@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from sbmt.attention import edge_attention
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
+from sbmt.graph.edges import EdgeList
 from tests.statistics import binomial_p_values
 from theory import expectation
 from theory.patterns import three_patterns

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import sbmt.patterns
+import sbmt.graph.patterns
 from theory.patterns import (
     block_sizes,
     blocks,
@@ -100,5 +100,5 @@ def test_fixed_entry_by_entry(n, stride, c, causal, self_loops):
 @pytest.mark.parametrize("n", [1, 5, 9])
 @pytest.mark.parametrize("window", [0, 1, 2, 5, 40])
 def test_windows_are_those_of_the_layers(n, window):
-    edges = sbmt.patterns.sliding_window((1, 1, n, n), window)
+    edges = sbmt.graph.patterns.sliding_window((1, 1, n, n), window)
     assert torch.equal(edges.to_dense()[0, 0], torch.from_numpy(sliding_window(n, window)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from sbmt.block_model import BlockModel
-from sbmt.edges import EdgeList
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
+from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
 from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values

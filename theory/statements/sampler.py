@@ -5,7 +5,7 @@ from math import exp
 import numpy as np
 import torch
 
-from sbmt.block_model import BlockModel
+from sbmt.block_model.model import BlockModel
 from sbmt.samplers import sample_edges
 from theory.draws import clopper_pearson
 from theory.patterns import three_patterns

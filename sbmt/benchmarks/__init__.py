@@ -1,5 +1,0 @@
-"""How fast and how large: contestants timed in turn on inputs of known density (``sbmt bench``)."""
-
-from sbmt.benchmarks.suites import SUITES, run_suites, tables_of
-
-__all__ = ["SUITES", "run_suites", "tables_of"]

@@ -1,0 +1,244 @@
+"""The mixed-membership stochastic block model that an attention mask is drawn from."""
+
+from typing import Any, Literal, get_args
+
+import torch
+import torch.utils.checkpoint
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.gate import straight_through_gate
+from sbmt.block_model.membership_checks import TOLERANCE, as_float, check_shapes, in_range
+from sbmt.block_model.pair_products import edge_dot, edge_gate, full_precision
+from sbmt.errors import SbmtError, choose
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import check_mask, count_pairs, zero_padding
+
+Link = Literal["bilinear", "poisson"]
+LARGEST_RATE = 1e30  # sums over clusters and tokens stay finite in float32
+_PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists
+
+
+class BlockModel:
+    r"""Edge probabilities between queries and keys, in ``n·k + k²`` numbers per head.
+
+    With memberships $\hat Q_i, \hat K_j \in [0, 1]^k$ and block matrix $S \in \mathbb{R}_{\ge 0}^{k \times k}$, the
+    rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
+
+    - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, the paper's;
+    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ holds rates, which may exceed 1 (ours).
+
+    Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
+    and $1 - e^{-(r_{ij} + \delta)}$ on real pairs.
+
+    Args:
+        query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
+        block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, in [0, 1e30] under the Poisson link.
+        key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
+        key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
+        link: How a rate becomes a probability.
+
+    Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
+    [0, 1] by at most 1e-6 are taken for rounding and clamped; what stands at padded tokens is never looked at.
+
+    Raises:
+        SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, or an
+            unknown link.
+
+    Paper: equations 5 to 8; ``link="poisson"`` and masks are not in it.
+    """
+
+    def __init__(
+        self,
+        query_membership: Tensor,
+        block_matrix: Tensor,
+        key_membership: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        link: Link = "bilinear",
+    ) -> None:
+        choose("link", link, dict.fromkeys(get_args(Link)))
+        query, block, key = as_float(query_membership, block_matrix, key_membership)
+        batch, heads = check_shapes(query, block, key, query_mask, key_mask)
+        self.link = link
+        self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
+        self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
+        query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
+        key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
+        upper = 1.0 if link == "bilinear" else LARGEST_RATE
+        self.query_membership: Tensor = in_range("query_membership", query, 1.0)
+        self.key_membership: Tensor = in_range("key_membership", key, 1.0)
+        self.block_matrix: Tensor = in_range("block_matrix", block.expand(heads, -1, -1), upper)
+        self._rates: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """``(batch, heads, n_queries, n_keys)``."""
+        batch, heads, n_queries, _ = self.query_membership.shape
+        return batch, heads, n_queries, self.key_membership.shape[2]
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters k."""
+        return self.block_matrix.shape[-1]
+
+    @property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64."""
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.block_matrix.device)
+
+    def rate_factors(
+        self, exploration: float = 0.0
+    ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
+        r"""Two factors whose product $T K^\top$ is the rate of every pair, exploration included.
+
+        $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$: exploration is one more cluster that all real tokens
+        belong to. Cost: O(n k²), nothing of size n².
+        """
+        check_exploration(exploration)
+        query, key = self._query_rates(), self.key_membership
+        if exploration > 0:
+            query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
+            key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
+        return query, key
+
+    def _query_rates(self) -> Tensor:
+        """T = Q̂ S, multiplied out once for the sampler, the gate and all else."""
+        if self._rates is None:
+            with torch.no_grad(), full_precision(self.block_matrix):
+                self._rates = self.query_membership @ self.block_matrix
+        rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
+        return rates
+
+    def probability_of_rate(self, rate: Tensor, *, clamp: bool = True) -> Tensor:
+        """The link: turns rates into edge probabilities."""
+        if self.link == "poisson":
+            return -torch.expm1(-rate)
+        return rate.clamp(max=1.0) if clamp else rate
+
+    def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
+        """E[M], the edge probability of every pair: ``(batch, heads, n_queries, n_keys)`` in [0, 1].
+
+        Args:
+            exploration: δ in [0, 1).
+
+        Cost: O(n² k) time, O(n²) memory.
+        """
+        query, key = self.rate_factors(exploration)
+        with full_precision(query):
+            return self.probability_of_rate(query @ key.mT)
+
+    def edge_probability(
+        self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
+    ) -> Float[Tensor, " n_edges"]:
+        """The probabilities of given edges, without forming all pairs where that is cheaper.
+
+        Args:
+            edges: Edges of a graph of this model's shape.
+            exploration: δ in [0, 1).
+            clamp: False leaves ``min(·, 1)`` out. The gate needs that: the clamp's gradient is zero, so with it no
+                edge of probability 1 could ever become less likely.
+
+        Returns:
+            ``(n_edges,)`` in EdgeList order.
+
+        Cost: O(n k² + edges · k) time; memory for the smaller of all pairs and ``edges · k``, in chunks.
+
+        Raises:
+            SbmtError: If the shapes differ.
+        """
+        self._check_edges(edges)
+        query, key = self.rate_factors(exploration)
+        return self.probability_of_rate(edge_dot(query, key, edges), clamp=clamp)
+
+    def _check_edges(self, edges: EdgeList) -> None:
+        if not isinstance(edges, EdgeList) or edges.shape != self.shape:
+            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
+            raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
+
+    def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
+        """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
+
+        Under the bilinear link that gradient does not depend on p, so p is never computed.
+
+        Paper: equation 9.
+        """
+        self._check_edges(edges)
+        if self.link == "bilinear":
+            return edge_gate(*self.rate_factors(), edges)
+        return straight_through_gate(self.edge_probability(edges, clamp=False))
+
+    def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
+        r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
+
+        While no rate can exceed 1 (always so for the paper's softmax block matrix) this is
+        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). Elsewhere,
+        that is for the Poisson link and for block matrices that clamp, no closed form exists: all pairs are visited,
+        O(n² k) time, in pieces of bounded memory.
+
+        Args:
+            exploration: δ in [0, 1).
+        """
+        check_exploration(exploration)
+        pairs = self.n_pairs[:, None].clamp(min=1)
+        query, key = self.query_membership, self.key_membership
+        if self.link == "bilinear" and self._rates_stay_below_one():
+            with full_precision(query):
+                total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
+            mean = total / pairs
+        else:
+            mean = self._sum_of_probabilities() / pairs
+        if exploration == 0:
+            return mean
+        is_real = (self.n_pairs > 0)[:, None].to(mean.dtype)
+        if self.link == "poisson":  # 1 − e^{−(r+δ)} = 1 − e^{−δ}(1 − p), pair by pair and so on average
+            return is_real - torch.exp(torch.tensor(-exploration, dtype=mean.dtype)) * (is_real - mean)
+        return torch.minimum(mean + exploration * is_real, is_real)
+
+    def _rates_stay_below_one(self) -> bool:
+        with torch.no_grad():
+            if bool((self.block_matrix.sum((1, 2)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
+                return True
+            most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
+            bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
+            return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
+
+    def _sum_of_probabilities(self) -> Tensor:
+        query, key = self.rate_factors()
+        rows = max(1, _PAIRS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
+
+        def piece(part: Tensor, key: Tensor) -> Tensor:
+            with full_precision(part):
+                return self.probability_of_rate(part @ key.mT).sum((-2, -1))
+
+        # Checkpointing forms each piece again in the backward pass, so no n² array outlives its piece.
+        parts = [
+            torch.utils.checkpoint.checkpoint(piece, part, key, use_reentrant=False) for part in query.split(rows, 2)
+        ]
+        return torch.stack(parts).sum(0)
+
+    def __repr__(self) -> str:
+        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
+
+
+def check_block_model(block_model: object) -> None:
+    """Raises SbmtError unless it is a block model."""
+    if not isinstance(block_model, BlockModel):
+        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+
+
+class _Product(torch.autograd.Function):
+    """A product that is known already, with the gradients of its factors: a fresh graph for every use."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, product: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        return product.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        left, right = ctx.saved_tensors
+        with full_precision(left):
+            return grads[0] @ right.mT, (left.mT @ grads[0]).sum(0), None

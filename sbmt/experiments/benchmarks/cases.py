@@ -1,0 +1,193 @@
+"""Inputs of known density: real SBM attention layers, one number of which is set so that the density is met."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.block_model.model import BlockModel
+from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.layers import SBMAttention
+
+D_HEAD, N_HEADS = 32, 4
+CLOSED = 8.0  # minus the logit of a membership that is meant to be 0: σ(−8) < 4e-4
+_TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them tell the density of all
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an input should look like.
+
+    Attributes:
+        n: Number of queries and of keys.
+        density: Share of the pairs that are edges, in expectation, in (0, 1).
+        kind: ``"near-constant"`` or ``"structured"``, see :func:`near_constant` and :func:`structured`.
+        n_clusters: k.
+        n_heads: Number of heads.
+        d_head: Width of a head.
+
+    Raises:
+        SbmtError: On sizes below 1, an unknown kind, or a density outside (0, 1).
+    """
+
+    n: int
+    density: float
+    kind: str
+    n_clusters: int = 128
+    n_heads: int = N_HEADS
+    d_head: int = D_HEAD
+
+    def __post_init__(self) -> None:
+        check_sizes(n=self.n, n_clusters=self.n_clusters, n_heads=self.n_heads, d_head=self.d_head)
+        choose("kind", self.kind, KINDS)
+        if not 0 < self.density < 1:
+            raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
+
+    @property
+    def expected_edges(self) -> float:
+        """Over all heads."""
+        return self.n_heads * self.n**2 * self.density
+
+    @property
+    def n_cells(self) -> int:
+        """Pairs over all heads."""
+        return self.n_heads * self.n**2
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A layer and one batch of one example for it.
+
+    Attributes:
+        setting: What was asked for.
+        layer: The attention, without exploration.
+        query: ``(1, heads, n, d_head)``; a leaf, as are key and value.
+        key: ``(1, heads, n, d_head)``.
+        value: ``(1, heads, n, d_head)``.
+        cotangent: ``(1, heads, n, d_head)``, what the output's gradient is taken to be. Random: with ones, a backward
+            pass could come off easily.
+    """
+
+    setting: Setting
+    layer: SBMAttention
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    cotangent: Tensor
+
+    def block_model(self) -> BlockModel:
+        """What the layer infers from these tokens."""
+        return self.layer.block_model(self.query, self.key)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """All that a training step takes gradients of."""
+        return [self.query, self.key, self.value, *self.layer.parameters()]
+
+
+def build(setting: Setting, seed: int = 0) -> Case:
+    """The input for a setting; the same seed gives the same input, and torch's own generator is left alone.
+
+    Raises:
+        SbmtError: If no input of this kind has this density.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
+        query, key = KINDS[setting.kind](setting, layer)
+        value, cotangent = (torch.randn_like(query) for _ in range(2))
+    for leaf in (query, key, value):
+        leaf.requires_grad_()
+    return Case(setting, layer, query, key, value, cotangent)
+
+
+def near_constant(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
+    """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
+
+    All clusters share one small component, beside the noise that they are initialised with; the last bias moves all
+    nodes far along it, so that tokens differ about as little as they do in a fresh layer. Tokens are normal. Changes
+    the layer, returns queries and keys.
+    """
+    direction = torch.full((setting.d_head,), setting.d_head**-0.5)
+    layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
+    query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
+    _, last = _linears(layer)
+    start = last.bias.clone()
+
+    def density_at(shift: float) -> float:
+        last.bias.copy_(start + shift * direction)
+        return _density(layer, query, key)
+
+    _bisect(density_at, setting, -200.0, 200.0)
+    return query, key
+
+
+def structured(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
+    """Memberships close to one-hot over groups: a block-diagonal expected mask, its rows and columns shuffled.
+
+    With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix lies between clusters of one
+    group, and a token is 4·e_a for its group a, plus noise. The MLP is a gain and a negative bias: memberships are
+    close to 0 for all groups but the token's own. Since a block matrix sums to 1, a pair within a group has an edge
+    with probability 1/g at most, and 1/g of the pairs are within a group: the density is 1/g² at most. So g is the
+    largest number that leaves room for memberships of .95, and the gain is set to meet the density.
+    Changes the layer, returns queries and keys.
+    """
+    size = n_groups(setting)
+    group_of_cluster = torch.arange(setting.n_clusters) % size
+    layer.clusters.copy_(3.0 * torch.eye(setting.d_head)[group_of_cluster].expand_as(layer.clusters))
+    first, last = _linears(layer)
+    first.weight.copy_(torch.eye(setting.d_head))
+    first.bias.zero_()
+    last.bias.fill_(-CLOSED / 3.0)
+    query, key = (_grouped_tokens(setting, size) for _ in range(2))
+
+    def density_at(gain: float) -> float:
+        last.weight.copy_(gain * torch.eye(setting.d_head))
+        return _density(layer, query, key)
+
+    _bisect(density_at, setting, 0.0, 3.0)
+    return query, key
+
+
+def n_groups(setting: Setting) -> int:
+    """How many groups :func:`structured` makes.
+
+    Example:
+        >>> [n_groups(Setting(64, density, "structured")) for density in (0.5, 0.04, 0.01, 0.0025)]
+        [1, 4, 9, 18]
+    """
+    return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
+
+
+def _grouped_tokens(setting: Setting, size: int) -> Tensor:
+    """Tokens of groups of equal size in a random order, another one for each head."""
+    order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])
+    tokens = 4.0 * torch.eye(setting.d_head)[order % size]  # heads n d_head
+    return (tokens + 0.1 * torch.randn_like(tokens))[None]
+
+
+def _linears(layer: SBMAttention) -> list[nn.Linear]:
+    return [module for module in layer.node_mlp if isinstance(module, nn.Linear)]
+
+
+def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
+    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
+    return float(layer.block_model(*some).expected_density().mean())
+
+
+def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, high: float) -> None:
+    """Leaves the layer with the setting's density, which rises from ``low`` to ``high``."""
+    least, most = density_at(low), density_at(high)
+    if not least <= setting.density <= most:
+        got = f"{setting.density:g} for {setting.kind} memberships"
+        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", got, "ask for one that such inputs can have")
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if density_at(middle) < setting.density else (low, middle)
+    density_at((low + high) / 2)
+
+
+KINDS = {"near-constant": near_constant, "structured": structured}

@@ -1,0 +1,65 @@
+"""The launches of attention's kernels, for inputs of given sizes and none in them."""
+
+from unittest.mock import patch
+
+import torch
+
+from sbmt.experiments.benchmarks.gpu_builds import Launch, recorded
+from sbmt.kernels.gpu import accumulator
+
+N = 256  # queries and keys; kernels do not depend on how many there are
+
+
+def tile_launches(
+    dtype: torch.dtype,
+    d: int,
+    n_clusters: int,
+    *,
+    is_padded: bool = False,
+    is_poisson: bool = False,
+    window: int = -1,
+    dropout: float = 0.0,
+) -> list[Launch]:
+    """Attention over drawn tiles, forward and backward."""
+    from sbmt.kernels.gpu.tiles import launch as tile_launch
+
+    tokens, rates = torch.zeros(2, 2, N, d, dtype=dtype), torch.zeros(2, 2, N, n_clusters)
+    mask = torch.zeros((2, N) if is_padded else 0, dtype=torch.bool)
+    about = tile_launch.Drawing(1 << 40, 1 << 41, 0, 0.01, window, dropout, is_poisson, not is_poisson)
+    with recorded() as launches:
+        inputs = (tokens, tokens, tokens, rates, rates, mask, mask)
+        out, _, log_total, largest = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, out, log_total, largest, out, torch.zeros(2, 2))
+    return launches
+
+
+def row_launches(dtype: torch.dtype, d: int, n_clusters: int, *, is_gated: bool = True) -> list[Launch]:
+    """Attention along rows, forward and backward, and the products of rates: their values and their gradients."""
+    from sbmt.kernels.gpu.rows import launch as row_launch
+
+    rows, sizes = torch.zeros(2 * N, d, dtype=dtype), (N, N)
+    row_ptr, keys = torch.arange(2 * N + 1), torch.zeros(2 * N, dtype=torch.int64)
+    by_key = (row_ptr, keys.int(), keys.int())
+    per_edge = torch.zeros(2 * N if is_gated else 0, dtype=accumulator(rows))
+    inputs = (rows, rows, rows, per_edge, per_edge[:0], (row_ptr, keys))
+    rates = torch.zeros(2 * N, n_clusters)
+    with recorded() as launches:
+        out, log = row_launch.attend(*inputs, sizes, True)
+        row_launch.attend_backward(out, out, log, *inputs, by_key, sizes, True)
+        row_launch.dots(rates, rates, (row_ptr, keys), sizes)
+        row_launch.sum_over_keys(per_edge, rates, (row_ptr, keys), sizes, rates.dtype)
+        row_launch.sum_over_queries(per_edge, rates, by_key, row_ptr, sizes, rates.dtype)
+    return launches
+
+
+def draw_launches(n_clusters: int, *, is_padded: bool = False, is_poisson: bool = False, n: int = N) -> list[Launch]:
+    """The exact sampler: a kernel that counts, and the same one again, which writes."""
+    from sbmt.kernels.gpu.draws import launch as draw_launch
+
+    rates = torch.zeros(2, min(n, 2), n, n_clusters)
+    mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
+    bounds, row = rates[..., 0], rates[..., 0].double()
+    nobody_counts = patch.object(torch, "empty", torch.zeros)  # there are no edges then
+    with recorded() as launches, nobody_counts:
+        draw_launch.draw_by_skipping(rates, rates, (bounds, bounds), row, row, mask, 1 << 40, 0, 0.01, is_poisson)
+    return launches

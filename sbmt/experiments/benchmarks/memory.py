@@ -1,0 +1,83 @@
+"""Suite ``memory``: how much one training step adds to what a process holds already.
+
+``python -m sbmt.experiments.benchmarks.memory SETTING`` is what runs in a process of its own: one step, one number.
+"""
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from sbmt.cost import process
+from sbmt.cost.process import STATUS, give_back, reset_peak
+from sbmt.errors import choose
+from sbmt.experiments.benchmarks.cases import Setting, build
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
+from sbmt.experiments.benchmarks.progress import OnCase, counted
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class MemoryGrid:
+    """What to measure.
+
+    Attributes:
+        targets: (n, density).
+        contestants: Who takes part, unless too large.
+        kind: The kind of input; memory does not depend on it beyond the number of edges.
+    """
+
+    targets: tuple[tuple[int, float], ...]
+    contestants: tuple[str, ...] = ("sdpa", "sbm", "pyg", "torch.sparse", "dense")
+    kind: str = "structured"
+
+
+FULL = MemoryGrid(((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)))
+QUICK = MemoryGrid(((4096, 0.01),), ("sdpa", "sbm"))
+
+
+def run(grid: MemoryGrid, on_case: OnCase) -> dict[str, Any]:
+    """One step of each contestant, each in a fresh process."""
+    settings = [Setting(n, density, grid.kind) for n, density in grid.targets]
+    pairs = [(setting, name) for setting in settings for name in grid.contestants]
+    results: dict[Setting, dict[str, Any]] = {setting: {} for setting in settings}
+    for setting, name in counted(pairs, len(pairs), on_case):
+        why = CONTESTANTS[name].why_not(setting, is_training=True)
+        results[setting][name] = {"missing": why} if why else in_fresh_process(setting, name)
+    return {"cases": [asdict(setting) | {"results": found} for setting, found in results.items()]}
+
+
+def in_fresh_process(setting: Setting, name: str) -> dict[str, Any]:
+    """Mebibytes held ``before`` the step, and those that the ``step`` adds at its peak; or ``missing`` and why."""
+    job = asdict(setting) | {"contestant": name, "threads": torch.get_num_threads()}
+    found: dict[str, Any] = process.in_fresh_process("sbmt.experiments.benchmarks.memory", job)
+    return found
+
+
+def measure_step(setting: Setting, name: str) -> dict[str, float]:
+    """The same in this process, which should be a fresh one."""
+    contestant = choose("contestant", name, CONTESTANTS)
+    small = Setting(128, 0.04, setting.kind, setting.n_clusters, setting.n_heads, setting.d_head)
+    entry(contestant, build(small), is_training=True).seconds()  # loads what the step needs: kernels, thread pools
+    step = entry(contestant, build(setting), is_training=True)
+    give_back()
+    reset_peak()
+    before = held("VmRSS")
+    step.seconds()
+    peak = held("VmHWM")
+    return {"before": round(before / MEBIBYTE, 1), "step": round((peak - before) / MEBIBYTE, 1)}
+
+
+def held(field: str) -> int:
+    """Bytes of memory that this process holds, see :func:`sbmt.cost.process.held`."""
+    return process.held(field, STATUS)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    torch.set_num_threads(asked.pop("threads"))
+    chosen = asked.pop("contestant")
+    print(json.dumps(measure_step(Setting(**asked), chosen)))

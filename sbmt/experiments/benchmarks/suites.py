@@ -1,0 +1,181 @@
+"""The suites by name, and how they are run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.experiments.benchmarks import attention, backends, gpu, memory, sampler
+from sbmt.experiments.benchmarks.conditions import Conditions
+from sbmt.experiments.benchmarks.device import gpu_manifest
+from sbmt.experiments.benchmarks.gpu_tables import gpu_tables
+from sbmt.experiments.benchmarks.manifest import machine_manifest
+from sbmt.experiments.benchmarks.tables import Table, attention_tables, backend_tables, memory_tables, sampler_tables
+from sbmt.experiments.benchmarks.timing import Pace
+from sbmt.experiments.training.devices import DEVICES, usable_device
+
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One question about speed or memory.
+
+    Attributes:
+        run: From how it is to be run to what the results file holds.
+        tables: From that to tables.
+        device: Where it runs.
+    """
+
+    run: Callable[[Conditions], dict[str, Any]]
+    tables: Callable[[dict[str, Any]], list[Table]]
+    device: str = "cpu"
+
+
+def _attention(asked: Conditions) -> dict[str, Any]:
+    grid, pace = (attention.QUICK, Pace(1.0, 3)) if asked.is_quick else (attention.FULL, Pace(1.5, 4))
+    return attention.run(grid, pace, asked.on_case)
+
+
+def _sampler(asked: Conditions) -> dict[str, Any]:
+    grid, pace = (sampler.QUICK, Pace(1.0, 3)) if asked.is_quick else (sampler.FULL, Pace(2.0, 4))
+    return sampler.run(grid, pace, asked.on_case)
+
+
+def _backends(asked: Conditions) -> dict[str, Any]:
+    grid, pace = (backends.QUICK, Pace(0.1, 5, 101)) if asked.is_quick else (backends.FULL, Pace(0.25, 5, 101))
+    return backends.run(grid, pace, asked.on_case)
+
+
+def _memory(asked: Conditions) -> dict[str, Any]:
+    return memory.run(memory.QUICK if asked.is_quick else memory.FULL, asked.on_case)
+
+
+def _gpu(asked: Conditions) -> dict[str, Any]:
+    return gpu.run(gpu.QUICK if asked.is_quick else gpu.FULL, asked)
+
+
+SUITES = {
+    "attention": Suite(_attention, attention_tables),
+    "sampler": Suite(_sampler, sampler_tables),
+    "backends": Suite(_backends, backend_tables),
+    "memory": Suite(_memory, memory_tables),
+    "gpu": Suite(_gpu, gpu_tables, "cuda"),
+}
+
+
+def run_suites(
+    names: Sequence[str] = (),
+    *,
+    is_quick: bool = False,
+    threads: int | None = None,
+    device: str = "cpu",
+    minutes: float | None = None,
+    before: dict[str, Any] | None = None,
+    on_case: Callable[[str, int, int], None] = lambda name, done, total: None,
+    on_suite: Callable[[str, dict[str, Any]], None] = lambda name, result: None,
+    on_found: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """Runs suites one after the other.
+
+    Args:
+        names: Names of suites, see ``SUITES``; none means all of the device.
+        is_quick: Whether a minute has to do: fewer cases, fewer rounds.
+        threads: Threads of torch and of the compiled kernels; None leaves torch's number.
+        device: ``"cpu"`` or ``"cuda"``.
+        minutes: Suites on a GPU begin no further case after this time; None is no limit.
+        before: A results file of suites on a GPU, to go on from.
+        on_case: Called with a suite's name, how many of its cases are done, and how many there are.
+        on_suite: Called after each suite with its name and the result so far.
+        on_found: Called with the result so far after each case of a suite on a GPU.
+
+    Returns:
+        The content of a results file: ``manifest``, ``is_quick``, and ``suites`` by name.
+
+    Raises:
+        SbmtError: On an unknown name, a suite of another device, a device that is not there, ``threads`` below 1, a
+            time that is not positive, or an earlier result from elsewhere.
+    """
+    chosen = _choose(names, device)
+    _check(threads, device, minutes, before)
+    usable = usable_device(device)
+    with _threads(threads), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        result: dict[str, Any] = {"manifest": machine_manifest() | gpu_manifest(usable)}
+        result |= {"is_quick": is_quick, "suites": {}}
+        _check_same(before, result)
+        for name, suite in chosen.items():
+            start = perf_counter()
+            earlier = (before or {"suites": {}})["suites"].get(name, {"seconds": 0.0, "found": None})
+
+            def keep(found: dict[str, Any], name: str = name, start: float = start, earlier: Any = earlier) -> None:
+                seconds = round(earlier["seconds"] + perf_counter() - start, 1)
+                result["suites"][name] = {"seconds": seconds, "found": found}
+                on_found(result)
+
+            found = suite.run(Conditions(is_quick, partial(on_case, name), keep, minutes, earlier["found"]))
+            keep(found)
+            on_suite(name, result)
+    return result
+
+
+def _choose(names: Sequence[str], device: str) -> dict[str, Suite]:
+    choose("device", device, DEVICES)
+    chosen = {name: choose("suite", name, SUITES) for name in names}
+    for name, suite in chosen.items():
+        if suite.device != device:
+            raise SbmtError(f"--device {suite.device} for the suite {name}", device, "choose one that fits the other")
+    return chosen or {name: suite for name, suite in SUITES.items() if suite.device == device}
+
+
+def _check(threads: int | None, device: str, minutes: float | None, before: object) -> None:
+    if threads is not None:
+        check_sizes(threads=threads)
+        if threads > MOST_THREADS:
+            raise SbmtError(f"at most {MOST_THREADS} threads", threads, "more than there are cores only wait")
+    if device == "cpu" and (minutes, before) != (None, None):
+        raise SbmtError("--minutes and --resume with --device cuda alone", device, "leave them out")
+    if minutes is not None and not 0 < minutes < inf:
+        raise SbmtError("minutes > 0", minutes, "give each case some time")
+
+
+def _check_same(before: dict[str, Any] | None, result: dict[str, Any]) -> None:
+    """What is to go on was measured likewise, on such a machine."""
+    if before is None:
+        return
+    try:
+        earlier, now = (
+            [one["is_quick"], *(one["manifest"].get(name) for name in ("gpu", "torch", "triton"))]
+            for one in (before, result)
+        )
+        is_result = isinstance(before["suites"], dict)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SbmtError("a results file of sbmt bench", f"another one ({error!r})", "name another file") from error
+    if earlier != now or not is_result:
+        raise SbmtError(f"results of {now} to go on from", earlier, "name another file, or leave --resume out")
+
+
+def tables_of(result: dict[str, Any], names: Sequence[str] | None = None) -> list[Table]:
+    """The tables of a results file, or of some of its suites.
+
+    Raises:
+        SbmtError: If it holds an unknown suite.
+    """
+    suites = {name: one["found"] for name, one in result["suites"].items() if names is None or name in names}
+    return [table for name, found in suites.items() for table in choose("suite", name, SUITES).tables(found)]
+
+
+@contextmanager
+def _threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

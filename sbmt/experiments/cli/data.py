@@ -1,0 +1,98 @@
+"""``sbmt data``: prepares the examples of the tasks."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.cli.progress import case_progress
+from sbmt.experiments.data.folders import data_folder, prepared_folder
+from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
+from sbmt.experiments.data.source import Source
+
+data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
+
+
+@data_app.command("prepare")
+def prepare_task(
+    task: Annotated[
+        str, typer.Argument(help="listops, text, retrieval, image, pathfinder, corpus, sst2, qqp, mnli or qnli")
+    ],
+    from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
+    reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="replace other examples of the same name")] = False,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="corpus: tokens that its tokeniser learns; 50,265 if left out")
+    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
+) -> None:
+    """Find or generate a task's examples, check them, and keep them where training reads them.
+
+    Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
+    one file or a folder of them. An interrupted preparation goes on where it stopped.
+    """
+    from sbmt.experiments.data.catalogue import find_source
+
+    console = Console(markup=False)
+    if task == "corpus":
+        source = _corpus(console, from_, reduced, vocab_size, tokenizer)
+    elif (vocab_size, tokenizer) != (None, None):
+        raise SbmtError("--vocab-size and --tokenizer with corpus alone", task, "leave them out")
+    else:
+        source = find_source(task, from_, is_reduced=reduced)
+    with case_progress(console) as progress:
+        prepared = prepare(
+            source,
+            prepared_folder(),
+            is_replaced=replace,
+            report=lambda done, total: progress.case(source.name, done, total),
+        )
+    _show(console, prepared)
+
+
+def _corpus(
+    console: Console, path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None
+) -> Source:
+    from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
+    from sbmt.experiments.data.tokenizer import Tokenizer
+
+    if vocab_size is not None and tokenizer is not None:
+        raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser has its size")
+    size = vocab_size or (REDUCED_VOCABULARY if is_reduced else VOCABULARY)
+    loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
+    with console.status("reading the text" if loaded else f"learning a tokeniser of {size:,} tokens"):
+        name = "corpus-reduced" if is_reduced else "corpus"
+        return corpus_source(path or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
+
+
+@data_app.command("list")
+def list_prepared() -> None:
+    """List what is prepared, and say where files are looked for."""
+    console = Console(markup=False)
+    folder = prepared_folder()
+    names = sorted(path.parent.name for path in folder.glob("*/info.json"))
+    for name in names:
+        _show(console, open_prepared(folder / name, is_checked=False))
+    if not names:
+        console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
+    console.print(f"Files are looked for in {data_folder()}", highlight=False)
+
+
+def _show(console: Console, prepared: Prepared) -> None:
+    info: dict[str, Any] = prepared.info
+    table = Table(title=f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example")
+    for heading in ("split", "examples", "share of each class", "length: median", "90 %", "longest"):
+        table.add_column(heading, justify="left" if heading == "split" else "right")
+    for split, about in info["splits"].items():
+        shares = [n / about["n_examples"] for n in about["balance"].values()]
+        balance = " ".join(f"{x:.2f}" for x in shares)
+        lengths = (f"{about['lengths'][name]:,.0f}" for name in ("median", "p90", "max"))
+        table.add_row(split, f"{about['n_examples']:,}", balance, *lengths)
+    console.print(table)
+    note = info["settings"].get("note")
+    if note:
+        console.print(note, highlight=False)
+    console.print(f"Prepared in {prepared.folder}", highlight=False)

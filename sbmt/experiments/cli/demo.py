@@ -1,0 +1,43 @@
+"""``sbmt demo``: the main job."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.tables import study_table
+from sbmt.experiments.data.repeated_tokens import majority_accuracy
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.study import run_study, summary
+from sbmt.experiments.training.config import SIZES
+
+
+def demo(
+    output: Annotated[Path, typer.Option(help="folder of the runs, the figure and the result")] = Path("runs/demo"),
+    seeds: Annotated[int, typer.Option(help="runs per attention; the table shows medians")] = 1,
+    steps: Annotated[int, typer.Option(help="optimiser steps per run")] = SIZES["demo"].steps,
+    seed: Annotated[int, typer.Option(help="first seed")] = 0,
+) -> None:
+    """Train full attention, SBM and random masks on repeated tokens, and compare them.
+
+    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. A run that was
+    interrupted goes on where it stopped.
+    """
+    from sbmt.experiments.plots.comparison import draw_comparison
+
+    console = Console(markup=False)
+    study = STUDIES["demo"]
+    study = replace(study, config=study.config.override(steps=steps, seed=seed), n_seeds=seeds)
+    with study_progress(console, study) as report:
+        runs = run_study(study, output, report=report)
+    write_json(output / "result.json", summary(study, runs))
+    console.print(study_table(study.title, study.trials, runs))
+    guess = majority_accuracy(study.config.length)
+    console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
+    draw_comparison(study, runs, output / "demo.png")
+    console.print(f"Figure: {output / 'demo.png'}   numbers: {output / 'result.json'}   look closer: ", end="")
+    console.print(f"sbmt inspect {output / f'sbm-seed{seed}'}", highlight=False)

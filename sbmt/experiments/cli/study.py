@@ -1,0 +1,51 @@
+"""``sbmt study``: trains every run behind a figure or table of the documentation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sbmt.errors import choose
+from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.tables import long_range_table, study_table
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.study import run_study, summary
+
+
+def study(
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES | LONG_RANGE_STUDIES)}")],
+    output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
+    json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
+    workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
+) -> None:
+    """Run a study of the synthetic task, or a reduced one of a long-range task: several trials on several seeds.
+
+    What was interrupted goes on where it stopped. The numbers do not depend on the number of workers, but for 1, which
+    trains with as many threads as torch has.
+    """
+    chosen = choose("study", name, STUDIES | LONG_RANGE_STUDIES)
+    if figure is not None:
+        from sbmt.experiments.plots.save import figure_format
+
+        figure_format(figure)  # an unknown ending is told before the hours of training, not after
+    folder = output or Path("runs") / name
+    console = Console(markup=False)
+    with study_progress(console, chosen) as report:
+        runs = run_study(chosen, folder, n_workers=workers, report=report)
+    result = summary(chosen, runs)
+    write_json(folder / "result.json", result)
+    if json is not None:
+        write_json(json, result)
+    if figure is not None:
+        from sbmt.experiments.plots.study import draw_study
+
+        draw_study(result, figure)
+    if name in LONG_RANGE_STUDIES:
+        console.print(long_range_table({name: result}, "reduced"))
+    else:
+        console.print(study_table(chosen.title, chosen.trials, runs))
+    console.print(f"Runs and numbers: {folder}", highlight=False)

@@ -1,0 +1,95 @@
+"""The tasks by name: where their examples come from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.data.folders import data_folder
+from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue_files import glue_files
+from sbmt.experiments.data.image import image_files
+from sbmt.experiments.data.listops_files import listops_files
+from sbmt.experiments.data.listops_source import listops_source
+from sbmt.experiments.data.pathfinder import pathfinder_folder, pathfinder_source
+from sbmt.experiments.data.pathfinder_images import PathfinderSettings
+from sbmt.experiments.data.retrieval import retrieval_files
+from sbmt.experiments.data.retrieval_topics import topics_source
+from sbmt.experiments.data.source import Source
+from sbmt.experiments.data.text import text_files
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a task's examples are had.
+
+    Attributes:
+        read: Makes a source from files.
+        generate: Makes one without files, where that is possible.
+        reduced: Makes the small one that the reduced runs use, where that differs.
+    """
+
+    read: Callable[[Path], Source]
+    generate: Callable[[], Source] | None = None
+    reduced: Callable[[], Source] | None = None
+
+
+CATALOGUE = {
+    "listops": Entry(
+        listops_files,
+        listops_source,
+        partial(
+            listops_source,
+            n_train=20_000,
+            n_dev=1_000,
+            n_test=2_000,
+            min_length=20,
+            max_length=100,
+            max_depth=6,
+            max_args=5,
+            name="listops-reduced",
+        ),
+    ),
+    "text": Entry(text_files),
+    "retrieval": Entry(retrieval_files, reduced=topics_source),
+    "image": Entry(image_files),
+    "pathfinder": Entry(
+        pathfinder_folder,
+        pathfinder_source,
+        partial(
+            pathfinder_source,
+            PathfinderSettings(size=12, contour_length=3, n_distractors=0, seed_distance=5.0),
+            n_images=20_000,
+            name="pathfinder-reduced",
+        ),
+    ),
+    **{task: Entry(partial(glue_files, task)) for task in GLUE},
+}
+
+
+def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
+    """Where a task's examples come from.
+
+    Args:
+        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``; of GLUE ``sst2``, ``qqp``, ``mnli`` or
+            ``qnli``.
+        path: Their files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
+            :func:`~sbmt.experiments.data.folders.data_folder`.
+        is_reduced: Whether to take the small examples of the reduced runs, where those differ.
+
+    Raises:
+        SbmtError: If the task is unknown, or its files are missing or wrong.
+    """
+    entry = choose("task", task, CATALOGUE)
+    if is_reduced and entry.reduced is not None:
+        if path is not None:
+            raise SbmtError(f"no files for the reduced {task}, which is generated", path, "leave one of the two out")
+        return entry.reduced()
+    if path is not None:
+        return entry.read(path)
+    if entry.generate is None:
+        folder = data_folder()
+        inner = folder / task
+        return entry.read(inner if inner.is_dir() else folder)
+    return entry.generate()

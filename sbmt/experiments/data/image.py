@@ -1,0 +1,184 @@
+"""Images as sequences of grey levels: which of ten classes? CIFAR-10, from its binary files."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary, tar_files
+from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source
+
+Batches = dict[str, tuple[str, ...]]
+"""File names by split, in the order of the examples."""
+
+ARCHIVE = "cifar-10-binary.tar.gz"
+FOLDER = "cifar-10-batches-bin"
+BATCHES: Batches = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+LOSSY: Batches = {"train": ("cifar10_grey_train.bin.gz",), "test": ("cifar10_grey_test.bin.gz",)}
+FOLDERS = ("image", FOLDER, f"image/{FOLDER}")
+PICKLES = ("cifar-10-python.tar.gz", "data_batch_1")
+GET = (
+    f"download https://www.cs.toronto.edu/~kriz/{ARCHIVE}, the binary version (the Python version holds pickles, "
+    "which can run code and are never opened)"
+)
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+N_PIXELS = 1024
+
+GREY = {"floor": (1, 10_000), "tensorflow": (511, 5_100_000)}
+"""How the weighted sum, in ten-thousandths, becomes a level: times the first number, divided by the second, cut."""
+
+STAND_IN = (
+    "Grey levels of CIFAR-10 images that had been stored as JPEG of quality 75, a fifth of all of them: close to the "
+    "real pixels, not equal. Results do not compare with published ones."
+)
+
+
+def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8]:
+    r"""Grey levels of colours, $\lfloor 0.2989\,R + 0.5870\,G + 0.1140\,B \rfloor$.
+
+    Computed in whole numbers, so that it is the same on every machine.
+
+    Args:
+        rgb: ``(..., 3, pixels)``, each 0 … 255.
+        rule: ``floor``, the equation; or ``tensorflow``, what ``tf.image.rgb_to_grayscale`` makes of bytes and Long
+            Range Arena so uses: it scales to 0 … 1 and back by 255.5 before it cuts, so that a quarter of the colours
+            come out one level brighter, and white 255 instead of 254. (TensorFlow's own rounding errors, which this
+            leaves out, decide about one colour in 70,000.)
+
+    Returns:
+        ``(..., pixels)``.
+
+    Raises:
+        SbmtError: If there is no such rule.
+
+    Example:
+        >>> white = np.full((3, 1), 255, np.uint8)
+        >>> grey_levels(white).tolist(), grey_levels(white, "tensorflow").tolist()
+        ([254], [255])
+    """
+    times, over = choose("rule", rule, GREY)
+    weights = np.array([2989, 5870, 1140], dtype=np.uint32)
+    total = (rgb * weights[:, None]).sum(axis=-2, dtype=np.uint32)
+    return (total * np.uint32(times) // np.uint32(over)).astype(np.uint8)
+
+
+def _records(content: bytes, n_values: int, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Labels and pixel values of a file of records: one byte label, then the values."""
+    if not content or len(content) % (1 + n_values):
+        got = f"{len(content)} bytes"
+        raise SbmtError(f"{name} to hold one or more records of {1 + n_values} bytes", got, f"{GET} again")
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + n_values)
+    labels = records[:, 0].astype(np.int64)
+    if labels.max() >= len(CLASSES):
+        raise SbmtError(f"labels 0 to 9 in {name}", int(labels.max()), f"{GET} again")
+    return labels, records[:, 1:]
+
+
+def _examples(batches: list[tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> Examples:
+    labels = np.concatenate([labels for labels, _ in batches])
+    symbols = np.concatenate([grey.ravel() for _, grey in batches])
+    return Examples(symbols, np.full((len(labels), 1), N_PIXELS), labels)
+
+
+def _grey(content: bytes, name: str, rule: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    labels, pixels = _records(content, 3 * N_PIXELS, name)
+    return labels, grey_levels(pixels.reshape(-1, 3, N_PIXELS), rule)
+
+
+def _from_archive(path: Path, names: tuple[str, ...], rule: str) -> Examples:
+    def is_batch(name: str) -> bool:
+        parts = PurePosixPath(name).parts
+        return len(parts) == 2 and parts[0] == FOLDER and parts[1] in names
+
+    batches = {
+        PurePosixPath(name).name: _grey(content, f"{name} in {path}", rule)
+        for name, content in tar_files(path, is_batch)
+    }
+    if len(batches) < len(names):
+        raise missing([f"{FOLDER}/{name}" for name in names], path, batches, GET)
+    return _examples([batches[name] for name in names])
+
+
+def _from_files(paths: list[Path], rule: str) -> Examples:
+    """From RGB records, or from grey ones where the rule is empty."""
+    batches = []
+    for path in paths:
+        with open_binary(path) as file:
+            content = file.read()
+        batches.append(_grey(content, str(path), rule) if rule else _records(content, N_PIXELS, str(path)))
+    return _examples(batches)
+
+
+def _arrange(pool: Pool) -> Arrangement:
+    """The last tenth of the training images is for choosing."""
+    train = np.flatnonzero(pool.splits == "train")
+    n_train = len(train) * 9 // 10
+    return {"train": train[:n_train], "dev": train[n_train:], "test": np.flatnonzero(pool.splits == "test")}
+
+
+def _batches(path: Path, names: Batches, get: str) -> dict[str, Path]:
+    wanted = [name for split in names.values() for name in split]
+    found = find_files(path, wanted, FOLDERS)
+    if found and len(found) < len(wanted):
+        raise missing(wanted, path, found, get)
+    return found
+
+
+def image_files(path: Path | str, *, grey: str = "floor") -> Source:
+    """CIFAR-10 images as 1024 grey levels, row by row; the levels are the token ids, and no id is padding's own.
+
+    The last tenth of the 50,000 training images is the dev split. Long Range Arena divides likewise, but in the order
+    in which TensorFlow Datasets stores the images, which is not that of the binary files: the same numbers of images,
+    other ones.
+
+    Args:
+        path: ``cifar-10-binary.tar.gz`` or an archive with the same members under another name; the folder
+            ``cifar-10-batches-bin`` or a file in it; or a folder with one of these, or with a folder ``image`` that
+            has it. Where they are not there, the stand-in ``cifar10_grey_{train,test}.bin.gz`` is looked for: records
+            of a label and 1024 grey levels.
+        grey: How colours become grey, see :func:`grey_levels`; without effect on the stand-in, made by ``floor``.
+
+    Returns:
+        A source named ``image``, or ``image-lossy`` with origin ``stand-in``: what it is says ``settings["note"]``.
+
+    Raises:
+        SbmtError: If files are not there, only the Python version is, or a checksum is wrong; from a shard, if a
+            file's size is no multiple of a record's, a label is above 9, or an archive lacks a batch.
+
+    Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
+    """
+    path = Path(path)
+    choose("grey", grey, GREY)
+    archive = find_files(path, [ARCHIVE], FOLDERS).get(ARCHIVE)
+    if path.is_file() and (".tar" in path.name or path.suffix == ".tgz") and path.name not in PICKLES:
+        archive = path  # whatever its name
+    make: dict[str, Callable[[], Examples]]
+    if archive is not None:
+        found = {archive.name: archive}
+        make = {split: partial(_from_archive, archive, names, grey) for split, names in BATCHES.items()}
+    elif found := _batches(path, BATCHES, GET):
+        make = {split: partial(_from_files, [found[n] for n in names], grey) for split, names in BATCHES.items()}
+    elif found := _batches(path, LOSSY, "get both files"):
+        make = {split: partial(_from_files, [found[n] for n in names], "") for split, names in LOSSY.items()}
+    else:
+        pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
+        raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
+    is_lossy = any(name in found for names in LOSSY.values() for name in names)
+    return Source(
+        name="image-lossy" if is_lossy else "image",
+        task="image",
+        origin="stand-in" if is_lossy else "official",
+        class_names=CLASSES,
+        vocab_size=256,
+        first_id=0,
+        settings={
+            "files": {name: checked_sha256(file) for name, file in found.items()},
+            "grey": "floor" if is_lossy else grey,
+            **({"note": STAND_IN} if is_lossy else {}),
+        },
+        shards=tuple(Shard(split, read, split) for split, read in make.items()),
+        arrange=_arrange,
+    )

@@ -1,0 +1,152 @@
+"""Byte-level text: is a film review positive? The reviews of IMDB, from the files as they are distributed."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, tar_files
+from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source, shuffled
+
+ARCHIVE = "aclImdb_v1.tar.gz"
+PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled.tar.gz"}
+FOLDER = "aclImdb"
+GET = f"download https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
+RATINGS = {"neg": range(1, 5), "pos": range(7, 11)}
+"""Ratings of each class, by its folder; label 0 first."""
+
+PAIR_NOTE = "From a public copy of the archive, its labelled reviews alone; not compared with the archive itself."
+FILE_NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")
+DEV_SEED = 0
+"""Decides which training reviews are held out."""
+
+Reviews = Iterator[tuple[str, bytes]]
+
+
+def _in_archive(path: Path, split: str) -> Reviews:
+    def is_review(name: str) -> bool:
+        parts = PurePosixPath(name).parts
+        return len(parts) == 4 and parts[:2] == (FOLDER, split) and parts[2] in RATINGS
+
+    return tar_files(path, is_review)
+
+
+def _in_folder(root: Path, split: str) -> Reviews:
+    for label in RATINGS:
+        place = root / split / label
+        try:
+            for name in sorted(os.listdir(place)):
+                yield f"{FOLDER}/{split}/{label}/{name}", (place / name).read_bytes()
+        except OSError as error:
+            got = f"{error.filename}: {error.strerror}"
+            raise SbmtError(f"reviews in {place}", got, f"{GET} and unpack all of it") from error
+
+
+def _sha256(reviews: Reviews) -> str:
+    """Of names, sizes and contents, one after the other."""
+    digest = hashlib.sha256()
+    for name, content in reviews:
+        digest.update(os.fsencode(f"{name}\0{len(content)}\0") + content)
+    return digest.hexdigest()
+
+
+def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> Examples:
+    """All reviews of a split: negative ones first, by number within a class, in whatever order they are stored."""
+    rows = []
+    for name, content in reviews(place, split):
+        label, file_name = PurePosixPath(name).parts[-2:]
+        match = FILE_NAME.fullmatch(file_name)
+        if match is None or int(match[2]) not in RATINGS[label]:
+            named = "<id>_<rating>.txt, rated 1 to 4 in neg and 7 to 10 in pos"
+            raise SbmtError(f"reviews in {place} named {named}", name, f"remove it, or {GET} again")
+        rows.append((list(RATINGS).index(label), int(match[1]), int(match[2]), content))
+    rows.sort(key=itemgetter(0, 1))
+    labels = [row[0] for row in rows]
+    if set(labels) != {0, 1}:
+        raise SbmtError(f"reviews of both classes for {split} in {place}", f"{len(rows)} reviews", f"{GET} again")
+    if len({row[:2] for row in rows}) != len(rows):
+        raise SbmtError(f"one review per class and number for {split} in {place}", "two", f"{GET} again")
+    ratings = np.array([row[2] for row in rows], dtype=np.int64)
+    return replace(Examples.of([(row[3],) for row in rows], labels), extras={"rating": ratings})
+
+
+def _arrange(pool: Pool) -> Arrangement:
+    """Test reviews stay apart; a tenth of the others, drawn by :data:`DEV_SEED`, is for choosing.
+
+    Both are in shuffled order, so that the first n of a split are a fair sample of it.
+    """
+    train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
+    train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
+    n_dev = -(-len(train) // 10)
+    return {"train": train[n_dev:], "dev": train[:n_dev], "test": test}
+
+
+def _places(path: Path) -> tuple[dict[str, Path], Callable[[Path, str], Reviews]]:
+    """Where each split is, and how to read it there: an archive, an unpacked one, or one archive per split."""
+    pair = find_files(path, PAIR.values(), ["text"])
+    archive = find_files(path, [ARCHIVE], ["text"]).get(ARCHIVE)
+    if path.is_file() and not pair:
+        archive = path  # whatever its name
+    if archive is not None:
+        return {"train": archive, "test": archive}, _in_archive
+    for folder in (path, path / FOLDER, path / "text" / FOLDER):
+        if (folder / "train" / "neg").is_dir():
+            return {"train": folder, "test": folder}, _in_folder
+    if len(pair) == len(PAIR):
+        return {split: pair[name] for split, name in PAIR.items()}, _in_archive
+    if pair:
+        raise missing(PAIR.values(), path, pair, "get both files")
+    raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pair, GET)
+
+
+def text_files(path: Path | str) -> Source:
+    """The labelled IMDB reviews as bytes, cut nowhere and cleaned of nothing: ``<br />`` stays.
+
+    Token id = UTF-8 byte + 1; 0 is padding. Label 0 is negative, 1 positive. ``extras["rating"]`` holds the stars:
+    1 to 4 and 7 to 10.
+
+    The 25,000 test reviews are the test split. The dev split is a tenth of the 25,000 training reviews, drawn by a
+    recorded seed and not balanced by class. Long Range Arena instead takes the test reviews for dev as well and so
+    chooses the checkpoint by the very reviews it then reports; for that, train on train and dev together and choose
+    on test.
+
+    Args:
+        path: ``aclImdb_v1.tar.gz`` or an archive with the same members under another name; what it unpacks to, the
+            folder ``aclImdb``; the pair ``aclImdb_{train,test}_labelled.tar.gz``; or a folder with one of these, or
+            with a folder ``text`` that has it. The first kind of this list that is there is taken. All give the same
+            examples in the same order. Unlabelled reviews are passed over.
+
+    Returns:
+        A source of two shards, ``train`` and ``test``. Each reads its archive once, to the end. The checksums in
+        ``settings["files"]`` are taken here and now; of a folder, from the names and contents of its reviews.
+
+    Raises:
+        SbmtError: If nothing of the kind is there or a checksum is wrong; from a shard, if an archive is damaged or
+            holds no reviews, or a review's name says no number or a rating that its class cannot have.
+
+    Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
+    """
+    places, reviews = _places(Path(path))
+    if reviews is _in_archive:
+        files = {place.name: checked_sha256(place) for place in dict.fromkeys(places.values())}
+    else:
+        files = {f"{FOLDER}/{split}": _sha256(reviews(place, split)) for split, place in places.items()}
+    settings = {"files": files, "dev": "a tenth of the training reviews", "dev_seed": DEV_SEED}
+    return Source(
+        name="text",
+        task="text",
+        origin="official",
+        class_names=("negative", "positive"),
+        vocab_size=257,
+        first_id=1,
+        settings=settings | ({"note": PAIR_NOTE} if set(files) == set(PAIR.values()) else {}),
+        shards=tuple(Shard(s, partial(_read, place, s, reviews), s) for s, place in places.items()),
+        arrange=_arrange,
+    )

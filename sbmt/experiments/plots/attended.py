@@ -1,0 +1,182 @@
+"""Which tokens a trained model attends in single test examples."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sbmt.counter_rng import examples_from
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.prepared import Prepared
+from sbmt.experiments.training.per_example import PerExample, evaluate_examples
+from sbmt.experiments.training.task_runs import TaskRun
+from sbmt.graph.edges import EdgeList
+
+
+@dataclass(frozen=True, eq=False)
+class AttendedDocument:
+    """What the heads attend in one document, under one draw of the masks.
+
+    Attributes:
+        tokens: int64 ``(n,)``, padding at the end cut off.
+        in_degrees: ``(layers, heads, n)``, share of the real queries that attend each key, in [0, 1].
+        densities: ``(layers, heads)``, share of the real pairs that are attended.
+        query: Position of the query that was singled out.
+        is_attended: bool ``(layers, heads, n)``, whether that query attends each key.
+    """
+
+    tokens: Int[Tensor, " n"]
+    in_degrees: Float[Tensor, "layers heads n"]
+    densities: Float[Tensor, "layers heads"]
+    query: int
+    is_attended: Bool[Tensor, "layers heads n"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What the model was given with a batch."""
+
+    tokens: Tensor
+    mask: Tensor | None
+    state: Tensor
+
+    @property
+    def is_real(self) -> Tensor:
+        return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A model's numbers on single test examples, and the means to see any of their masks again.
+
+    Attributes:
+        run: Whose model.
+        per_example: Predictions and densities of each example.
+        calls: What the model was given, batch by batch.
+    """
+
+    run: TaskRun
+    per_example: PerExample
+    calls: tuple[_Call, ...]
+
+    @property
+    def densities(self) -> NDArray[np.float64]:
+        """Density of each example, the mean over layers and heads, ``(n_examples,)``."""
+        return self.per_example.densities.double().mean((1, 2)).numpy()
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens that the model read of each example, both documents of a pair taken together."""
+        return torch.cat([call.is_real.flatten(1).sum(1) for call in self.calls]).numpy()
+
+    def lowest_and_highest(self) -> tuple[int, ...]:
+        """The examples with the lowest and the highest density; only the first example if all densities are equal."""
+        low, high = int(self.densities.argmin()), int(self.densities.argmax())
+        return (low,) if low == high else (low, high)
+
+    @torch.no_grad()
+    def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
+        """Draws an example's masks again, the same ones up to rounding, and keeps what they attend.
+
+        Args:
+            example: Number of the example in the split.
+            query: Position of a query to single out in every document; None takes the one that is attended about as
+                often as half of all positions are (the lower median of the mean in-degree).
+
+        Returns:
+            One or two documents.
+
+        Raises:
+            SbmtError: If there is no such example, or no such position in one of its documents.
+
+        Cost: the model on one example; O(n²) memory for attentions that attend all pairs.
+        """
+        if not 0 <= example < self.per_example.n_examples:
+            raise SbmtError(f"an example in [0, {self.per_example.n_examples})", example, "inspect more examples")
+        size = len(self.calls[0].tokens)
+        call, place = self.calls[example // size], example % size
+        tokens, is_real = call.tokens[place : place + 1], call.is_real[place].view(-1, call.tokens.shape[-1])
+        mask = None if call.mask is None else call.mask[place : place + 1]
+        generator = torch.Generator()
+        generator.set_state(call.state)
+        with examples_from(place * len(is_real)):
+            attention = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
+        edges = [layer.edges for layer in attention]
+        in_degrees = torch.stack([key_in_degrees(x) for x in edges], 1)  # documents layers heads n
+        densities = torch.stack([layer.density for layer in attention], 1)
+        documents = []
+        for at, real in enumerate(is_real):
+            n = len(real) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
+            degrees = in_degrees[at, :, :, :n]
+            position = _median_position(degrees.mean((0, 1)), real[:n]) if query is None else query
+            if not 0 <= position < n:
+                raise SbmtError(f"a query position in [0, {n})", position, "count tokens from 0")
+            attended = torch.stack([keys_of(x, at, position)[:, :n] for x in edges])
+            text = tokens.view(-1, tokens.shape[-1])[at, :n]
+            documents.append(AttendedDocument(text, degrees, densities[at], position, attended))
+        return documents
+
+
+def inspect_examples(
+    run: TaskRun, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
+) -> Inspection:
+    """Runs a model on the first test examples, as evaluation does, and keeps what it takes to see any of them again.
+
+    Args:
+        run: Whose model; it is put in eval mode.
+        n_examples: How many examples, at least 2; None means all.
+        seed: Seed of the masks.
+        prepared: The data; None opens what the run was trained on.
+
+    Raises:
+        SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.
+    """
+    calls: list[_Call] = []
+
+    def remember(_: torch.nn.Module, given: tuple[Tensor, Tensor | None], named: dict[str, torch.Generator]) -> None:
+        calls.append(_Call(*given, named["generator"].get_state()))
+
+    handle = run.model.register_forward_pre_hook(remember, with_kwargs=True)
+    try:
+        per_example = evaluate_examples(run, n_examples, seed=seed, prepared=prepared)
+    finally:
+        handle.remove()
+    if per_example.n_examples < 2:
+        raise SbmtError("at least 2 examples, since one has no deviation", per_example.n_examples, "inspect more")
+    return Inspection(run, per_example, tuple(calls))
+
+
+def key_in_degrees(edges: EdgeList) -> Float[Tensor, "batch heads n_keys"]:
+    """Share of the real queries that attend each key, in [0, 1]; 0 at padding. Cost: O(n + edges).
+
+    Example:
+        >>> mask = torch.tensor([[True, False], [True, True]])
+        >>> key_in_degrees(EdgeList.from_dense(mask[None, None]))
+        tensor([[[1.0000, 0.5000]]])
+    """
+    batch, heads, n_queries, n_keys = edges.shape
+    counts = torch.bincount(edges.key_rows(), minlength=batch * heads * n_keys).view(batch, heads, n_keys)
+    n_real = torch.full((batch,), n_queries) if edges.query_mask is None else edges.query_mask.sum(1)
+    return counts.float() / n_real.clamp(min=1)[:, None, None].to(counts.device)
+
+
+def keys_of(edges: EdgeList, example: int, query: int) -> Bool[Tensor, "heads n_keys"]:
+    """Whether a query attends each key, per head."""
+    _, heads, n_queries, n_keys = edges.shape
+    found = torch.zeros(heads, n_keys, dtype=torch.bool)
+    for head in range(heads):
+        row = (example * heads + head) * n_queries + query
+        found[head, edges.keys[edges.row_ptr[row] : edges.row_ptr[row + 1]]] = True
+    return found
+
+
+def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
+    """Where the lower median over real tokens stands; the first such place among equals, 0 if nothing is real."""
+    places = is_real.nonzero().squeeze(1)
+    if not len(places):
+        return 0
+    median = in_degree[places].median()
+    return int(places[(in_degree[places] == median).nonzero()[0, 0]])

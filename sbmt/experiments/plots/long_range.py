@@ -1,0 +1,195 @@
+"""What one trained model does with single test examples of its task, in one figure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from textwrap import wrap as wrap_words
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from numpy.typing import NDArray
+
+from sbmt.experiments.plots.attended import AttendedDocument, Inspection
+from sbmt.experiments.plots.attended_text import (
+    ADVANCE,
+    LINE,
+    byte_glyph,
+    listops_glyph,
+    plot_attended_text,
+    stretch,
+    word_glyph,
+    wrap,
+)
+from sbmt.experiments.plots.density_bars import plot_density_bars
+from sbmt.experiments.plots.density_maps import plot_in_degrees, plot_input_image
+from sbmt.experiments.plots.difficulty import difficulty_measures, plot_density_over
+from sbmt.experiments.plots.save import figure_format, save_figure
+from sbmt.experiments.plots.style import use_style
+from sbmt.experiments.training.task_runs import TaskRun
+
+MOST_TOKENS = 1200  # of an example's text that are shown
+MOST_WORDS = 300  # where tokens are words or parts of them
+_WIDTH = 8.0  # inches, of a figure: not much more than a page shows, so that letters stay as large as they are
+_BARS, _DOTS = 2.3, 2.0  # inches, of the row of bars and of the row of dots below it
+_TITLE, _TITLE_LINE, _TITLE_COLUMNS = 0.25, 0.2, 92  # inches above an example, and per line of so many characters
+_MEASURES = 3  # of difficulty, beside each other
+_MAPS = 3  # beside each other
+_COLUMNS = 84  # characters per line of a text
+_LINE_HEIGHT = (_WIDTH - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the figure: one document, seen by every head."""
+
+    title: str
+    height: float  # inches, without the title
+    draw: Callable[[SubFigure], None]
+
+
+def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
+    """Writes a figure: densities above, what is attended in the least and the most dense example below.
+
+    Densities are shown per layer and head, and over what is known of an example's difficulty.
+
+    Images are shown beside a map per head, texts once per head; how dark a pixel is, or the ground of a token, says
+    what share of the queries attend it. A head has the same scale in all examples of the figure.
+
+    Args:
+        inspection: From :func:`~sbmt.experiments.plots.attended.inspect_examples`.
+        path: Where the figure goes; its ending names the format.
+        query: Position of the query whose keys are underlined in texts; None chooses one in each.
+
+    Raises:
+        SbmtError: If the format is unknown, or there is no such position.
+
+    Paper: Figures 5, 7 and 8.
+    """
+    figure_format(path)
+    seen = {example: inspection.see(example, query) for example in inspection.lowest_and_highest()}
+    largest = [document.in_degrees.amax(2).numpy() for documents in seen.values() for document in documents]
+    upper = np.max(largest, 0)  # layers heads
+    upper[upper == 0] = 1.0
+    part_of = _map_part if inspection.run.config.is_image else _text_part
+    parts = [
+        part_of(inspection, x, documents, at, upper) for x, documents in seen.items() for at in range(len(documents))
+    ]
+    measures = _measures(inspection)
+    titles = [wrap_words(part.title, _TITLE_COLUMNS) for part in parts]
+    heights = [_BARS + (_DOTS if measures else 0)]
+    heights += [_TITLE + _TITLE_LINE * len(title) + part.height for title, part in zip(titles, parts, strict=True)]
+    with use_style():
+        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+        bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+        _draw_densities(bars, inspection, measures)
+        for title, part, place in zip(titles, parts, others, strict=True):
+            place.suptitle("\n".join(title), x=0.008, ha="left", fontsize=9.5)
+            part.draw(place)
+        save_figure(figure, path)
+
+
+def _measures(inspection: Inspection) -> dict[str, NDArray[np.float64]]:
+    """What is known of the examples' difficulty, as far as there is room; nothing where densities do not differ."""
+    found = difficulty_measures(inspection.per_example.extras, inspection.lengths)
+    return dict(list(found.items())[:_MEASURES]) if np.ptp(inspection.densities) else {}
+
+
+def _draw_densities(figure: SubFigure, inspection: Inspection, measures: dict[str, NDArray[np.float64]]) -> None:
+    """Bars per layer and head; below them each example's density over what is known of its difficulty."""
+    rows = figure.subfigures(1 + bool(measures), 1, height_ratios=[_BARS, _DOTS][: 1 + bool(measures)], squeeze=False)
+    plot_density_bars(rows[0, 0].subplots(), inspection.per_example.densities)
+    if measures:
+        axes = rows[1, 0].subplots(1, len(measures), squeeze=False)[0]
+        for ax, (name, measure) in zip(axes, measures.items(), strict=True):
+            plot_density_over(ax, inspection.densities, measure, name)
+        axes[0].set_ylabel("density")
+
+
+def _map_part(
+    inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
+) -> _Part:
+    """The image, then how often each pixel is attended by each head."""
+    document, first_id = documents[number], inspection.run.about["data"]["first_id"]
+
+    def draw(figure: SubFigure) -> None:
+        axes = _grid(figure, 1 + upper.size, columns)
+        plot_input_image(axes[0], document.tokens, first_id)
+        axes[0].set_title("input")
+        for ax, head in zip(axes[1:], np.ndindex(upper.shape), strict=True):
+            plot_in_degrees(ax, document.in_degrees[head], float(upper[head]))
+            ax.set_title(_head_title(document, head), fontsize=9)
+
+    columns = min(1 + upper.size, _MAPS)
+    height = min(2.7, _WIDTH / columns) * ceil((1 + upper.size) / columns)
+    title = f"{_title(inspection, example, number, documents)}; maps: share of the queries that attend a pixel"
+    return _Part(title, height, draw)
+
+
+def _text_part(
+    inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
+) -> _Part:
+    """The text once per head, shaded by how often each token is attended."""
+    document, glyph = documents[number], _glyph_of(inspection.run)
+    most = MOST_TOKENS if inspection.run.tokenizer is None else MOST_WORDS
+    shown = stretch(len(document.tokens), document.query, most // len(documents))
+    glyphs = [glyph(token) for token in document.tokens[shown.start : shown.stop].tolist()]
+    n_lines = wrap(glyphs, _COLUMNS)[-1][0] + 1
+
+    def draw(figure: SubFigure) -> None:
+        axes = _grid(figure, upper.size, 1)
+        for ax, head in zip(axes, np.ndindex(upper.shape), strict=True):
+            plot_attended_text(
+                ax,
+                glyphs,
+                document.in_degrees[head][shown.start : shown.stop],
+                document.is_attended[head][shown.start : shown.stop],
+                document.query - shown.start,
+                upper=float(upper[head]),
+                width=_COLUMNS,
+            )
+            scale = f"darkest: {upper[head]:.3f} of the queries"
+            ax.set_title(f"{_head_title(document, head)}, {scale}", fontsize=9)
+
+    height = (0.34 + n_lines * _LINE_HEIGHT) * upper.size
+    title = _title(inspection, example, number, documents)
+    if len(shown) < len(document.tokens):
+        title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {len(document.tokens):,}"
+    title += f"; boxed: query {document.query:,}, underlined: what it attends"
+    return _Part(title, height, draw)
+
+
+def _glyph_of(run: TaskRun) -> Callable[[int], str]:
+    """How the tokens of a task are written; padding, which an empty text has one of, is blank."""
+    if (tokenizer := run.tokenizer) is not None:
+        return lambda token: word_glyph(tokenizer.glyph(token))
+    symbol_glyph = listops_glyph if run.config.task == "listops" else byte_glyph
+    first_id = run.about["data"]["first_id"]
+    return lambda token: symbol_glyph(token - first_id) if token >= first_id else " "
+
+
+def _grid(figure: SubFigure, n: int, n_columns: int) -> list[Axes]:
+    """So many axes, row by row; what is left of the last row stays empty."""
+    axes = figure.subplots(ceil(n / n_columns), n_columns, squeeze=False).ravel().tolist()
+    for ax in axes[n:]:
+        ax.axis("off")
+    return axes[:n]
+
+
+def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
+    return f"layer {head[0]}, head {head[1]}: density {document.densities[head]:.3f}"
+
+
+def _title(inspection: Inspection, example: int, number: int, documents: list[AttendedDocument]) -> str:
+    """Which example it is, why it is shown, and what the model made of it."""
+    densities, numbers = inspection.densities, inspection.per_example
+    names = inspection.run.about["data"]["class_names"]
+    label, answer = (names[int(x[example])] for x in (numbers.labels, numbers.predicted))
+    if densities.min() == densities.max():
+        which = f"all {len(densities):,} have density {densities[example]:.3f}"
+    else:
+        extreme = "lowest" if example == densities.argmin() else "highest"
+        which = f"the {extreme} density of {len(densities):,}, {densities[example]:.3f}"
+    document = f", document {number}" if len(documents) > 1 else ""
+    return f"Test example {example}{document}: {which}; label {label}, answer {answer}"

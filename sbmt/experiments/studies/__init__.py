@@ -1,0 +1,1 @@
+"""Sets of runs that answer one question."""

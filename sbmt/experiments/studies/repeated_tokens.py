@@ -1,0 +1,125 @@
+"""The named studies of the synthetic task."""
+
+from dataclasses import replace
+from typing import Any
+
+from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.training.config import SIZES
+
+_DEMO = SIZES["demo"]
+_PAPER = replace(SIZES["paper"], batch_size=64)  # the paper's 256 would take four times as long
+
+FULL = Trial("full", "full attention", {"attention": "full"})
+SBM = Trial("sbm", "SBM")
+NO_LOOPS = Trial("no-loops", "SBM without self-loops", {"self_loops": False})
+ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"})
+RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
+STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
+RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
+_LATE: dict[str, Any] = {"density_start": 500, "density_ramp": 500}
+SPARSE: dict[str, Any] = {
+    **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
+    **{"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000},
+    **{"learning_rate": 3e-3, "cooldown": 2000},
+}
+"""What finds a sparse solution of repeated tokens: see the study ``sparse``."""
+
+
+def _baselines(rank: int, n_landmarks: int, chunk: int) -> tuple[Trial, ...]:
+    return (
+        Trial("linear", "linear", {"attention": "linear"}),
+        Trial("linformer", f"Linformer, {rank}", {"attention": "linformer", "rank": rank}),
+        Trial("reformer", "Reformer", {"attention": "reformer", "chunk": chunk}),
+        Trial("performer", f"Performer, {rank}", {"attention": "performer", "rank": rank}),
+        Trial("nystromformer", f"Nyströmformer, {n_landmarks}", {"attention": "nystromformer", "rank": n_landmarks}),
+    )
+
+
+def _sbm(name: str, title: str, n_seeds: int | None = None, **settings: Any) -> Trial:
+    return Trial(name, title, settings, n_seeds=n_seeds)
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("demo", "five attentions", _DEMO, (FULL, SBM, ALGORITHM_1, RANDOM_EQUAL, RANDOM_QUARTER), 1),
+        Study(
+            "figure4",
+            "Figure 4, 256 tokens",
+            _PAPER,
+            (
+                *(replace(trial, n_seeds=3) for trial in (FULL, SBM)),
+                NO_LOOPS,
+                *_baselines(rank=256, n_landmarks=32, chunk=32),
+            ),
+            1,
+        ),
+        Study(
+            "figure4-64",
+            "Figure 4, 64 tokens",
+            replace(_DEMO, steps=2000),
+            (
+                *(replace(trial, n_seeds=5) for trial in (FULL, SBM)),
+                replace(NO_LOOPS, n_seeds=2),
+                replace(RANDOM_EQUAL, n_seeds=2),
+                ALGORITHM_1,
+                STATIC,
+                *_baselines(rank=64, n_landmarks=16, chunk=16),
+                Trial("nystromformer-64", "Nyströmformer, 64", {"attention": "nystromformer", "rank": 64}),
+            ),
+            1,
+        ),
+        Study(
+            "collapse",
+            "ten seeds",
+            _DEMO,
+            (
+                SBM,
+                NO_LOOPS,
+                _sbm("poisson-loops", "SBM with the Poisson link", n_seeds=5, link="poisson"),
+                _sbm("poisson", "Poisson link without self-loops", n_seeds=5, self_loops=False, link="poisson"),
+            ),
+            10,
+        ),
+        Study(
+            "decides",
+            "what decides it",
+            _DEMO,
+            (
+                _sbm("weight", "gate rule weight", gate_rule="weight"),
+                _sbm("weight-alone", "gate rule weight, no self-loops", gate_rule="weight", self_loops=False),
+                _sbm("std-0.02", "embedding std .02", embedding_std=0.02),
+                _sbm("std-0.3", "embedding std .3", embedding_std=0.3),
+                _sbm("delta-0", "δ = 0", exploration=0.0),
+                _sbm("delta-0.1", "δ = .1", exploration=0.1),
+                _sbm("keys-4", "4 extra keys per query", extra_keys=4.0),
+                _sbm("k-16", "k = 16", n_clusters=16),
+                _sbm("softmax", "Poisson link, softmax memberships", link="poisson", membership="softmax"),
+                *(_sbm(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.001, 0.01, 0.1)),
+                _sbm("expected-0.01", "λ = 0.01, expected", density_weight=0.01, density_kind="expected"),
+                *(_sbm(f"late-{w}", f"λ = {w:g}, late", density_weight=w, **_LATE) for w in (0.01, 0.1, 0.3)),
+                _sbm(
+                    "late-expected-0.1",
+                    "λ = 0.1, late, expected",
+                    density_weight=0.1,
+                    density_kind="expected",
+                    **_LATE,
+                ),
+            ),
+            2,
+        ),
+        Study(
+            "sparse",
+            "a sparse solution",
+            replace(_DEMO, steps=4000),
+            (
+                _sbm("sparse", "all of it", n_seeds=3, **SPARSE),
+                _sbm("untied", "without the tied start", **SPARSE | {"has_tied_start": False}),
+                _sbm("no-window", "without the window", **SPARSE | {"window": None}),
+                _sbm("sigmoid", "with sigmoid memberships", **SPARSE | {"membership": "sigmoid"}),
+                _sbm("bilinear", "with the bilinear link", **SPARSE | {"membership": "sigmoid", "link": "bilinear"}),
+            ),
+            1,
+        ),
+    )
+}

@@ -1,0 +1,251 @@
+"""Studies: several trials on several seeds, resumable, on as many processes as wanted."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.files import remove_parts
+from sbmt.experiments.locks import only_writer
+from sbmt.experiments.training.any_run import load_any_run, train_any
+from sbmt.experiments.training.attention_config import AttentionConfig
+from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training.loop import Step
+from sbmt.experiments.training.runs import manifest
+
+MOST_SEEDS = 10_000
+_REPORT_EVERY = 10  # steps between two reports of a worker
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to train.
+
+    Attributes:
+        name: Of its folders and in the results.
+        title: What tables and figures call it.
+        settings: Fields of the study's configuration that it changes.
+        density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached; where a
+            window is joined to both masks, the mean edge probability that it reached.
+        n_seeds: How many seeds, if not the study's number.
+    """
+
+    name: str
+    title: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    density_of: str | None = None
+    n_seeds: int | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Trials that share all settings but those they name."""
+
+    name: str
+    title: str
+    config: AttentionConfig
+    trials: tuple[Trial, ...]
+    n_seeds: int
+
+    def __post_init__(self) -> None:
+        if self.n_seeds > MOST_SEEDS:
+            raise SbmtError(f"at most {MOST_SEEDS:,} seeds", self.n_seeds, "give fewer: each is a run")
+
+    def plan(self) -> list[tuple[Trial, int]]:
+        """Every (trial, seed), seed by seed."""
+        count = {trial.name: trial.n_seeds or self.n_seeds for trial in self.trials}
+        first = self.config.seed
+        return [
+            (trial, seed)
+            for seed in range(first, first + max(count.values()))
+            for trial in self.trials
+            if seed < first + count[trial.name]
+        ]
+
+
+Report = Callable[[str, int, Step | int], None]
+"""Called with a trial's name, its seed, and a step, or the number of steps already done when a run begins."""
+
+
+def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Any]]:
+    """Trains what is not yet trained: finished runs are loaded, begun ones go on.
+
+    Args:
+        study: What to train.
+        folder: Where the runs are kept, one folder ``{trial}-seed{seed}`` each.
+        n_workers: Processes, each with one thread; 1 trains in this process with the threads that it has.
+        report: See :data:`Report`.
+
+    Returns:
+        (trial's name, run) in the order of :meth:`Study.plan`.
+
+    Raises:
+        SbmtError: If a folder holds a run with other settings, another process writes into it, or training fails.
+    """
+    if study.n_seeds < 1 or n_workers < 1:
+        raise SbmtError("at least one seed and one worker", (study.n_seeds, n_workers), "give 1 or more")
+    plan = study.plan()
+    with only_writer(folder):
+        for is_second in (False, True):  # trials that need another's density come after it
+            jobs = [
+                (trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed))
+                for trial, seed in plan
+                if (trial.density_of is not None) is is_second
+            ]
+            if n_workers == 1:
+                for name, seed, config, place in jobs:
+                    _train_or_load(name, seed, config, place, report)
+                continue
+            try:
+                _in_processes(jobs, n_workers, report)
+            finally:
+                for *_, place in jobs:
+                    remove_parts(place)  # of workers that were killed
+    return [(trial.name, load_any_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
+
+
+def summary(study: Study, runs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """All results, a thinned curve of each, and medians over seeds per trial, with a manifest."""
+    medians = {
+        trial.name: {
+            name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
+            for name in ("loss", "accuracy", "density")
+        }
+        for trial in study.trials
+    }
+    results = []
+    for name, run in runs:
+        result = {"trial": name, **run.result(), "curve": run.curve()}
+        del result["manifest"]
+        results.append(result)
+    return {
+        "task": getattr(study.config, "task", "repeated_tokens"),
+        "study": study.name,
+        "title": study.title,
+        "titles": {trial.name: trial.title for trial in study.trials},
+        "medians": medians,
+        "runs": results,
+        "manifest": manifest(),
+    }
+
+
+def _folder(folder: Path, name: str, seed: int) -> Path:
+    return folder / f"{name}-seed{seed}"
+
+
+def _config(study: Study, trial: Trial, seed: int, folder: Path) -> AttentionConfig:
+    settings = dict(trial.settings)
+    if trial.density_of is not None:
+        reached = load_any_run(_folder(folder, trial.density_of, seed)).test
+        has_window = study.config.override(**settings).window is not None
+        settings["mask_density"] = reached.expected_density if has_window else reached.density
+    return study.config.override(**settings, seed=seed)
+
+
+def _train_or_load(name: str, seed: int, config: AttentionConfig, folder: Path, report: Report | None) -> None:
+    is_begun = (folder / "config.json").exists()
+    if is_begun and read_config(folder) != config:
+        raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
+    is_done = (folder / "result.json").exists()
+    if report is not None:
+        report(name, seed, config.steps if is_done else 0)
+    if is_done:
+        return
+    resume = (folder / "state.safetensors").exists()
+    if is_begun and not resume:
+        (folder / "config.json").unlink()  # begun, but stopped before its first checkpoint
+    train_any(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
+
+
+Job = tuple[str, int, AttentionConfig, Path]
+
+
+def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
+    context = multiprocessing.get_context("spawn")
+    n_workers = min(n_workers, max(len(jobs), 1))
+    reports: Queue[tuple[str, int, Step | int]] = context.Queue()
+
+    def drain() -> None:
+        while report is not None:
+            try:
+                report(*reports.get(timeout=0.2))
+            except queue.Empty:
+                return
+
+    with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
+        try:
+            with _deaf_to_interruptions():
+                running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
+            while running:
+                done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                drain()
+                for future in done:
+                    future.result()
+        except BaseException as error:
+            for process in multiprocessing.active_children():
+                process.kill()  # what it was writing is whole or not there; without processes, no job is begun
+            if isinstance(error, BrokenProcessPool):  # killed, mostly for want of memory
+                do = "run it again with fewer workers: what was begun goes on"
+                raise SbmtError("every worker to finish", "one that was killed", do) from error
+            raise
+
+
+@contextmanager
+def _deaf_to_interruptions() -> Iterator[None]:
+    """Processes begun in the block never hear of Ctrl-C, which a terminal sends to them too; this one does after it.
+
+    Blocking the signal is inherited. It would not do for this process, whose other threads take the signal as well.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    heard: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
+
+
+_reports: "Queue[tuple[str, int, Step | int]] | None" = None
+
+
+def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None:
+    global _reports
+    _reports = reports
+    torch.set_num_threads(1)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    """Ends this worker once its parent was killed: nobody would take what it trains, and the next study begins it."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _work(name: str, seed: int, config: AttentionConfig, folder: Path) -> None:
+    def report(name: str, seed: int, step: Step | int) -> None:
+        is_due = isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps
+        if _reports is not None and is_due:
+            _reports.put((name, seed, step))
+
+    _train_or_load(name, seed, config, folder, report)

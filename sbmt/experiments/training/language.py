@@ -1,0 +1,176 @@
+"""Settings of pre-training a masked language model and fine-tuning it on GLUE: the paper's, and reduced ones."""
+
+from dataclasses import dataclass, fields, replace
+from math import ceil
+from typing import Any, Literal, get_args
+
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.data.folders import prepared_folder
+from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.training.attention_config import AttentionConfig, option
+from sbmt.experiments.training.sequence_config import SequenceConfig
+from sbmt.models.sentence_classifier import Pooling
+
+GLUE_TASKS = tuple(GLUE)
+MLM = "mlm"
+EPOCHS = 5
+"""Of fine-tuning in the paper's Table 7."""
+
+REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
+"""Of the reduced runs, which see all of SST-2 and subsets of the other tasks."""
+
+REDUCED_EXAMPLES = 70_000
+"""A pass of the reduced runs has so many at most, where a whole task is there instead of its subset."""
+
+
+@dataclass(frozen=True)
+class LanguageConfig(SequenceConfig):
+    """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks.
+
+    Raises:
+        SbmtError: If a value is out of range.
+    """
+
+    length: int = option(512, "tokens of a sequence, start and end included")
+    window: int | None = option(64, "sbm and random_mask also attend the tokens at most window / 2 places away")
+    weight_decay: float = option(0.01, "AdamW's weight decay")
+    d_model: int = option(512, "width")
+    d_hidden: int = option(2048, "width inside the MLPs")
+    n_heads: int = option(8, "heads per layer")
+    n_layers: int = option(4, "layers")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length < 3:
+            raise SbmtError("length ≥ 3: start, end, and a token between them", self.length, "give a larger length")
+
+
+@dataclass(frozen=True)
+class MlmConfig(LanguageConfig):
+    """Everything that decides a run of pre-training, apart from text, tokeniser, versions and hardware.
+
+    Raises:
+        SbmtError: If a value is out of range.
+    """
+
+    task: str = option(MLM, "always mlm")
+    data: str = option("corpus", "name of the prepared corpus")
+    batch_size: int = option(256, "blocks per optimiser step, over all devices")
+    steps: int = option(250_000, "optimiser steps")
+    warmup_steps: int = option(2500, "steps over which the learning rate rises; then it falls, both along a line")
+    eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
+    learning_rate: float = option(1e-4, "AdamW's largest learning rate")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("task", self.task, {MLM: None})
+
+    @property
+    def best_by(self) -> Literal["accuracy", "loss"]:
+        """The dev loss decides which weights are kept."""
+        return "loss"
+
+
+@dataclass(frozen=True)
+class GlueConfig(LanguageConfig):
+    """Everything that decides a run of fine-tuning, apart from data, pre-trained weights, versions and hardware.
+
+    Raises:
+        SbmtError: If a value is out of range, or nothing says how text becomes tokens.
+    """
+
+    task: str = option("sst2", f"one of: {', '.join(GLUE_TASKS)}")
+    pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")
+    tokenizer: str = option("", "a tokenizer.json, where no pre-training run brings its own")
+    pooling: Pooling = option("mean", "what the head reads: mean (of all tokens) or first (token)")
+    batch_size: int = option(32, "examples per optimiser step, over all devices")
+    learning_rate: float = option(3e-5, "AdamW's largest learning rate")
+    quirks: bool = option(False, "choose the checkpoint by the examples that the result reports, as the pipeline does")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("task", self.task, dict.fromkeys(GLUE_TASKS))
+        choose("pooling", self.pooling, dict.fromkeys(get_args(Pooling)))
+        if bool(self.pretrained) == bool(self.tokenizer):
+            do = "name a run of sbmt train mlm with --from, or a tokenizer.json with --tokenizer"
+            raise SbmtError("either a pre-training run or a tokeniser", "both" if self.pretrained else "neither", do)
+
+    @property
+    def is_chosen_on_test(self) -> bool:
+        """With the pipeline's quirks, the official dev examples choose the checkpoint and are reported."""
+        return self.quirks
+
+
+NETWORK = {f.name for f in fields(AttentionConfig)} - {
+    *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
+    *("embedding_std", "seed"),
+}
+"""Fields that fine-tuning takes over from pre-training."""
+
+
+def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
+    """The paper's settings of fine-tuning, with the network of a pre-training run.
+
+    Args:
+        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        pretrained: Folder of the pre-training run.
+        config: Its configuration.
+        **settings: Fields that differ.
+    """
+    network = {name: getattr(config, name) for name in NETWORK}
+    return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
+
+
+def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
+    """The configuration with as many steps as so many passes over the examples take.
+
+    A twentieth of the steps warms up, and dev is looked at after every pass, as in the pipeline that the paper uses.
+
+    Args:
+        config: Of fine-tuning.
+        n_train: How many examples there are.
+        epochs: Passes; None takes the paper's number, or that of the reduced runs.
+        is_reduced: Whether it is one of those.
+    """
+    if epochs is None:
+        epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
+    if epochs < 1:
+        raise SbmtError("epochs ≥ 1", epochs, "train for one pass at least")
+    if is_reduced:
+        n_train = min(n_train, REDUCED_EXAMPLES)
+    steps = ceil(n_train / config.batch_size)
+    return replace(config, steps=epochs * steps, warmup_steps=epochs * steps // 20, eval_every=steps)
+
+
+PAPER_MLM = MlmConfig()
+"""Table 7's BERT column. Its 50 epochs are counted as the pipeline counts: 5,000 batches each."""
+
+REDUCED_MLM = MlmConfig(
+    data="corpus-reduced",
+    length=128,
+    window=16,
+    batch_size=16,
+    steps=3000,
+    warmup_steps=200,
+    eval_every=500,
+    learning_rate=2e-3,
+    embedding_std=0.1,
+    d_model=128,
+    d_hidden=512,
+    n_heads=4,
+    n_layers=2,
+    n_clusters=32,
+    rank=32,
+    dropout=0.0,
+    attention_dropout=0.0,
+    dev_examples=400,
+    test_examples=400,
+)
+"""What one CPU core does in minutes. The window is an eighth of the length, as in the paper."""
+
+
+def reduced_settings(task: str) -> dict[str, Any]:
+    """What of fine-tuning differs for a reduced network: a subset if one is prepared, and a larger rate."""
+    subset = f"{task}-subset"
+    data = subset if (prepared_folder() / subset).is_dir() else task
+    return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}

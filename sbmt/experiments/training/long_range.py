@@ -1,0 +1,91 @@
+"""Settings of a run on a task of Long Range Arena: the paper's, and reduced ones for a CPU."""
+
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from sbmt.errors import choose
+from sbmt.experiments.data.batches import Encoding
+from sbmt.experiments.training.attention_config import option
+from sbmt.experiments.training.sequence_config import SequenceConfig
+from sbmt.models.dual_encoder import PairFeatures
+
+TASK_TITLES = {
+    "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
+    "text": "Text: is a film review positive, read byte by byte?",
+    "retrieval": "Retrieval: are two documents related, each read by itself?",
+    "image": "Image: which of ten things does a grey picture show, read pixel by pixel?",
+    "pathfinder": "Pathfinder: do two discs lie on the same dashed curve?",
+}
+LONG_RANGE_TASKS = tuple(TASK_TITLES)
+
+
+@dataclass(frozen=True)
+class LongRangeConfig(SequenceConfig):
+    """Everything that decides a run on a task of Long Range Arena, apart from data, versions and hardware.
+
+    Raises:
+        SbmtError: If a value is out of range.
+    """
+
+    task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
+    pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
+    quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("task", self.task, dict.fromkeys(LONG_RANGE_TASKS))
+        choose("pair_features", self.pair_features, dict.fromkeys(get_args(PairFeatures)))
+
+    @property
+    def is_image(self) -> bool:
+        """Whether tokens are pixels."""
+        return self.task in ("image", "pathfinder")
+
+    @property
+    def is_chosen_on_test(self) -> bool:
+        """With the pipeline's quirks, text has no dev of its own."""
+        return self.quirks and self.task == "text"
+
+    def encoding(self, first_id: int) -> Encoding:
+        """How this run turns symbols into tokens."""
+        return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
+
+
+def _table_7(
+    task: str, length: int, batch_size: int, rate: float, steps: int, warmup: int, every: int
+) -> LongRangeConfig:
+    return LongRangeConfig(
+        task=task,
+        length=length,
+        batch_size=batch_size,
+        learning_rate=rate,
+        steps=steps,
+        warmup_steps=warmup,
+        eval_every=every,
+    )
+
+
+PAPER = {
+    config.task: config
+    for config in (
+        _table_7("listops", 2048, 128, 5e-4, 5000, 1000, 50),
+        _table_7("text", 3072, 128, 5e-4, 20000, 8000, 500),
+        _table_7("retrieval", 4096, 32, 1e-4, 30000, 800, 300),
+        _table_7("image", 1024, 1024, 5e-4, 35000, 175, 175),
+        _table_7("pathfinder", 1024, 1024, 5e-4, 62400, 312, 312),
+    )
+}
+"""The paper's Table 7; warm-up and evaluations as in the pipeline that it uses, since the paper does not say."""
+
+_REDUCED: dict[str, dict[str, Any]] = {
+    "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
+    "text": {"length": 256, "steps": 600, "dev_examples": 1000, "test_examples": 4000},
+    "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
+    "image": {"data": "image-lossy", "length": 256, "steps": 600},
+    "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
+    | {"data": "pathfinder-reduced"},  # where black pixels count, 1500 steps do not leave chance
+}
+_SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
+_SMALL |= {"n_clusters": 32, "rank": 64, "embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
+REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
+"""What one CPU core does in minutes: shorter documents, smaller images, fewer steps, no dropout."""

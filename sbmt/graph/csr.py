@@ -1,0 +1,119 @@
+"""CSR masks as plain tensors: read by columns, and merged."""
+
+import torch
+from torch import Tensor
+
+from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+
+
+def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    """See :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges) by kernels, O(edges · log edges) where there are none."""
+    if can_run_on(keys.device) or has_gpu_kernels(keys.device):
+        return _transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
+    return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
+
+
+def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The plain twin, on any device: a stable sort by key."""
+    rows = torch.arange(row_ptr.numel() - 1, device=keys.device)
+    row = rows.repeat_interleave(row_ptr.diff(), output_size=keys.numel())
+    column = row // n_queries * n_keys + keys
+    order = column.argsort(stable=True)
+    counts = torch.bincount(column, minlength=rows.numel() // n_queries * n_keys)
+    first_of_graph = row_ptr[row // n_queries * n_queries]
+    positions = order - first_of_graph[order]
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), (row % n_queries)[order].int(), positions.int()
+
+
+@torch.library.custom_op("sbmt::transpose", mutates_args=())
+def _transpose(
+    row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if use_gpu:
+        from sbmt.kernels.gpu.rows.transposing import transpose as transpose_on_gpu
+
+        with torch.cuda.device_of(keys):
+            return transpose_on_gpu(row_ptr, keys, n_queries, n_keys)
+    from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
+    from sbmt.kernels.cpu.products import transpose
+
+    n_graphs = (row_ptr.numel() - 1) // n_queries
+    column_ptr = row_ptr.new_empty(n_graphs * n_keys + 1)
+    column_ptr[-1] = keys.numel()
+    queries, positions = (torch.empty(keys.shape, dtype=torch.int32) for _ in range(2))
+    arrays = (t.numpy() for t in (row_ptr, keys))
+    parts = equal_parts(n_graphs, 4 * (keys.numel() // n_graphs + n_queries + n_keys))
+    found = (t.numpy() for t in (column_ptr, queries, positions))
+    in_parallel(transpose, parts, *arrays, n_queries, n_keys, *found)
+    return column_ptr, queries, positions
+
+
+@_transpose.register_fake
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    n_graphs = (row_ptr.numel() - 1) // n_queries
+    int32 = keys.new_empty(keys.shape, dtype=torch.int32)
+    return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
+
+
+def merge_rows(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of what is in either mask.
+
+    Cost: O(n + edges) on the CPU; elsewhere the second mask is searched in the first, O(edges + second · log first).
+    """
+    if can_run_on(first_keys.device):
+        return _merge(first_ptr, first_keys, second_ptr, second_keys)
+    return merge_rows_by_searching(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+
+
+@torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
+def _merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
+    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+    from sbmt.kernels.cpu.unions import count_union, fill_union
+
+    arrays = [t.numpy() for t in (first_ptr, first_keys, second_ptr, second_keys)]
+    row_ptr = torch.zeros_like(first_ptr)
+    parts = balanced_parts(arrays[0] + arrays[2], 8)
+    in_parallel(count_union, parts, *arrays, row_ptr[1:].numpy())
+    row_ptr = row_ptr.cumsum(0)
+    keys = first_keys.new_empty(int(row_ptr[-1]))
+    in_parallel(fill_union, parts, *arrays, row_ptr.numpy(), keys.numpy())
+    return row_ptr, keys
+
+
+@_merge.register_fake
+def _(first_ptr: Tensor, first_keys: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
+
+
+def merge_rows_by_searching(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """On any device: what the second mask adds goes where it belongs, and the first fills the places between."""
+    first, second = _cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)
+    place = torch.searchsorted(first, second)
+    is_new = place == torch.searchsorted(first, second, right=True)
+    new = place[is_new] + torch.arange(int(is_new.sum()), device=place.device)
+    is_first = torch.ones(first.numel() + new.numel(), dtype=torch.bool, device=place.device)
+    is_first[new] = False
+    cells = torch.empty_like(is_first, dtype=torch.int64)
+    cells[new], cells[is_first] = second[is_new], first
+    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+
+
+def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
+    rows = torch.arange(row_ptr.numel() - 1, device=keys.device)
+    return rows.repeat_interleave(row_ptr.diff(), output_size=keys.numel()) * n_keys + keys
+
+
+def merge_rows_by_sorting(
+    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
+) -> tuple[Tensor, Tensor]:
+    """The plain twin, on any device."""
+    cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
+    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys

@@ -1,0 +1,231 @@
+"""The sampled mask as a list of edges in compressed sparse rows."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sbmt.errors import SbmtError, check_shape
+from sbmt.graph.csr import merge_rows, transpose_edges
+from sbmt.graph.edge_checks import check_every_edge, check_parts
+from sbmt.graph.padding import check_mask, count_pairs
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeList:
+    """Bipartite query-key graphs, one per example and head.
+
+    Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
+
+    Attributes:
+        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, never falls.
+        keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
+        shape: ``(batch, heads, n_queries, n_keys)``.
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
+        key_mask: bool ``(batch, n_keys)``, the same for keys.
+        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
+        check: Also verify what costs a pass over the edges: order, range, and that no edge touches padding.
+
+    Raises:
+        SbmtError: If the parts do not fit together.
+
+    Memory: 8 bytes per edge and per row.
+    """
+
+    row_ptr: Int[Tensor, " rows_plus_1"]
+    keys: Int[Tensor, " n_edges"]
+    shape: tuple[int, int, int, int]
+    query_mask: Bool[Tensor, "batch n_queries"] | None = None
+    key_mask: Bool[Tensor, "batch n_keys"] | None = None
+    multiplicity: Int[Tensor, " n_edges"] | None = None
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        check_parts(self)
+        batch, _, n_queries, n_keys = self.shape
+        for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
+        if self.check:
+            check_every_edge(self)
+
+    @staticmethod
+    def from_cells(
+        cells: Int[Tensor, " n_edges"],
+        shape: tuple[int, int, int, int],
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        multiplicity: Tensor | None = None,
+    ) -> "EdgeList":
+        """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
+        check_shape(shape)
+        if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
+            got = f"{cells.dtype} {tuple(cells.shape)}" if isinstance(cells, Tensor) else type(cells).__name__
+            raise SbmtError("cells as an int64 tensor (n_edges,)", got, "number them as EdgeList.cells does")
+        if cells.numel() and int(cells[0]) < 0:
+            raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
+        batch, heads, n_queries, n_keys = shape
+        counts = torch.bincount(cells // n_keys, minlength=batch * heads * n_queries)
+        row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+        return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, multiplicity)
+
+    @staticmethod
+    def from_dense(
+        mask: Bool[Tensor, "batch heads n_queries n_keys"],
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> "EdgeList":
+        """Edges where a dense boolean mask is True.
+
+        Example:
+            >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
+            tensor([0, 1, 2])
+
+        Raises:
+            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token.
+        """
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
+            got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            raise SbmtError("a bool mask (batch, heads, n_queries, n_keys)", got, "convert it with .bool()")
+        batch, heads, n_queries, n_keys = mask.shape
+        shape = (batch, heads, n_queries, n_keys)
+        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
+        return edges if query_mask is None and key_mask is None else replace(edges, check=True)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges over all examples and heads."""
+        return self.keys.numel()
+
+    @property
+    def cell_count(self) -> int:
+        """Number of cells of the dense mask, padding included."""
+        return prod(self.shape)
+
+    @cached_property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64."""
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.row_ptr.device)
+
+    def degrees(self) -> Int[Tensor, " rows"]:
+        """Number of edges of each row."""
+        return self.row_ptr.diff()
+
+    def rows(self) -> Int[Tensor, " n_edges"]:
+        """The flattened row of each edge."""
+        row = torch.arange(self.row_ptr.numel() - 1, device=self.keys.device)
+        return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
+
+    def key_rows(self) -> Int[Tensor, " n_edges"]:
+        """The key of each edge as a row of keys flattened over (example, head, key)."""
+        _, _, n_queries, n_keys = self.shape
+        return self.keys + self.rows() // n_queries * n_keys
+
+    def cells(self) -> Int[Tensor, " n_edges"]:
+        """The position of each edge in the flattened dense mask, strictly ascending."""
+        return self.rows() * self.shape[3] + self.keys
+
+    def density(self) -> Float[Tensor, "batch heads"]:
+        """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
+        batch, heads, n_queries, _ = self.shape
+        counts = self.row_ptr[::n_queries].diff().view(batch, heads)
+        return counts.to(torch.get_default_dtype()) / self.n_pairs.clamp(min=1)[:, None]
+
+    def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
+        """The mask as a dense boolean tensor; O(n²) memory."""
+        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.keys.device)
+        mask[self.cells()] = True
+        return mask.view(self.shape)
+
+    def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
+        """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
+
+        Row 0 is the source: the key, numbered over (example, head, key). Row 1 is the target: the query, numbered
+        over (example, head, query).
+        """
+        return torch.stack([self.key_rows(), self.rows()])
+
+    def to_scipy(self, example: int = 0, head: int = 0) -> "csr_array":
+        """One graph as a boolean ``scipy.sparse.csr_array`` of shape ``(n_queries, n_keys)``."""
+        from scipy.sparse import csr_array
+
+        batch, heads, n_queries, n_keys = self.shape
+        is_there = [isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))]
+        if not all(is_there):
+            raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
+        first = (example * heads + head) * n_queries
+        row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()
+        keys = self.keys[int(row_ptr[0]) : int(row_ptr[-1])].cpu().numpy()
+        ones = torch.ones(keys.size, dtype=torch.bool).numpy()
+        return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
+
+    def union(self, other: "EdgeList") -> "EdgeList":
+        """Edges of either; multiplicities are dropped.
+
+        Cost: O(n + edges), and elsewhere than on the CPU a search for each edge of ``other``.
+
+        Raises:
+            SbmtError: If shapes or masks differ.
+        """
+        if not isinstance(other, EdgeList):
+            raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
+        if self.shape != other.shape:
+            raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
+        for name in ("query_mask", "key_mask"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same masks")
+        row_ptr, keys = merge_rows(self.row_ptr, self.keys, other.row_ptr, other.keys, self.shape[3])
+        return EdgeList(row_ptr, keys, self.shape, self.query_mask, self.key_mask)
+
+    def with_self_loops(self) -> "EdgeList":
+        """These edges and (i, i) for every real token.
+
+        Raises:
+            SbmtError: If queries and keys differ in number.
+        """
+        from sbmt.graph.patterns import self_loops
+
+        return self.union(self_loops(self.shape, self.query_mask, self.key_mask, device=self.keys.device))
+
+    @cached_property
+    def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
+        """The edges in the order of their keys, for sums over queries.
+
+        Columns are keys, flattened over (example, head, key).
+
+        Returns:
+            ``column_ptr`` int64, the queries of each column in ascending order, int32, and where each of these edges
+            stands among its graph's in EdgeList order, int32.
+
+        Cost: O(n + edges), a sort where there are no kernels; kept for the next call.
+        """
+        return transpose_edges(self.row_ptr, self.keys, *self.shape[2:])
+
+    def transpose(self) -> "EdgeList":
+        """The same edges seen from the keys: rows are keys, entries are queries. Cost: O(n + edges)."""
+        batch, heads, n_queries, n_keys = self.shape
+        column_ptr, queries, positions = self.by_key
+        many = None
+        if self.multiplicity is not None:
+            first = self.row_ptr[:-1:n_queries].repeat_interleave(column_ptr[::n_keys].diff(), output_size=self.n_edges)
+            many = self.multiplicity[first + positions]
+        shape = (batch, heads, n_keys, n_queries)
+        return EdgeList(column_ptr, queries.long(), shape, self.key_mask, self.query_mask, many)
+
+    def to(self, device: torch.device | str) -> "EdgeList":
+        """A copy on ``device``."""
+        return EdgeList.from_cells(
+            self.cells().to(device),
+            self.shape,
+            *(None if t is None else t.to(device) for t in (self.query_mask, self.key_mask, self.multiplicity)),
+        )
+
+    def __repr__(self) -> str:
+        return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"

@@ -1,0 +1,1 @@
+"""Compiled code: for the CPU by numba, for GPUs by Triton."""

@@ -1,0 +1,115 @@
+"""Softmax attention along the rows of a CSR mask, and its gradients.
+
+Everything is flattened: row r of ``query`` and ``row_ptr`` belongs to graph r // n_queries, whose keys and values are
+rows graph · n_keys + j of ``key`` and ``value``. ``gate`` and ``weight_scale`` of length 0 mean ones.
+"""
+
+import math
+
+import numpy as np
+
+from sbmt.kernels.cpu.elementary import exp, log
+from sbmt.kernels.cpu.row_sums import dots, weighted_sum
+from sbmt.kernels.cpu.toolchain import kernel
+
+
+@kernel
+def attend(
+    start, stop, query, key, value, row_ptr, keys, gate, weight_scale, is_score_rule, n_queries, n_keys, out, log_total
+):
+    """Rows start … stop of the output, and the logarithm of each row's softmax denominator for the way back."""
+    scores = np.empty(n_keys, query.dtype)
+    for row in range(start, stop):
+        first, last = row_ptr[row], row_ptr[row + 1]
+        if first == last:
+            out[row] = 0
+            log_total[row] = 0
+            continue
+        offset = row // n_queries * n_keys
+        _scores(query[row], key, offset, keys, first, last, gate, is_score_rule, scores)
+        count = last - first
+        most = _largest(scores, count)
+        total = 0.0
+        for i in range(count):
+            scores[i] = exp(scores[i] - most)
+            total += scores[i]
+        log_total[row] = most + log(total)
+        share = query.dtype.type(1 / total)
+        for i in range(count):
+            scores[i] *= share
+        if weight_scale.size:
+            for i in range(count):
+                scores[i] *= weight_scale[first + i]
+        weighted_sum(scores, value, offset, keys, first, last, out[row])
+
+
+@kernel
+def attend_backward(
+    start, stop, query, key, value, row_ptr, keys, gate, weight_scale, is_score_rule, n_queries, n_keys, out, log_total,
+    grad_out, grad_query, grad_score, grad_gate, weights,
+):  # fmt: skip
+    """Gradients of the queries; per edge those of q·k and of the gate, and the weight that its value had.
+
+    With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
+    """
+    scale = query.dtype.type(1 / math.sqrt(query.shape[1]))
+    scores = np.empty(n_keys, query.dtype)
+    for row in range(start, stop):
+        first, last = row_ptr[row], row_ptr[row + 1]
+        if first == last:
+            grad_query[row] = 0
+            continue
+        offset = row // n_queries * n_keys
+        _scores(query[row], key, offset, keys, first, last, gate, is_score_rule, scores)
+        weight, grad = weights[first:last], grad_score[first:last]
+        dots(grad_out[row], value, offset, keys, first, last, grad)
+        mean = query.dtype.type(0)
+        for i in range(out.shape[1]):
+            mean += grad_out[row, i] * out[row, i]
+        for i in range(last - first):
+            weight[i] = exp(scores[i] - log_total[row])
+        if weight_scale.size:
+            for i in range(last - first):
+                grad[i] = weight[i] * (weight_scale[first + i] * grad[i] - mean)
+                weight[i] *= weight_scale[first + i]
+        else:
+            for i in range(last - first):
+                grad[i] = weight[i] * (grad[i] - mean)
+        if gate.size:
+            for i in range(last - first):
+                g = gate[first + i]
+                if is_score_rule:
+                    grad_gate[first + i] = grad[i] * (scores[i] / g)
+                    grad[i] *= g
+                else:
+                    grad_gate[first + i] = grad[i] / g
+        for i in range(last - first):
+            grad[i] *= scale
+        weighted_sum(grad, key, offset, keys, first, last, grad_query[row])
+
+
+@kernel
+def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores):
+    """What the softmax runs over: g · q·k / √d, or q·k / √d + ln g."""
+    scale = vector.dtype.type(1 / math.sqrt(vector.shape[0]))
+    dots(vector, key, offset, keys, first, last, scores)
+    for i in range(last - first):
+        scores[i] *= scale
+    if gate.size:
+        if is_score_rule:
+            for i in range(last - first):
+                scores[i] *= gate[first + i]
+        else:
+            for i in range(last - first):
+                scores[i] += log(gate[first + i])
+
+
+@kernel
+def _largest(x, count):
+    """The largest of the first ``count`` numbers, four at a time: one comparison need not wait for the last."""
+    a = b = c = d = x[0]
+    for i in range(0, count - 3, 4):
+        a, b, c, d = max(a, x[i]), max(b, x[i + 1]), max(c, x[i + 2]), max(d, x[i + 3])
+    for i in range(count // 4 * 4, count):
+        a = max(a, x[i])
+    return max(max(a, b), max(c, d))

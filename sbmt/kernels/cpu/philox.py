@@ -1,0 +1,54 @@
+"""Philox4x32-10 in whole batches, which vectorises it, and what is made of its words.
+
+The plain twin is :func:`sbmt.counter_rng.philox`: same key, same counters, same words.
+"""
+
+import numpy as np
+from numba import uint32, uint64
+
+from sbmt.kernels.cpu.elementary import log
+from sbmt.kernels.cpu.toolchain import kernel, to_the_letter
+
+BATCH = 16  # blocks at a time; one block is four words
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+_HALF = np.uint64(32)
+
+
+@kernel
+def fill_words(words, seed, first_block, row, head_and_purpose, example):
+    """The uint32 words (4, n) of blocks first_block … first_block + n − 1 of a stream."""
+    for b in range(words.shape[1]):
+        c0, c1, c2, c3 = uint32(first_block + b), uint32(row), uint32(head_and_purpose), uint32(example)
+        k0, k1 = uint32(seed), uint32(uint64(seed) >> _HALF)
+        for _ in range(10):
+            p0, p1 = uint64(c0) * _M0, uint64(c2) * _M1
+            c0, c2 = uint32(p1 >> _HALF) ^ c1 ^ k0, uint32(p0 >> _HALF) ^ c3 ^ k1
+            c1, c3 = uint32(p1), uint32(p0)
+            k0, k1 = uint32(k0 + _W0), uint32(k1 + _W1)
+        words[0, b], words[1, b], words[2, b], words[3, b] = c0, c1, c2, c3
+
+
+@to_the_letter
+def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, example):
+    """2 n exponential variates of mean 1 from n blocks: −ln of 53-bit midpoint uniforms."""
+    fill_words(words, seed, first_block, row, head_and_purpose, example)
+    n = words.shape[1]
+    for half in range(2):
+        for b in range(n):
+            upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
+            out[half * n + b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
+
+
+@kernel
+def cell_uniforms(start, stop, row_ptr, keys, seed, n_queries, heads, first_example, out):
+    """A uniform for each edge of rows start … stop, the one that :func:`sbmt.counter_rng.cell_words` gives its cell.
+
+    Key j owns word j % 4 of block j // 4.
+    """
+    block_of_key = np.empty((4, 1), np.uint32)
+    for row in range(start, stop):
+        graph = row // n_queries
+        for e in range(row_ptr[row], row_ptr[row + 1]):
+            fill_words(block_of_key, seed, keys[e] // 4, row % n_queries, graph % heads, graph // heads + first_example)
+            out[e] = (float(block_of_key[keys[e] % 4, 0]) + 0.5) / 4294967296.0

@@ -1,0 +1,1 @@
+"""Drawing edges by the exact law."""

@@ -1,0 +1,1 @@
+"""Attention along the rows of an edge list."""

@@ -1,0 +1,60 @@
+"""Rows of matrices in and out of registers, and numbers that are known when a kernel is built."""
+
+import triton.language as tl
+
+from sbmt.kernels.gpu.instructions import narrow
+from sbmt.kernels.gpu.toolchain import constant, kernel
+
+
+@constant
+def block_of(width):
+    """Columns of a block that holds ``width`` of them: a power of two, and no less than a matrix product takes."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+@constant
+def scale_of(width):
+    """What scores are multiplied by: 1 / √d."""
+    return width**-0.5
+
+
+@kernel
+def load_rows(pointer, rows, is_there, WIDTH: tl.constexpr):
+    """Rows of a matrix that is ``WIDTH`` wide, in a block of as many columns or more; zeros where there are none.
+
+    ``is_there`` is None where all rows are: masks cost registers, those of rows and those of columns.
+    """
+    columns = tl.arange(0, block_of(WIDTH))
+    places = rows[:, None] * WIDTH + columns[None, :]
+    if is_there is None:
+        if block_of(WIDTH) == WIDTH:
+            return tl.load(pointer + places)
+        else:
+            return tl.load(pointer + places, (columns < WIDTH)[None, :], other=0.0)
+    elif block_of(WIDTH) == WIDTH:
+        return tl.load(pointer + places, is_there[:, None], other=0.0)
+    else:
+        return tl.load(pointer + places, is_there[:, None] & (columns < WIDTH)[None, :], other=0.0)
+
+
+@kernel
+def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
+    """Writes rows of such a matrix."""
+    columns = tl.arange(0, block_of(WIDTH))
+    places = rows[:, None] * WIDTH + columns[None, :]
+    numbers = narrow(numbers, pointer.dtype.element_ty)
+    tl.store(pointer + places, numbers, is_there[:, None] & (columns < WIDTH)[None, :])
+
+
+@kernel
+def load_row(pointer, row, WIDTH: tl.constexpr):
+    """One row of such a matrix."""
+    columns = tl.arange(0, block_of(WIDTH))
+    return tl.load(pointer + row * WIDTH + columns, columns < WIDTH, other=0.0)
+
+
+@kernel
+def store_row(pointer, row, numbers, WIDTH: tl.constexpr):
+    """Writes one row of such a matrix."""
+    columns = tl.arange(0, block_of(WIDTH))
+    tl.store(pointer + row * WIDTH + columns, narrow(numbers, pointer.dtype.element_ty), columns < WIDTH)

@@ -1,0 +1,165 @@
+"""Attention over tiles of pairs whose mask is drawn in registers and never stored.
+
+A tile has ``ROWS`` queries and ``KEYS`` keys. Its rates are one product of rate factors, its coins are the words that
+:mod:`sbmt.samplers.bernoulli` gives the same cells, so the edges are that sampler's. Whoever needs a tile again draws
+it again. Masks of tokens are None where all are real.
+"""
+
+import triton.language as tl
+
+from sbmt.kernels.gpu.instructions import exp2, narrow, nearest_word
+from sbmt.kernels.gpu.philox import cell_words, keys_of_tile
+from sbmt.kernels.gpu.rows.blocks import block_of, load_rows, scale_of, store_rows
+from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, constant, kernel
+
+WORDS = tl.constexpr(2.0**32)
+LOG2_E = tl.constexpr(1.4426950408889634)  # scores count in powers of 2
+
+
+@constant
+def words_below(probability):
+    """How many of the 2³² words stand for uniforms below a probability."""
+    return int(probability * 2**32 + 0.5)
+
+
+@kernel
+def multiply(a, b, total):
+    """Adds a · b to the total: float32 by three products of tensor cores, which keep its precision."""
+    if IS_INTERPRETED:  # which multiplies bfloat16 numbers by their bits
+        a, b = a.to(total.dtype), b.to(total.dtype)
+    PRECISION: tl.constexpr = "tf32x3" if a.dtype == tl.float32 else "ieee"
+    return tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
+
+
+@kernel
+def block_and_graph(n_tokens, N: tl.constexpr):
+    """This program's block of tokens, and its graph: the blocks of a graph come one after the other."""
+    program = tl.program_id(0).to(tl.int64)
+    n_blocks = tl.cdiv(n_tokens, N)
+    return (program % n_blocks * N).to(tl.int32), program // n_blocks
+
+
+@kernel
+def are_real(mask, example, places, n_tokens):
+    """Which of these tokens of a sequence exist and are real."""
+    is_real = places < n_tokens
+    if mask is not None:
+        is_real &= tl.load(mask + example * n_tokens + places, is_real, other=0) != 0
+    return is_real
+
+
+@kernel
+def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
+    """Rate factors of some tokens of the sequence that begins at row ``first``, in two parts if they are split.
+
+    Those of padding are 0, and beyond the end stands the last token again, so that no mask costs registers. See
+    :func:`sbmt.kernels.gpu.tiles.scales.split_rates`.
+    """
+    rows = tl.minimum(tokens, n_tokens - 1)
+    coarse = load_rows(high + first * CLUSTERS, rows, None, CLUSTERS)
+    if low is not None:
+        return coarse, load_rows(low + first * CLUSTERS, rows, None, CLUSTERS)
+    else:
+        return coarse, coarse
+
+
+@kernel
+def products_of_rates(a, a_low, b, b_low, zeros):
+    """The products of rate factors, in units of their own where these are split: three, with an error near 2⁻²¹."""
+    if a.dtype == tl.float16:
+        return multiply(a, b.T, multiply(a, b_low.T, multiply(a_low, b.T, zeros)))
+    else:
+        return multiply(a, b.T, zeros)
+
+
+@kernel
+def poisson_link(r):
+    """1 − e^(−r), by its series where the difference would lose digits."""
+    series = r * (1 - r / 2 * (1 - r / 3 * (1 - r / 4 * (1 - r / 5 * (1 - r / 6 * (1 - r / 7))))))
+    return tl.where(r < 0.25, series, 1 - tl.exp(-r))
+
+
+@kernel
+def draw_tile(
+    words, products, row_scales, queries, keys, is_real_key, exploration, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr
+):
+    """Which pairs of a tile are attended, and which of those were left to chance; of padded queries anything goes.
+
+    What belongs to a query or a key broadcasts over the tile, which may have queries or keys down. A pair is drawn if
+    (word + ½) / 2³² < p, which whole numbers decide, since a float32 would round the word.
+    """
+    if IS_POISSON:
+        expected = tl.where(is_real_key, poisson_link(products * row_scales + exploration), 0.0) * WORDS
+    else:
+        expected = products * (row_scales * WORDS) + tl.where(is_real_key, exploration * WORDS, float("-inf"))
+    is_drawn = (words < nearest_word(expected)) | (expected >= WORDS)
+    if WINDOW >= 0:
+        away = queries - keys
+        is_certain = is_real_key & (away <= WINDOW) & (away >= -WINDOW)
+        return is_drawn | is_certain, is_drawn & ~is_certain
+    else:
+        return is_drawn, is_drawn
+
+
+@kernel
+def dropout_scale(words, DROPOUT: tl.constexpr, dtype: tl.constexpr):
+    """What the weight of a pair is multiplied by: 0 if it is dropped, else 1 / (1 − dropout)."""
+    return (words.to(tl.int64) >= words_below(DROPOUT)).to(dtype) / (1 - DROPOUT)
+
+
+@kernel
+def attend_tiles(
+    query, key, value, query_rate, query_rate_low, row_scale, key_rate, key_rate_low, query_mask, key_mask,
+    out, degrees, log_total, largest_weight, seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
+    D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr,
+):  # fmt: skip
+    """A block of queries: their output, degrees, logarithms of denominators in powers of 2, and largest weights."""
+    SCORE: tl.constexpr = scale_of(D) * LOG2_E
+    first_query, graph = block_and_graph(n_queries, ROWS)
+    example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
+    dtype = log_total.dtype.element_ty
+    queries = first_query + tl.arange(0, ROWS)
+    is_real_query = are_real(query_mask, example, queries, n_queries)
+    row, of_keys = graph * n_queries, graph * n_keys  # added to pointers, so that places of tokens fit 32 bits
+    q = load_rows(query + row * D, queries, is_real_query, D)
+    t, t_low = load_rates(query_rate, query_rate_low, row, queries, n_queries, CLUSTERS)
+    row_scales = tl.load(row_scale + row + queries, is_real_query, other=0.0)
+    most = tl.full((ROWS,), float("-inf"), dtype)  # of scores, in powers of 2
+    total = tl.zeros((ROWS,), dtype)
+    mean = tl.zeros((ROWS, block_of(D_VALUE)), dtype)
+    degree = tl.zeros((ROWS,), tl.int32)
+    for first_key in range(0, n_keys, KEYS):
+        keys = keys_of_tile(first_key, KEYS)
+        is_real_key = are_real(key_mask, example, keys, n_keys)
+        u, u_low = load_rates(key_rate, key_rate_low, of_keys, keys, n_keys, CLUSTERS)
+        zeros = tl.zeros((ROWS, KEYS), dtype)
+        k = load_rows(key + of_keys * D, keys, is_real_key, D)
+        products = multiply(q, k.T, zeros)
+        rates = products_of_rates(t, t_low, u, u_low, zeros)
+        words = cell_words(seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
+        is_edge, _ = draw_tile(
+            words, rates, row_scales[:, None], queries[:, None], keys[None, :], is_real_key[None, :], exploration,
+            WINDOW, IS_POISSON,
+        )  # fmt: skip
+        degree += tl.sum(is_edge.to(tl.int32), 1)
+        products = tl.where(is_edge, products, float("-inf"))
+        higher = tl.maximum(most, tl.max(products, 1) * SCORE)
+        finite = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = exp2(products * SCORE - finite[:, None])
+        shrink = exp2(most - finite)
+        total = total * shrink + tl.sum(weights, 1)
+        if DROPOUT > 0:
+            words = cell_words(dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
+            weights *= dropout_scale(words, DROPOUT, dtype)
+        v = load_rows(value + of_keys * D_VALUE, keys, is_real_key, D_VALUE)
+        mean = multiply(narrow(weights, v.dtype), v, mean * shrink[:, None])
+        most = higher
+    is_there = queries < n_queries
+    is_empty = (degree == 0) | ~is_real_query
+    total = tl.where(is_empty, 1.0, total)
+    mean = tl.where(is_empty[:, None], 0.0, mean / total[:, None])
+    store_rows(out + row * D_VALUE, queries, is_there, mean, D_VALUE)
+    tl.store(degrees + row + queries, tl.where(is_empty, 0, degree), is_there)
+    tl.store(log_total + row + queries, tl.where(is_empty, 0.0, most + tl.log2(total)), is_there)
+    tl.store(largest_weight + row + queries, tl.where(is_empty, 0.0, 1 / total), is_there)

@@ -1,0 +1,259 @@
+"""The block model against explicit loops: probabilities, their gradients, densities, shapes and dtypes."""
+
+import math
+
+import pytest
+import torch
+
+from sbmt import BlockModel, EdgeList, SbmtError
+
+LAWS = [  # link, scale of the block matrix, exploration; a bilinear scale of 0.6 gives ΣS > 1 and rates around 1
+    ("bilinear", 1.0, 0.0),
+    ("bilinear", 1.0, 0.01),
+    ("bilinear", 0.6, 0.3),
+    ("bilinear", 0.6, 0.0),
+    ("poisson", 1.0, 0.0),
+    ("poisson", 5.0, 0.3),
+]
+
+
+def plain_expected_mask(model, exploration):
+    """Equation 8 pair by pair, on Python floats."""
+    batch, heads, n, m = model.shape
+    out = torch.zeros(model.shape, dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, (batch, heads, n, m))).tolist():
+        masks = (model.query_mask, i), (model.key_mask, j)
+        if all(mask is None or mask[b, token] for mask, token in masks):
+            q, s, k = model.query_membership[b, h, i], model.block_matrix[h], model.key_membership[b, h, j]
+            rate = sum(float(q[u] * s[u, v] * k[v]) for u in range(len(q)) for v in range(len(k))) + exploration
+            out[b, h, i, j] = min(rate, 1.0) if model.link == "bilinear" else 1 - math.exp(-rate)
+    return out
+
+
+def with_leaves(model):
+    """The same model, made from tensors that collect gradients."""
+    leaves = [t.clone().requires_grad_() for t in (model.query_membership, model.block_matrix, model.key_membership)]
+    return BlockModel(*leaves, model.query_mask, model.key_mask, link=model.link), leaves
+
+
+def assert_same_gradients(found, expected, leaves, incoming):
+    gradients = [torch.autograd.grad(x, leaves, incoming, retain_graph=True) for x in (found, expected)]
+    for mine, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-10, atol=1e-14)
+
+
+def some_edges(model, p):
+    mask = torch.rand(model.shape, generator=torch.Generator().manual_seed(1)) < p
+    return EdgeList.from_dense(mask & (model.expected_mask(0.5) > 0), model.query_mask, model.key_mask)
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
+def test_expected_mask_equals_the_explicit_loop(make_block_model, link, scale, exploration, is_padded):
+    model = make_block_model(link=link, scale=scale, is_padded=is_padded)
+    expected = plain_expected_mask(model, exploration)
+    assert torch.allclose(model.expected_mask(exploration), expected, rtol=1e-12)
+    assert (expected == 1).any() == (scale == 0.6)  # the clamp is met exactly where it should be
+
+
+@pytest.mark.parametrize("p", [0.1, 1.0])  # few edges are gathered, many are read from all pairs
+@pytest.mark.parametrize("clamp", [True, False])
+@pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
+def test_edge_probability_reads_the_expected_mask(make_block_model, link, scale, exploration, clamp, p):
+    model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=True))
+    edges = some_edges(model, p)
+    expected = model.expected_mask(exploration)
+    if link == "bilinear" and not clamp:
+        query, key = model.rate_factors(exploration)
+        expected = query @ key.mT
+    expected = expected[edges.to_dense()]
+    found = model.edge_probability(edges, exploration, clamp=clamp)
+    assert torch.allclose(found, expected, rtol=1e-12)
+    incoming = torch.rand(edges.n_edges, dtype=torch.float64)
+    assert_same_gradients(found, expected, leaves, incoming)
+
+
+@pytest.mark.parametrize("p", [0.1, 1.0])
+def test_gradcheck_of_edge_probability_in_small_chunks(make_block_model, p, monkeypatch):
+    monkeypatch.setattr("sbmt.block_model.pair_products._GATHERED_AT_ONCE", 6)
+    model, leaves = with_leaves(make_block_model(1, 2, 4, 5, 3))
+    edges = some_edges(model, p)
+
+    def probability(query, block, key):
+        return BlockModel(query, block, key).edge_probability(edges, clamp=False)
+
+    assert torch.autograd.gradcheck(probability, leaves)
+
+
+def test_only_without_the_clamp_can_a_certain_edge_become_less_likely():
+    gradients = {}
+    for clamp in (True, False):
+        block = torch.full((1, 1, 1), 1.0, requires_grad=True)
+        model = BlockModel(torch.ones(1, 1, 2, 1), block, torch.ones(1, 1, 2, 1))
+        edges = EdgeList.from_dense(torch.ones(1, 1, 2, 2, dtype=torch.bool))
+        model.edge_probability(edges, 0.01, clamp=clamp).sum().backward()
+        gradients[clamp] = float(block.grad)
+    assert gradients == {True: 0.0, False: 4.0}
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 70, 1 << 24])
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
+def test_expected_density_is_the_mean_of_the_expected_mask(
+    make_block_model, link, scale, exploration, is_padded, pairs_at_once, monkeypatch
+):
+    monkeypatch.setattr("sbmt.block_model.model._PAIRS_AT_ONCE", pairs_at_once)
+    model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=is_padded))
+    n_pairs = model.n_pairs[:, None]
+    if link == "bilinear":
+        expected = (model.expected_mask().sum((2, 3)) / n_pairs + exploration).clamp(max=1.0)
+    else:
+        expected = model.expected_mask(exploration).sum((2, 3)) / n_pairs
+    found = model.expected_density(exploration)
+    assert torch.allclose(found, expected, rtol=1e-12)
+    weight = torch.rand(2, 3, dtype=torch.float64)
+    assert_same_gradients(found, expected, leaves, weight)
+
+
+@pytest.mark.parametrize(
+    ("link", "block", "is_closed"), [("bilinear", 0.25, True), ("bilinear", 0.2501, False), ("poisson", 0.1, False)]
+)
+def test_the_closed_form_serves_only_rates_that_cannot_exceed_one(link, block, is_closed, monkeypatch):
+    ones = torch.ones(1, 1, 3, 2)
+    model = BlockModel(ones, torch.full((1, 2, 2), block), ones, link=link)
+    monkeypatch.setattr(BlockModel, "_sum_of_probabilities", lambda _: pytest.fail("visited all pairs"))
+    if is_closed:
+        assert float(model.expected_density()) == pytest.approx(1.0)
+    else:
+        with pytest.raises(pytest.fail.Exception, match="visited all pairs"):
+            model.expected_density()
+
+
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_no_real_pair_no_density(link):
+    ones, real = torch.ones(2, 1, 3, 2), torch.tensor([[True] * 3, [False] * 3])
+    model = BlockModel(ones, torch.full((1, 2, 2), 0.1), ones, real, link=link)
+    assert model.n_pairs.tolist() == [9, 0]
+    for exploration in (0.0, 0.3):
+        density = model.expected_density(exploration)[:, 0].tolist()
+        assert density[0] > 0 and density[1] == 0
+        assert not model.expected_mask(exploration)[1].any()
+
+
+def test_a_block_matrix_of_zeros_leaves_only_exploration():
+    model = BlockModel(torch.ones(1, 1, 2, 3), torch.zeros(1, 3, 3), torch.ones(1, 1, 4, 3))
+    assert not model.expected_mask().any() and not model.expected_density().any()
+    assert torch.equal(model.expected_mask(0.25), torch.full((1, 1, 2, 4), 0.25))
+    assert float(model.expected_density(0.25)) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("query", "block", "key", "mask"), [((1, 1), 1, (1, 1), 1), ((2, 1), 3, (1, 1), 1), ((1, 3), 1, (1, 1), 2)]
+)
+def test_leading_ones_broadcast(query, block, key, mask):
+    tensors = torch.rand(*query, 4, 2), torch.rand(block, 2, 2), torch.rand(*key, 5, 2)
+    key_mask = torch.rand(mask, 5) < 0.7
+    model = BlockModel(*tensors, key_mask=key_mask)
+    batch, heads = max(query[0], key[0], mask), max(query[1], block, key[1])
+    whole = BlockModel(
+        tensors[0].expand(batch, heads, 4, 2).clone(),
+        tensors[1].expand(heads, 2, 2).clone(),
+        tensors[2].expand(batch, heads, 5, 2).clone(),
+        key_mask=key_mask.expand(batch, 5).clone(),
+    )
+    assert model.shape == whole.shape == (batch, heads, 4, 5)
+    assert torch.equal(model.expected_mask(), whole.expected_mask())
+    assert torch.allclose(model.expected_density(), whole.expected_density()) and model.n_pairs.shape == (batch,)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(torch.float16, torch.float32), (torch.bfloat16, torch.float32), (torch.float32,) * 2, (torch.float64,) * 2],
+)
+def test_sixteen_bits_become_float32_and_float64_stays(given, kept):
+    model = BlockModel(*(torch.full(shape, 0.5, dtype=given) for shape in ((1, 1, 2, 1), (1, 1, 1), (1, 1, 3, 1))))
+    edges = EdgeList.from_dense(torch.ones(1, 1, 2, 3, dtype=torch.bool))
+    found = model.expected_mask(0.01), model.edge_probability(edges, 0.01), model.expected_density(0.01)
+    assert {t.dtype for t in (*found, model.block_matrix)} == {kept}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0])
+def test_what_stands_at_padding_is_never_looked_at(make_block_model, value):
+    model = make_block_model(is_padded=True)
+    query = model.query_membership.masked_fill(~model.query_mask[:, None, :, None], value)
+    key = model.key_membership.masked_fill(~model.key_mask[:, None, :, None], value)
+    spoilt = BlockModel(query, model.block_matrix, key, model.query_mask, model.key_mask)
+    assert (query == value).any() or query.isnan().any()
+    assert torch.equal(spoilt.expected_mask(0.01), model.expected_mask(0.01))
+    assert torch.equal(spoilt.expected_density(0.01), model.expected_density(0.01))
+
+
+def test_rounding_beyond_the_range_is_clamped():
+    model = BlockModel(torch.full((1, 1, 1, 1), 1 + 9e-7), torch.full((1, 1, 1), -9e-7), torch.ones(1, 1, 1, 1))
+    assert float(model.query_membership) == 1.0 and float(model.block_matrix) == 0.0
+
+
+def parts(**changed):
+    """Arguments of a small valid block model, some of them replaced."""
+    half = {"query_membership": (2, 3, 4, 2), "block_matrix": (3, 2, 2), "key_membership": (2, 3, 5, 2)}
+    valid = {name: torch.full(shape, 0.5) for name, shape in half.items()}
+    return valid | changed
+
+
+def spoilt(shape, value):
+    out = torch.full(shape, 0.5)
+    out.view(-1)[-1] = value
+    return out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"link": "probit"}, "link among 'bilinear', 'poisson', got 'probit'"),
+        ({"query_membership": torch.ones(2, 3, 4, 2, dtype=torch.int64)}, "query_membership as a floating-point"),
+        ({"key_membership": [[0.5]]}, "key_membership as a floating-point tensor, got list"),
+        ({"query_membership": torch.rand(3, 4, 2)}, "4 dimensions and a block matrix with 3"),
+        ({"block_matrix": torch.rand(2, 2)}, "4 dimensions and a block matrix with 3"),
+        ({"key_membership": torch.rand(2, 3, 5, 3)}, "one number of clusters k"),
+        ({"block_matrix": torch.rand(3, 2, 3)}, "one number of clusters k"),
+        ({"block_matrix": torch.rand(4, 2, 2)}, "head counts"),
+        ({"key_membership": torch.rand(3, 3, 5, 2)}, "batch sizes"),
+        ({"key_membership": torch.rand(2, 3, 0, 2)}, "at least one example, head, query, key and cluster"),
+        ({"query_membership": spoilt((2, 3, 4, 2), float("nan"))}, r"query_membership in \[0, 1\] without NaN"),
+        ({"query_membership": spoilt((2, 3, 4, 2), 1.001)}, r"query_membership in \[0, 1\]"),
+        ({"key_membership": spoilt((2, 3, 5, 2), -0.001)}, r"key_membership in \[0, 1\]"),
+        ({"block_matrix": spoilt((3, 2, 2), 1.001)}, r"block_matrix in \[0, 1\]"),
+        ({"block_matrix": spoilt((3, 2, 2), -0.1), "link": "poisson"}, r"block_matrix in \[0, 1e\+30\] without NaN"),
+        ({"block_matrix": spoilt((3, 2, 2), 1e31), "link": "poisson"}, r"block_matrix in \[0, 1e\+30\].*1e\+31"),
+        ({"block_matrix": spoilt((3, 2, 2), float("inf")), "link": "poisson"}, r"block_matrix in \[0, 1e\+30\]"),
+        ({"query_mask": torch.ones(2, 4)}, "query_mask as a bool tensor, True = real token, got torch.float32"),
+        ({"key_mask": [[True] * 5] * 2}, "key_mask as a bool tensor, True = real token, got list"),
+        ({"key_mask": torch.ones(2, 4, dtype=torch.bool)}, r"key_mask of shape \(2, 5\), got \(2, 4\)"),
+        ({"key_mask": torch.ones(5, dtype=torch.bool)}, r"batch sizes and head counts, got .* key_mask \(5,\)"),
+        ({"query_mask": torch.tensor(True)}, r"query_mask of shape \(2, 4\), got \(\)"),
+        (
+            {"query_mask": torch.ones(3, 4, dtype=torch.bool)},
+            r"batch sizes and head counts, got .* query_mask \(3, 4\)",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(changed, message):
+    with pytest.raises(SbmtError, match=message):
+        BlockModel(**parts(**changed))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("exploration", [-0.1, 1.0, float("nan"), "little", None])
+def test_exploration_lies_between_zero_and_one(exploration):
+    model = BlockModel(**parts())
+    for ask in (model.expected_mask, model.expected_density):
+        with pytest.raises(SbmtError, match=r"exploration δ in \[0, 1\)"):
+            ask(exploration)
+
+
+@pytest.mark.bad_input
+def test_edges_of_another_shape_have_no_probability():
+    edges = EdgeList.from_dense(torch.ones(2, 3, 4, 4, dtype=torch.bool))
+    with pytest.raises(SbmtError, match=r"edges of shape \(2, 3, 4, 5\), got \(2, 3, 4, 4\)"):
+        BlockModel(**parts()).edge_probability(edges)

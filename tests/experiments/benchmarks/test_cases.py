@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+from sbmt import SbmtError, sample_edges
+from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, n_groups
+from sbmt.experiments.benchmarks.thin import thin_block_model
+
+POINTS = [
+    (256, 0.5, 128),
+    (512, 0.16, 128),
+    (512, 0.04, 32),
+    (1024, 0.01, 128),
+    (1024, 0.0025, 128),
+    (2048, 0.0025, 32),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
+def test_the_density_is_met(kind, n, density, n_clusters):
+    case = build(Setting(n, density, kind, n_clusters))
+    model = case.block_model()
+    assert model.shape == (1, 4, n, n)
+    assert model.expected_density().mean().item() == pytest.approx(density, rel=0.1)
+    drawn = case.layer(case.query, case.key, case.value).density.mean().item()
+    assert drawn == pytest.approx(density, rel=0.1)
+
+
+@pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
+def test_structured_memberships_are_nearly_one_hot_over_groups(n, density, n_clusters):
+    setting = Setting(n, density, "structured", n_clusters)
+    size = n_groups(setting)
+    with torch.no_grad():
+        model = build(setting).block_model()
+    group_of_cluster = torch.arange(n_clusters) % size
+    for membership in (model.query_membership, model.key_membership):
+        of_group = torch.stack([membership[..., group_of_cluster == a].mean(-1) for a in range(size)], -1)
+        own, others = of_group.max(-1).values, of_group.sum(-1) - of_group.max(-1).values
+        assert own.mean() > 0.65
+        assert others.numel() == 0 or (others / max(size - 1, 1)).max() < 0.01
+        assert (membership > 0.1).float().mean().item() == pytest.approx(1 / size, rel=0.2)
+
+
+def test_a_structured_mask_is_block_diagonal_after_sorting():
+    case = build(Setting(512, 0.04, "structured"))
+    edges = sample_edges(case.block_model())
+    group = [x[0, 0].argmax(-1) for x in (case.query, case.key)]
+    first_head = edges.to_dense()[0, 0]
+    is_within = group[0][:, None] == group[1]
+    assert (first_head & is_within).sum() > 0.99 * first_head.sum()
+    assert (group[0][1:] >= group[0][:-1]).float().mean() < 0.9  # and the tokens are not sorted
+
+
+def test_near_constant_memberships_are_alike():
+    with torch.no_grad():
+        model = build(Setting(512, 0.01, "near-constant")).block_model()
+    assert model.query_membership.std() < 0.05 * model.query_membership.mean()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
+    state = torch.get_rng_state()
+    one, same, other = (build(Setting(64, 0.04, kind), seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
+    assert not torch.equal(one.query, other.query)
+    assert torch.equal(one.cotangent, same.cotangent)
+
+
+def test_all_leaves_want_gradients():
+    assert all(leaf.requires_grad and leaf.is_leaf for leaf in build(Setting(16, 0.04, "structured")).leaves)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0, 0.1, "structured"), "n ≥ 1"),
+        ((8, 0.0, "structured"), "density in"),
+        ((8, 1.0, "structured"), "density in"),
+        ((8, 0.1, "round"), "kind among 'near-constant', 'structured'"),
+        ((8, 0.1, "structured", 0), "n_clusters ≥ 1"),
+    ],
+)
+def test_impossible_settings_are_refused(arguments, words):
+    with pytest.raises(SbmtError, match=words):
+        Setting(*arguments)
+
+
+@pytest.mark.bad_input
+def test_a_density_out_of_reach_is_refused():
+    with pytest.raises(SbmtError, match="a density from"):
+        build(Setting(64, 1e-9, "structured"))
+
+
+def test_thin_models_have_their_degree_and_their_certain_rows():
+    plain, starred = (thin_block_model(1024, 16.0, n_clusters=8, n_stars=stars) for stars in (0, 3))
+    assert plain.expected_mask().sum(-1).mean().item() == pytest.approx(16, rel=0.1)
+    is_certain = (starred.expected_mask() > 1 - 1e-6).all(-1)
+    assert is_certain.sum() == 3

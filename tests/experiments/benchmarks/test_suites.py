@@ -1,0 +1,212 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from sbmt import EdgeList, SbmtError
+from sbmt.attention import dispatch
+from sbmt.experiments.benchmarks import attention, backends, memory, sampler, suites
+from sbmt.experiments.benchmarks.cases import Setting
+from sbmt.experiments.benchmarks.manifest import machine_manifest
+from sbmt.experiments.benchmarks.progress import counted
+from sbmt.experiments.benchmarks.suites import SUITES, Suite, run_suites, tables_of
+from sbmt.experiments.benchmarks.tables import LEFT_OUT, Table
+from tests.experiments.benchmarks.tiny import use_tiny_grids
+
+PAGE = Path(__file__).parents[3] / "docs" / "benchmarks.md"
+
+
+@pytest.fixture(scope="module")
+def result():
+    with pytest.MonkeyPatch.context() as patch:
+        use_tiny_grids(patch)
+        yield run_suites(["attention", "sampler", "backends"], is_quick=True, threads=1)
+
+
+def test_a_result_survives_json(result):
+    again = json.loads(json.dumps(result, allow_nan=False))
+    assert tables_of(again) == tables_of(result)
+    assert set(again) == {"manifest", "is_quick", "suites"}
+
+
+def test_tables_are_rectangular_and_filled(result):
+    for table in tables_of(result):
+        assert table.rows, table.name
+        assert {len(row) for row in table.rows} == {len(table.headings)}, table.name
+        assert all(cell for row in table.rows for cell in row), table.name
+
+
+def test_every_table_has_its_place_on_the_page(result):
+    others = {"memory", "figure", "machine", "attention-clusters-training", "attention-clusters-forward"}
+    names = {table.name for table in tables_of(result)} | others
+    text = PAGE.read_text("utf-8")
+    assert all(text.count(f"<!-- bench {name}: make bench -->") == 1 for name in names)
+    assert text.count(": make bench -->") == len(names)
+    assert text.count("<!-- end of bench ") == len(names)
+
+
+def test_settings_shared_by_sweeps_are_measured_once(result):
+    cases = result["suites"]["attention"]["found"]["cases"]
+    keys = [(case["kind"], case["n"], case["density"], case["n_clusters"], case["is_training"]) for case in cases]
+    assert len(keys) == len(set(keys))
+    assert {tuple(case["sweeps"]) for case in cases if case["n"] == 128} == {("target", "density", "n")}
+    assert {case["is_training"] for case in cases} == {True, False}
+
+
+def test_without_a_reference_there_are_times_and_no_ratios():
+    grid = attention.AttentionGrid((), (), 64, (), ((64, 0.1),), (), contestants=("sbm", "pyg"))
+    found = attention.run(grid, suites.Pace(0.01, 3, 3), lambda done, total: None)
+    assert all(set(one) == {"median", "low", "high", "rounds"} for one in found["cases"][0]["results"].values())
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Suites that do nothing but note the threads they have and the random number they get."""
+    found = []
+
+    def run(asked):
+        list(counted("abc", 3, asked.on_case))
+        found.append((asked.is_quick, torch.get_num_threads(), torch.rand(()).item()))
+        return {"cases": []}
+
+    monkeypatch.setattr(suites, "SUITES", {name: Suite(run, lambda found: []) for name in ("one", "two")})
+    return found
+
+
+def test_progress_counts_every_case_and_suite(noted):
+    cases, ready = [], []
+    result = run_suites(
+        on_case=lambda *call: cases.append(call), on_suite=lambda name, so_far: ready.append((name, *so_far["suites"]))
+    )
+    assert cases == [(name, done, 3) for name in ("one", "two") for done in range(4)]
+    assert ready == [("one", "one"), ("two", "one", "two")]
+    assert result["suites"]["one"]["found"] == {"cases": []}
+    assert [is_quick for is_quick, _, _ in noted] == [False, False]
+
+
+def test_threads_and_random_numbers_are_as_before(noted):
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    result = run_suites(["two"], is_quick=True, threads=threads + 1)
+    assert result["manifest"]["threads"] == threads + 1
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    run_suites(["two"], is_quick=True, threads=threads + 1)
+    assert noted[0] == noted[1]
+    assert noted[0][:2] == (True, threads + 1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"names": ["speed"]}, "suite among 'attention'"), ({"threads": 0}, "threads ≥ 1")],
+)
+def test_bad_requests_are_refused(arguments, words):
+    with pytest.raises(SbmtError, match=words):
+        run_suites(**arguments)
+
+
+def test_the_manifest_says_what_times_depend_on(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    found = machine_manifest()
+    assert found["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert all(found[name] for name in ("processor", "threads", "torch", "numpy", "scipy", "numba", "command"))
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert machine_manifest()["OMP_WAIT_POLICY"] == "not set"
+
+
+def test_a_further_edge_costs_the_difference_of_times():
+    cases = [
+        {"kind": kind, "n_edges": n_edges, "results": {"exact": {"median": median}}}
+        for kind, n_edges, median in (("a", 1000, 2.0), ("a", 3000, 3.0), ("b", 1000, 9.0))
+    ]
+    found = [case["results"]["exact"].get("marginal_ns_per_edge") for case in sampler.with_marginal_cost(cases)]
+    assert found == [None, 500.0, None]
+
+
+def test_a_slope_tells_linear_from_quadratic(result):
+    sizes = [4096, 8192, 65536]
+    assert sampler.slope(sizes, [3e-4 * n for n in sizes]) == 1.0
+    assert sampler.slope(sizes, [n**2 for n in sizes]) == 2.0
+    for sweep in result["suites"]["sampler"]["found"]["scaling"]:
+        assert {row["n"] for one in sweep["samplers"].values() for row in one["rows"]} == {256, 512}
+
+
+def test_numpy_draws_the_same_law(make_block_model):
+    model = make_block_model(batch=1, heads=1, n_queries=300, n_keys=200)
+    [mask] = sampler.by_numpy(model)
+    assert mask.shape == (300, 200)
+    assert mask.mean() == pytest.approx(model.expected_density().item(), rel=0.1)
+
+
+@pytest.mark.parametrize("product", backends.PRODUCTS)
+def test_ways_to_a_product_have_the_same_values_and_gradients(product):
+    query, key = (torch.randn(1, 1, 32, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    edges = backends.Mask(1, 32, 0.3).draw()
+    cotangent = torch.randn(edges.n_edges, dtype=torch.float64)
+    found = [way(query, key, edges) for way in backends.PRODUCTS[product].values()]
+    gradients = [torch.autograd.grad(values, (query, key), cotangent) for values in found]
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_what_auto_takes_is_told_without_computing(monkeypatch):
+    tokens = torch.randn(1, 1, 64, 8)
+    full = EdgeList.from_dense(torch.ones(1, 1, 64, 64, dtype=torch.bool))
+    before = dict(dispatch.BACKENDS)
+    assert backends.taken_by_auto(tokens, full) == "dense"
+    monkeypatch.setattr(dispatch, "DENSE_CELLS", 0)
+    assert backends.taken_by_auto(tokens, full) != "dense"
+    assert dispatch.BACKENDS == before
+
+
+def test_the_choice_is_judged_by_the_best(result):
+    for one in result["suites"]["backends"]["found"].values():
+        for cell in one["cells"]:
+            assert cell["auto_over_best"] is None or cell["auto_over_best"] >= 1
+        assert one["loss"]["worst"] >= one["loss"]["median"] >= 1
+
+
+def test_a_table_in_markdown():
+    table = Table("x", "Title", ("a", "b"), (("1", "2"),), ("b: too large",))
+    assert table.markdown() == f"*Title.*\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\n{LEFT_OUT} b: too large."
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
+
+
+@linux_only
+def test_memory_is_measured_in_a_process_of_its_own():
+    grid = memory.MemoryGrid(((512, 0.04), (65536, 0.0005)), ("dense",))
+    found = memory.run(grid, lambda done, total: None)
+    small, large = (case["results"]["dense"] for case in found["cases"])
+    assert small["step"] > 4 * 512**2 * 4 / 2**20  # at least the scores of four heads in float32
+    assert small["before"] > 50
+    assert "left out above" in large["missing"]
+    [table] = SUITES["memory"].tables(found)
+    assert [row[-1] == LEFT_OUT for row in table.rows] == [False, True]
+
+
+@linux_only
+def test_a_process_that_fails_says_why():
+    found = memory.in_fresh_process(Setting(64, 0.1, "structured"), "magic")
+    assert "contestant among" in found["missing"]
+
+
+@linux_only
+def test_a_peak_is_what_was_held_since_the_last_reset():
+    memory.reset_peak()
+    before = memory.held("VmHWM")
+    large = torch.ones(2**25)  # 128 MiB
+    del large
+    assert memory.held("VmHWM") - before > 120 * 2**20
+    memory.reset_peak()
+    assert memory.held("VmHWM") - before < 60 * 2**20
+
+
+@pytest.mark.bad_input
+def test_elsewhere_memory_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "STATUS", tmp_path / "status")
+    with pytest.raises(SbmtError, match="on Linux"):
+        memory.held("VmHWM")

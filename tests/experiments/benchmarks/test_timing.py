@@ -1,0 +1,94 @@
+"""Timing by a clock of our own, so that nothing here depends on how fast anything is."""
+
+import gc
+
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.benchmarks import timing
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race, summarise
+
+
+class Clock:
+    """Time that passes only when a contestant says so; remembers who ran."""
+
+    def __init__(self):
+        self.now, self.ran = 0.0, []
+
+    def entry(self, name, *seconds, preparation=0.0):
+        """A contestant that takes these times in turn, the last one from then on."""
+        times = list(seconds)
+
+        def run(_):
+            self.ran.append(name)
+            self.now += times.pop(0) if len(times) > 1 else times[0]
+
+        def prepare():
+            self.now += preparation
+
+        return Entry(run, prepare)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    ours = Clock()
+    monkeypatch.setattr(timing, "perf_counter", lambda: ours.now)
+    return ours
+
+
+def test_contestants_take_turns_in_both_orders(clock):
+    race({name: clock.entry(name, 1.0) for name in "abc"}, Pace(0.1, least=3), reference="a")
+    assert "".join(clock.ran) == "abc" + "abc" + "cba" + "abc"  # the first round does not count
+
+
+def test_a_slow_moment_of_the_machine_does_not_change_the_ratio(clock):
+    warm = 99.0
+    entries = {"a": clock.entry("a", warm, 1, 10, 1), "b": clock.entry("b", warm, 2, 20, 2)}
+    found = race(entries, Pace(1.0, least=3), reference="a")
+    assert found["b"] == {
+        **{"median": 2000.0, "low": 2000.0, "high": 11000.0, "rounds": 3},
+        **{"ratio": 2.0, "ratio_low": 2.0, "ratio_high": 2.0},
+    }
+    assert found["a"]["ratio"] == 1.0
+
+
+def test_preparation_is_not_timed(clock):
+    found = race({"a": clock.entry("a", 0.5, preparation=7.0)}, Pace(1.0, least=3), reference="a")
+    assert found["a"]["median"] == 500.0
+
+
+def test_a_slow_contestant_sits_out_but_never_the_headline(clock):
+    entries = {"fast": clock.entry("fast", 1.0), "slow": clock.entry("slow", 50.0), "ours": clock.entry("ours", 50.0)}
+    found = race(entries, Pace(30.0, least=5), reference="fast", headline=("ours",))
+    assert {name: one["rounds"] for name, one in found.items()} == {"fast": 5, "slow": 3, "ours": 5}
+    assert found["slow"]["ratio"] == 50.0
+
+
+def test_a_race_ends_with_its_time_or_its_rounds(clock):
+    assert race({"a": clock.entry("a", 1.0)}, Pace(7.0, least=3), reference="a")["a"]["rounds"] == 7
+    assert race({"a": clock.entry("a", 1.0)}, Pace(1e9, least=3, most=11), reference="a")["a"]["rounds"] == 11
+
+
+def test_garbage_collection_is_back_after_a_failure():
+    calls = iter([0, 1])
+    with pytest.raises(StopIteration):
+        race({"a": Entry(lambda _: next(calls))}, Pace(1.0), reference="a")
+    assert gc.isenabled()
+
+
+def test_quartiles_are_of_the_rounds_taken_part_in():
+    found = summarise([1.0, float("nan"), 3.0], [1.0, 1.0, 1.0])
+    assert (found["low"], found["median"], found["high"], found["rounds"]) == (1500.0, 2000.0, 2500.0, 2)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("arguments", [(0.0,), (1.0, 2), (1.0, 9, 8), (1.0, 0), (float("nan"),)])
+def test_paces_that_contradict_themselves_are_refused(arguments):
+    with pytest.raises(SbmtError):
+        Pace(*arguments)
+
+
+@pytest.mark.bad_input
+def test_the_reference_has_to_take_part(clock):
+    with pytest.raises(SbmtError, match="reference among 'a'"):
+        race({"a": clock.entry("a", 1.0)}, Pace(1.0), reference="b")

@@ -1,0 +1,201 @@
+import json
+import sys
+
+import pytest
+
+from sbmt.experiments.cli import main
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.training import RepeatedTokensConfig
+from tests.experiments.benchmarks.tiny import use_tiny_grids
+
+TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--n-clusters", "4", "--test-sequences", "8"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Calls the command line in an empty folder; returns exit code, output and errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "100")
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    monkeypatch.chdir(tmp_path)
+    return call
+
+
+def test_train_evaluate_inspect_round_trip(run, tmp_path):
+    code, out, _ = run("train", "repeated-tokens", *TINY, "--output", "r")
+    assert code == 0
+    assert "accuracy" in out
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
+        "config.json",
+        "metrics.csv",
+        "model.safetensors",
+        "result.json",
+    ]
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert result["config"]["length"] == 8
+    assert set(result["manifest"]) == {"command", "date", "sbmt", "python", "torch", "machine", "threads"}
+
+    code, out, _ = run("evaluate", "r", "--sequences", "8", "--n-samples", "2")
+    assert code == 0
+    assert "density" in out
+    code, out, _ = run("inspect", "r", "--output", "seen.png")
+    assert code == 0
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("attention", ["full", "random_mask"])
+def test_inspect_shows_attentions_without_clusters(run, tmp_path, attention):
+    assert run("train", "repeated-tokens", *TINY, "--attention", attention, "--output", "r")[0] == 0
+    assert run("inspect", "r")[0] == 0
+    assert (tmp_path / "inspect.png").exists()
+
+
+def test_inspect_without_a_run_shows_the_shipped_checkpoint(run, tmp_path):
+    code, out, _ = run("inspect")
+    assert code == 0
+    assert "shipped checkpoint" in out
+    assert (tmp_path / "inspect.png").exists()
+
+
+def test_sample_pictures_the_three_cases(run, tmp_path):
+    code, out, _ = run("sample", "--n-tokens", "12")
+    assert code == 0
+    assert all(case in out for case in ("collapsed", "separated", "distant"))
+    first = (tmp_path / "sample.png").read_bytes()
+    run("sample", "--n-tokens", "12", "--output", "again.png")
+    assert (tmp_path / "again.png").read_bytes() == first
+
+
+def test_demo_compares_and_draws(run, tmp_path):
+    code, out, _ = run("demo", "--steps", "3", "--output", "d")
+    assert code == 0
+    assert "full attention" in out
+    assert (tmp_path / "d" / "demo.png").exists()
+    result = json.loads((tmp_path / "d" / "result.json").read_text())
+    assert set(result["medians"]) == {"full", "sbm", "sbm-algorithm-1", "random-equal", "random-quarter"}
+
+
+@pytest.fixture
+def tiny_study(monkeypatch):
+    """A study of two trials, one of them on two seeds, that takes a second."""
+    config = RepeatedTokensConfig(length=8, batch_size=4, steps=3, n_clusters=4, test_sequences=8)
+    trials = Trial("sbm", "SBM", n_seeds=2), Trial("linear", "linear attention", {"attention": "linear"})
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=1))
+
+
+def test_study_trains_prints_and_writes(run, tmp_path, tiny_study):
+    code, out, _ = run("study", "tiny", "--json", "numbers/tiny.json", "--figure", "numbers/tiny.png")
+    assert code == 0
+    assert all(words in out for words in ("two of them", "SBM", "linear attention"))
+    folder = tmp_path / "runs" / "tiny"
+    assert {p.name for p in folder.iterdir()} == {"sbm-seed0", "sbm-seed1", "linear-seed0", "result.json"}
+    written = (folder / "result.json").read_text()
+    assert (tmp_path / "numbers" / "tiny.json").read_text() == written
+    assert (tmp_path / "numbers" / "tiny.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads(written)
+    assert result["study"] == "tiny" and set(result["medians"]) == {"sbm", "linear"}
+    assert [r["trial"] for r in result["runs"]] == ["sbm", "linear", "sbm"]
+    assert result["manifest"]["command"].startswith("sbmt study tiny")
+
+
+def test_study_goes_on_with_what_is_there(run, tmp_path, tiny_study):
+    assert run("study", "tiny", "--output", "s")[0] == 0
+    first = (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
+    assert run("study", "tiny", "--output", "s")[0] == 0
+    assert (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
+
+
+@pytest.mark.bad_input
+def test_an_unknown_study_is_answered_in_one_line(run):
+    code, out, err = run("study", "magic")
+    assert (code, out) == (2, "")
+    assert err.startswith("sbmt: expected study among ") and err.count("\n") == 1
+
+
+def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
+    use_tiny_grids(monkeypatch)
+    options = ["--suite", "attention", "--suite", "sampler", "--threads", "1"]
+    code, out, _ = run("bench", "--quick", *options, "--json", "b/bench.json", "--figure", "b/bench.png")
+    assert code == 0
+    assert "Parts of the training step" in out
+    assert "Drawing edges" in out
+    assert (tmp_path / "b" / "bench.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads((tmp_path / "b" / "bench.json").read_text())
+    assert list(result["suites"]) == ["attention", "sampler"]
+    assert result["manifest"]["threads"] == 1
+    assert result["manifest"]["command"].startswith("sbmt bench --quick")
+
+
+def test_every_field_is_an_option(run):
+    from dataclasses import fields
+
+    code, out, _ = run("train", "repeated-tokens", "--help")
+    assert code == 0
+    assert all("--" + field.name.replace("_", "-") in out for field in fields(RepeatedTokensConfig))
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample", "study", "bench"])
+def test_every_command_has_help(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sample", "--case", "round"], "case among 'collapsed', 'separated', 'distant'"),
+        (["sample", "--n-tokens", "0"], "n_tokens ≥ 1"),
+        (["sample", "--sampler", "magic"], "sampler among"),
+        (["sample", "--seed", "-1"], "seed in"),
+        (["sample", "--output", "mask.xyz"], "file ending"),
+        (["evaluate", "nowhere"], "the folder of a run"),
+        (["inspect", "nowhere"], "the folder of a run"),
+        (["train", "repeated-tokens", "--size", "huge"], "size among 'demo', 'paper'"),
+        (["train", "repeated-tokens", "--attention", "magic"], "attention among"),
+        (["train", "repeated-tokens", "--preset", "magic"], "preset among"),
+        (["train", "repeated-tokens", "--exploration", "1.5"], "exploration"),
+        (["train", "repeated-tokens", "--density-kind", "magic"], "kind among"),
+        (["train", "repeated-tokens", "--steps", "0"], "steps ≥ 1"),
+        (["train", "repeated-tokens", "--steps", "many"], "steps"),
+        (["train", "repeated-tokens", "--resume"], "config.json"),
+        (["demo", "--seeds", "0"], "at least one seed"),
+        (["study", "magic"], "study among 'demo', 'figure4'"),
+        (["study", "demo", "--workers", "0"], "one worker"),
+        (["study", "demo", "--figure", "x.xyz"], "file ending"),
+        (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
+        (["bench", "--threads", "0"], "threads ≥ 1"),
+        (["bench", "--device", "tpu"], "device among 'cpu', 'cuda'"),
+        (["bench", "--suite", "gpu"], "--device cuda for the suite gpu"),
+        (["bench", "--suite", "memory", "--device", "cuda"], "--device cpu for the suite memory"),
+        (["bench", "--minutes", "3"], "--device cuda alone"),
+        (["bench", "--resume"], "--json with --resume"),
+        (["bench", "--device", "cuda", "--figure", "x.png"], "the suite attention for --figure"),
+        (["train", "repeated-tokens", "--device", "tpu"], "device among 'cpu', 'cuda'"),
+        (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention for --figure"),
+        (["bench", "--suite", "sampler", "--json", "/proc/x.json"], "to write"),
+        (["bench", "--figure", "x.xyz"], "file ending"),
+        (["paint"], "paint"),
+    ],
+)
+def test_mistakes_exit_with_2_and_no_traceback(run, tmp_path, arguments, words):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.bad_input
+def test_a_folder_that_holds_a_run_is_not_overwritten(run):
+    run("train", "repeated-tokens", *TINY, "--output", "r")
+    code, _, err = run("train", "repeated-tokens", *TINY, "--output", "r")
+    assert code == 2
+    assert "--resume" in err

@@ -1,0 +1,211 @@
+"""``sbmt data``, ``train``, ``sweep`` and ``evaluate`` on small examples of long-range tasks."""
+
+import json
+from dataclasses import fields
+from statistics import mean, stdev
+
+import pytest
+
+from sbmt.experiments.cli.progress import TrainingProgress
+from sbmt.experiments.cli.sweep import sweep_trials
+from sbmt.experiments.cli.tables import accuracy_cell
+from sbmt.experiments.data.catalogue import CATALOGUE, Entry
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.training.long_range import REDUCED, LongRangeConfig
+from tests.experiments.data.toy import SIZES, toy_source
+
+TINY = (
+    "--length 20 --batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --n-clusters 4 "
+    "--embedding-std 1 --dropout 0 --rank 4"
+).split()
+
+
+@pytest.fixture
+def run(command_line, monkeypatch, tmp_path):
+    """The command line, with a cache and a data folder of its own."""
+    for name in ("cache", "data"):
+        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
+    return command_line
+
+
+@pytest.fixture
+def toys(run, tmp_path):
+    """Prepared examples under the names that the reduced runs look for."""
+    for task in ("listops", "retrieval"):
+        prepare(toy_source(task, name=REDUCED[task].data_name), tmp_path / "cache")
+
+
+def test_data_are_prepared_and_listed(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(CATALOGUE, "listops", Entry(lambda _: None, toy_source, lambda: toy_source(name="toy-reduced")))
+    code, out, _ = run("data", "list")
+    assert code == 0 and "Nothing is prepared" in out and str(tmp_path / "data") in out
+    for option in ([], ["--reduced"], []):  # what is there is shown again
+        code, out, _ = run("data", "prepare", "listops", *option)
+        assert code == 0 and "generated" in out and "train" in out
+    code, out, _ = run("data", "list")
+    assert code == 0 and "toy-listops" in out and "toy-reduced" in out
+    row = next(line for line in out.splitlines() if " train " in line)
+    assert str(sum(n for name, n in SIZES.items() if name.startswith("train"))) in row
+
+
+def test_data_are_prepared_from_files_that_are_named(run, tmp_path):
+    for part in ("train", "eval", "test"):
+        (tmp_path / f"new_aan_pairs.{part}.tsv").write_bytes(b"1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n")
+    code, out, _ = run("data", "prepare", "retrieval", "--from", tmp_path)
+    assert code == 0 and "official" in out and "2 document(s)" in out and "0.50 0.50" in out
+    (tmp_path / "new_aan_pairs.test.tsv").write_bytes(b"1.0\ta\tb\tother\ttext\n")
+    code, _, err = run("data", "prepare", "retrieval", "--from", tmp_path)
+    assert code == 2 and "other settings" in err
+    assert run("data", "prepare", "retrieval", "--from", tmp_path, "--replace")[0] == 0
+
+
+@pytest.mark.usefixtures("toys")
+def test_train_and_evaluate(run, tmp_path):
+    code, out, _ = run("train", "listops", "--reduced", *TINY, "--output", "r")
+    assert code == 0 and "Test, 13 examples: accuracy" in out and "95 % interval" in out and "chance" in out
+    files = ["config.json", "metrics.csv", "model.safetensors", "result.json"]
+    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == files
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert f"accuracy {result['test']['accuracy']:.4f}" in out
+    assert result["config"]["task"] == "listops" and result["config"]["length"] == 20
+    assert result["manifest"]["command"].startswith("sbmt train listops --reduced")
+    code, out, _ = run("evaluate", "r", "--n-samples", "2")
+    assert code == 0 and "Test, 13 examples: accuracy" in out
+    code, out, _ = run("evaluate", "r", "--sequences", "5")
+    assert code == 0 and "Test, 5 examples" in out
+    code, out, err = run("train", "listops", "--reduced", *TINY, "--output", "r")
+    assert code == 2 and "--resume" in err and err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("toys")
+def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
+    step = TrainingProgress.step
+
+    def interrupt(self, now, *rest):
+        if now.number == 3:
+            raise KeyboardInterrupt
+        step(self, now, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingProgress, "step", interrupt)
+        code, out, _ = run("train", "listops", "--reduced", *TINY, "--output", "r")
+    assert code not in (0, 2) and "--resume" in out
+    assert run("train", "listops", "--reduced", *TINY, "--output", "r", "--resume")[0] == 0
+    assert not (tmp_path / "r" / "state.safetensors").exists()
+
+
+@pytest.mark.usefixtures("toys")
+def test_of_several_processes_one_speaks(run, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert run("train", "listops", "--reduced", *TINY, "--output", "r")[:2] == (0, "")
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_sweep_prints_means_deviations_and_densities(run, tmp_path):
+    attentions = ["--attention", "random_mask", "--attention", "sbm"]
+    command = ["sweep", "listops", "retrieval", "--reduced", *attentions, "--seeds", "2", *TINY, "--output", "s"]
+    code, out, _ = run(*command)
+    assert code == 0
+    results = json.loads((tmp_path / "s" / "result.json").read_text())
+    assert list(results) == ["listops", "retrieval"]
+    for task, result in results.items():
+        assert f"{task} (generated)" in out  # beside no published number
+        runs = {(r["trial"], r["config"]["seed"]): r for r in result["runs"]}
+        assert set(runs) == {(trial, seed) for trial in ("sbm", "random_mask") for seed in (0, 1)}
+        for seed in (0, 1):  # the random mask is as dense as sbm's
+            assert runs["random_mask", seed]["config"]["mask_density"] == runs["sbm", seed]["test"]["density"]
+        for trial in ("sbm", "random_mask"):
+            accuracies = [100 * runs[trial, seed]["test"]["accuracy"] for seed in (0, 1)]
+            density = mean(100 * runs[trial, seed]["test"]["density"] for seed in (0, 1))
+            assert f"{mean(accuracies):.2f} ± {stdev(accuracies):.2f} ({density:.2f})" in out
+        assert f"{100 * result['runs'][0]['chance']:.2f}" in out
+    model = tmp_path / "s" / "retrieval" / "sbm-seed1" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    code, again, _ = run(*command)
+    assert code == 0 and again.splitlines()[-8:] == out.splitlines()[-8:]
+    assert model.stat().st_mtime_ns == before  # what is done is not done again
+
+
+@pytest.mark.parametrize("command", ["data prepare", "data list", "sweep", *(f"train {task}" for task in REDUCED)])
+def test_every_command_has_help_and_every_field_an_option(run, command):
+    code, out, _ = run(*command.split(), "--help")
+    assert code == 0 and "Usage" in out
+    if not command.startswith("data"):
+        without = ("task", "attention", "density_weight", "seed", "mask_density") if command == "sweep" else ("task",)
+        names = [field.name for field in fields(LongRangeConfig) if field.name not in without]
+        assert all("--" + name.replace("_", "-") in out for name in names)
+
+
+def test_of_sbm_there_is_a_trial_for_every_weight_of_the_density():
+    trials = sweep_trials(["full", "sbm", "random_mask", "full"], [0.1, 0.0, 0.1])
+    assert [trial.name for trial in trials] == ["full", "sbm-0.1", "sbm", "random_mask"]
+    assert [trial.settings.get("density_weight") for trial in trials] == [None, 0.1, 0.0, None]
+    assert trials[-1].density_of == "sbm-0.1"
+    assert sweep_trials(["random_mask"], [0.0])[0].density_of is None  # without sbm, its own setting
+
+
+def test_cells_of_the_table():
+    runs = [{"test": {"accuracy": a, "density": d}} for a, d in ((0.372, 0.2), (0.38, 0.3))]
+    assert accuracy_cell(runs) == "37.60 ± 0.57 (25.00)"
+    assert accuracy_cell(runs[:1]) == "37.20 (20.00)"
+    assert accuracy_cell([]) == "–"
+
+
+@pytest.mark.bad_input
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("data prepare speech", "task among 'listops', 'text'"),
+        ("data prepare text", "aclImdb"),
+        ("data prepare listops --from nowhere", "nowhere"),
+        ("data prepare listops --reduced --from nowhere", "leave one of the two out"),
+        ("train image", "sbmt data prepare image"),
+        ("train listops", "sbmt data prepare listops"),
+        ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
+        ("train listops --reduced --steps 10", "warm up for fewer steps"),
+        ("train listops --reduced --precision 8", "precision among"),
+        ("train listops --reduced --accumulate 3", "accumulate that divides"),
+        ("train listops --reduced --attention magic", "attention among"),
+        ("train listops --reduced --pair-features sum", "pair_features among"),
+        ("train listops --reduced --devices 0", "devices ≥ 1"),
+        ("train listops --reduced --resume", "config.json"),
+        ("sweep listops speech --reduced", "task among"),
+        ("sweep listops text --reduced", "sbmt data prepare text"),
+        ("sweep listops --reduced --attention magic", "attention among"),
+        ("sweep listops --reduced --density-weight -1", "density_weight ≥ 0"),
+        ("sweep listops --reduced --seeds 0", "at least one seed"),
+        ("sweep listops --reduced --workers 0", "one worker"),
+        ("evaluate nowhere", "the folder of a run"),
+    ],
+)
+def test_mistakes_exit_with_2_and_one_line(run, tmp_path, arguments, words):
+    code, _, err = run(*arguments.split())
+    assert code == 2
+    assert err.startswith("sbmt: expected ") and err.count("\n") == 1 and words in err
+    assert not list(tmp_path.glob("runs/**/*.json"))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("arguments", ["train listops --steps many", "sweep", "data", "data prepare", "train speech"])
+def test_what_is_no_command_exits_with_2(run, arguments):
+    code, out, err = run(*arguments.split())
+    assert code == 2 and "Traceback" not in out + err
+
+
+@pytest.mark.bad_input
+@pytest.mark.usefixtures("toys")
+def test_a_run_or_data_that_are_damaged_are_told(run, tmp_path):
+    assert run("train", "listops", "--reduced", *TINY, "--output", "r")[0] == 0
+    for wrong in ("--sequences", "--n-samples"):
+        code, _, err = run("evaluate", "r", wrong, "0")
+        assert code == 2 and err.count("\n") == 1
+    code, _, err = run("evaluate", "r", "--seed", "-1")
+    assert code == 2 and "seed in [0" in err
+    (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.bin").write_bytes(b"")
+    for command in (["evaluate", "r"], ["data", "list"], ["train", "listops", "--reduced", "--output", "r2"]):
+        code, _, err = run(*command)
+        assert code == 2 and "whole examples in" in err and err.count("\n") == 1
+    (tmp_path / "r" / "result.json").unlink()
+    code, _, err = run("evaluate", "r")
+    assert code == 2 and "result.json" in err and err.count("\n") == 1

@@ -1,0 +1,59 @@
+"""What the tests of the tasks share: the real data, where they are, and small files in official layouts."""
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sbmt.experiments.data.source import Pool
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of the real data; tests that need it are skipped where there is none."""
+    folder = os.environ.get("SBMT_DATA")
+    if not folder or not (Path(folder) / "text").is_dir():
+        pytest.skip("the folder SBMT_DATA with real data is not there")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def write_tar():
+    """Writes an archive of the members given as (name, content); a content of None makes a link to the first."""
+
+    def write(path, members):
+        with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
+            for name, content in members:
+                info = tarfile.TarInfo(name)
+                if content is None:
+                    info.type, info.linkname = tarfile.SYMTYPE, members[0][0]
+                else:
+                    info.size = len(content)
+                archive.addfile(info, io.BytesIO(content or b""))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def pool_of():
+    """Makes every shard of a source; returns what is known of all examples, and each one's documents."""
+
+    def make(source):
+        parts = [(shard.split, shard.make()) for shard in source.shards]
+        pool = Pool(
+            np.concatenate([examples.labels for _, examples in parts]),
+            np.concatenate([examples.lengths for _, examples in parts]),
+            np.concatenate([np.full(len(examples.labels), split) for split, examples in parts]),
+            {name: np.concatenate([examples.extras[name] for _, examples in parts]) for name in parts[0][1].extras},
+        )
+        symbols = b"".join(examples.symbols.tobytes() for _, examples in parts)
+        ends = np.cumsum(pool.lengths).tolist()
+        documents = [symbols[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        n_documents = pool.lengths.shape[1]
+        return pool, [tuple(documents[i : i + n_documents]) for i in range(0, len(documents), n_documents)]
+
+    return make

@@ -1,0 +1,250 @@
+import gzip
+import hashlib
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data import locate
+from sbmt.experiments.data.image import ARCHIVE, BATCHES, CLASSES, FOLDER, LOSSY, grey_levels, image_files
+from sbmt.experiments.data.source import Pool
+
+NAMES = [*BATCHES["train"], *BATCHES["test"]]
+
+
+def batch(seed, n=3):
+    """Labels and records of n images."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(10, size=n, dtype=np.uint8)
+    return labels, np.concatenate([labels[:, None], rng.integers(256, size=(n, 3072), dtype=np.uint8)], axis=1)
+
+
+BINARY = {name: batch(seed)[1].tobytes() for seed, name in enumerate(NAMES)}
+
+
+def lay_out(layout, folder, write_tar):
+    """Writes the batches in one of the ways in which they may come; returns the path to give."""
+    if layout in ("archive", "another name"):
+        members = [(f"{FOLDER}/{name}", BINARY[name]) for name in reversed(NAMES)]
+        members[3:3] = [(f"{FOLDER}/readme.html", b"text"), ("other/data_batch_1.bin", b"not this")]
+        members += [(f"../{FOLDER}/data_batch_1.bin", b"not this")]
+        path = write_tar(folder / (ARCHIVE if layout == "archive" else "mine.tgz"), members)
+        return path if layout == "another name" else folder
+    place = folder / {"folder": FOLDER, "its path": FOLDER, "a file": FOLDER, "image": f"image/{FOLDER}"}[layout]
+    place.mkdir(parents=True)
+    for name, content in BINARY.items():
+        (place / name).write_bytes(content)
+    return {"its path": place, "a file": place / "data_batch_3.bin"}.get(layout, folder)
+
+
+@pytest.fixture
+def any_checksum(monkeypatch):
+    """Small files may carry official names."""
+    monkeypatch.setattr(locate, "KNOWN", {})
+
+
+def grey_by_hand(record):
+    """Exact arithmetic, pixel by pixel."""
+    weights = (Fraction(2989, 10000), Fraction(5870, 10000), Fraction(1140, 10000))
+    planes = [record[1 + 1024 * i : 1 + 1024 * (i + 1)].tolist() for i in range(3)]
+    return bytes(int(sum(w * v for w, v in zip(weights, rgb, strict=True))) for rgb in zip(*planes, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["archive", "another name", "folder", "its path", "a file", "image"])
+def test_every_layout_gives_the_same_examples(tmp_path, write_tar, pool_of, any_checksum, layout):
+    source = image_files(lay_out(layout, tmp_path, write_tar))
+    pool, documents = pool_of(source)
+    batches = [batch(seed) for seed in range(6)]
+    assert pool.labels.tolist() == np.concatenate([labels for labels, _ in batches]).tolist()
+    assert documents == [(grey_by_hand(record),) for _, records in batches for record in records]
+    assert pool.lengths.tolist() == [[1024]] * 18
+    assert pool.splits.tolist() == ["train"] * 15 + ["test"] * 3
+
+
+def test_what_a_model_must_know(tmp_path, write_tar):
+    path = lay_out("its path", tmp_path, write_tar)
+    source = image_files(str(path))
+    assert (source.name, source.task, source.origin) == ("image", "image", "official")
+    assert (source.vocab_size, source.first_id) == (256, 0)
+    assert source.class_names == CLASSES and CLASSES[:2] == ("airplane", "automobile") and len(CLASSES) == 10
+    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in BINARY.items()}
+    assert source.settings == {"files": checksums, "grey": "floor"}
+
+
+def test_the_last_tenth_of_the_training_images_is_held_out(tmp_path, write_tar):
+    source = image_files(lay_out("folder", tmp_path, write_tar))
+    nothing = np.zeros(60000, dtype=np.int64)
+    splits = np.array(["train"] * 50000 + ["test"] * 10000)
+    arranged = source.arrange(Pool(nothing, nothing[:, None], splits, {}))
+    assert {split: (len(rows), rows[0], rows[-1]) for split, rows in arranged.items()} == {
+        "train": (45000, 0, 44999),
+        "dev": (5000, 45000, 49999),
+        "test": (10000, 50000, 59999),
+    }
+
+
+def test_floor_is_exact_on_every_sum_that_is_a_whole_number():
+    """There a sum of rounded products may fall below the number that it should be."""
+    red, green = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
+    rgb = np.stack([red, green, np.full_like(red, 17)]).reshape(3, -1)
+    want = (2989 * rgb[0] + 5870 * rgb[1] + 1140 * rgb[2]) // 10000
+    assert np.array_equal(grey_levels(rgb.astype(np.uint8)), want)
+    in_floats = np.floor(0.2989 * rgb[0] + 0.5870 * rgb[1] + 0.1140 * rgb[2])
+    assert 0 < (in_floats != want).sum() < 10
+
+
+def test_tensorflow_rule_is_its_float_computation_up_to_rounding():
+    """float32: bytes to 0 … 1, weighted, back by 255.5, cut."""
+    rgb = np.random.default_rng(0).integers(256, size=(3, 1_000_000), dtype=np.uint8)
+    unit = rgb.astype(np.float32) * np.float32(1 / 255)
+    grey = np.float32(0.2989) * unit[0] + np.float32(0.5870) * unit[1] + np.float32(0.1140) * unit[2]
+    in_floats = (grey * np.float32(255.5)).astype(np.uint8)
+    ours = grey_levels(rgb, "tensorflow")
+    assert (ours != in_floats).sum() < 100  # 14 expected
+    assert np.abs(ours.astype(int) - in_floats).max() <= 1
+    brighter = ours.astype(int) - grey_levels(rgb)
+    assert set(brighter.tolist()) == {0, 1} and abs(brighter.mean() - 0.25) < 0.005
+
+
+def test_the_rule_is_a_choice(tmp_path, write_tar):
+    path = lay_out("folder", tmp_path, write_tar)
+    source = image_files(path, grey="tensorflow")
+    rgb = batch(5)[1][:, 1:].reshape(-1, 3, 1024)
+    assert source.settings["grey"] == "tensorflow"
+    assert np.array_equal(source.shards[1].make().symbols, grey_levels(rgb, "tensorflow").ravel())
+    with pytest.raises(SbmtError, match="grey among 'floor', 'tensorflow'"):
+        image_files(path, grey="round")
+
+
+@pytest.mark.parametrize("layout", ["another name", "folder"])
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (BINARY["data_batch_4.bin"][:-1], "records of 3073 bytes"),
+        (b"", "records of 3073 bytes"),
+        (b"\x0a" + bytes(3072), "labels 0 to 9 in .*, got 10"),
+    ],
+)
+def test_damaged_batches_are_refused(tmp_path, write_tar, monkeypatch, layout, content, message):
+    monkeypatch.setitem(BINARY, "data_batch_4.bin", content)
+    source = image_files(lay_out(layout, tmp_path, write_tar))
+    with pytest.raises(SbmtError, match=message) as error:
+        source.shards[0].make()
+    assert "data_batch_4.bin" in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_batch_is_refused(tmp_path, write_tar, monkeypatch, name):
+    path = lay_out("folder", tmp_path, write_tar)
+    (path / FOLDER / name).unlink()
+    with pytest.raises(SbmtError, match="got only data_batch_"):
+        image_files(path)
+    monkeypatch.delitem(BINARY, name)
+    members = [(f"{FOLDER}/{name}", content) for name, content in BINARY.items()]
+    source = image_files(write_tar(tmp_path / "mine.tar", members))
+    with pytest.raises(SbmtError, match=f"{FOLDER}/{name}.*mine.tar"):
+        [shard.make() for shard in source.shards]
+
+
+def test_damaged_archives_are_refused(tmp_path, write_tar):
+    path = lay_out("another name", tmp_path, write_tar)
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[:5000], gzip.compress(b"no archive" * 999)):
+        path.write_bytes(damaged)
+        with pytest.raises(SbmtError, match="mine.tgz"):
+            image_files(path).shards[0].make()
+
+
+@pytest.mark.parametrize("name", [ARCHIVE, *LOSSY["train"], *LOSSY["test"]])
+def test_known_names_with_other_content_are_refused(tmp_path, name):
+    for each in (ARCHIVE,) if name == ARCHIVE else (*LOSSY["train"], *LOSSY["test"]):
+        (tmp_path / each).write_bytes(b"other")
+    with pytest.raises(SbmtError, match="expected (md5|sha256) "):
+        image_files(tmp_path / name)
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("layout", ["cifar-10-python.tar.gz", "renamed.tar.gz", "cifar-10-batches-py", "data_batch_1"])
+def test_pickles_are_refused_and_never_opened(tmp_path, write_tar, layout):
+    bomb = pickle.dumps(Bomb(tmp_path / "exploded"))
+    members = [(f"cifar-10-batches-py/data_batch_{i}", bomb) for i in range(1, 6)]
+    if layout.endswith("gz"):
+        path = write_tar(tmp_path / layout, members)
+    else:
+        (tmp_path / "cifar-10-batches-py").mkdir()
+        for name, content in members:
+            (tmp_path / name).write_bytes(content)
+        path = tmp_path / "cifar-10-batches-py" / ("data_batch_1" if layout == "data_batch_1" else "")
+    with pytest.raises(SbmtError, match="cifar-10-binary.tar.gz, the binary version.*pickles"):
+        [shard.make() for shard in image_files(path).shards]
+    with pytest.raises(SbmtError, match="pickles"):
+        [shard.make() for shard in image_files(path if layout.startswith("renamed") else tmp_path).shards]
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_without_files_the_error_says_what_to_get(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "absent", tmp_path / "photo.png"):
+        with pytest.raises(SbmtError, match="https://www.cs.toronto.edu/.*binary.tar.gz.*SBMT_DATA"):
+            image_files(path)
+
+
+@pytest.fixture(scope="module")
+def real(shared_data):
+    source = image_files(shared_data)
+    return source, {shard.split: shard.make() for shard in source.shards}
+
+
+def test_the_real_stand_in_has_the_known_content(real):
+    """Counts and balance; and golden, the levels of the test images."""
+    source, made = real
+    assert (source.name, source.origin, source.settings["grey"]) == ("image-lossy", "stand-in", "floor")
+    assert "JPEG" in source.settings["note"]
+    assert np.bincount(made["train"].labels).tolist() == [1000] * 10
+    assert np.bincount(made["test"].labels).tolist() == [200] * 10
+    assert made["train"].symbols.size == 10000 * 1024
+    levels = made["test"].symbols.tobytes()
+    assert hashlib.sha256(levels).hexdigest() == "19ea70d748d1aff9561333468aacc47a32101f08bdbf83bed423c575e6d2f8ab"
+
+
+def test_half_of_the_stand_in_is_refused(shared_data, tmp_path):
+    name = LOSSY["train"][0]
+    (tmp_path / name).write_bytes((shared_data / "image" / name).read_bytes())
+    with pytest.raises(SbmtError, match=f"got only {name}"):
+        image_files(tmp_path)
+
+
+@pytest.mark.parametrize("split, name", [("train", "data_batch_subset"), ("test", "test_batch_subset")])
+def test_real_colours_become_the_real_grey_levels(real, shared_data, split, name):
+    """Every image of the RGB files, made grey, is found with its label among the grey ones, level for level."""
+    examples = real[1][split]
+    grey = examples.symbols.reshape(-1, 1024)
+    known = {(int(label), row.tobytes()) for label, row in zip(examples.labels, grey, strict=True)}
+    with gzip.open(shared_data / "image" / f"{name}.bin.gz") as file:
+        records = np.frombuffer(file.read(), dtype=np.uint8).reshape(-1, 3073)
+    made = grey_levels(records[:, 1:].reshape(-1, 3, 1024))
+    found = [(int(label), row.tobytes()) in known for label, row in zip(records[:, 0], made, strict=True)]
+    assert all(found) and len(found) == {"train": 1500, "test": 300}[split]
+
+
+def test_the_real_colours_are_read_from_the_official_layout(real, shared_data, tmp_path):
+    """The RGB sample cut into batches gives the levels of the grey sample."""
+    with gzip.open(shared_data / "image" / "data_batch_subset.bin.gz") as file:
+        content = file.read()
+    for i, name in enumerate(NAMES):
+        (tmp_path / name).write_bytes(content[i * 250 * 3073 : (i + 1) * 250 * 3073])
+    made = [shard.make() for shard in image_files(tmp_path).shards]
+    known = {row.tobytes() for row in real[1]["train"].symbols.reshape(-1, 1024)}
+    rows = np.concatenate([examples.symbols for examples in made]).reshape(-1, 1024)
+    assert len(rows) == 1500 and all(row.tobytes() in known for row in rows)

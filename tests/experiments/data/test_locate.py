@@ -1,0 +1,175 @@
+import gzip
+import hashlib
+import os
+
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data import locate
+from sbmt.experiments.data.locate import KNOWN, checked_sha256, find_files, missing, open_binary, tar_files
+
+MEMBERS = [("a/one", b"1" * 700), ("b", b""), ("a/two", b"2" * 512), ("a/three", b"\0" * 600)]
+
+
+def test_files_are_found_in_the_first_place_that_has_any(tmp_path):
+    for name in ("inner/x", "inner/y", "later/x", "later/y", "later/z"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = find_files(tmp_path, ["x", "y", "z"], ["absent", "inner", "later"])
+    assert found == {"x": tmp_path / "inner" / "x", "y": tmp_path / "inner" / "y"}
+    assert find_files(tmp_path, ["x", "y", "z"]) == {}
+
+
+def test_a_file_brings_those_beside_it_if_it_is_one_of_them(tmp_path):
+    for name in ("x", "y", "stranger"):
+        (tmp_path / name).write_text("")
+    assert set(find_files(tmp_path / "y", ["x", "y", "z"])) == {"x", "y"}
+    assert find_files(tmp_path / "stranger", ["x", "y", "z"]) == {}
+
+
+def test_a_folder_is_not_taken_for_a_file(tmp_path):
+    (tmp_path / "x").mkdir()
+    assert find_files(tmp_path, ["x"]) == {}
+
+
+@pytest.mark.parametrize(
+    "folder, found, got",
+    [("", {}, "got none of it"), ("", {"y"}, "got only y"), ("absent", {}, "got no such file or folder")],
+)
+def test_what_is_missing_is_told_with_what_to_do(tmp_path, folder, found, got):
+    message = str(missing(["x", "y"], tmp_path / folder, found, "download https://example.org/x"))
+    assert f"expected x, y in {tmp_path / folder}" in message and got in message
+    assert all(word in message for word in ("https://example.org/x", "$SBMT_DATA", "--from"))
+
+
+def test_unknown_files_pass_with_their_checksum(tmp_path):
+    (tmp_path / "mine.bin").write_bytes(b"abc")
+    # the value that FIPS 180-2 gives for "abc"
+    assert checked_sha256(tmp_path / "mine.bin") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_names_with_other_content_are_refused(tmp_path, name):
+    path = tmp_path / name.split("/")[-1]
+    path.write_bytes(b"something else")
+    algorithm, wanted = KNOWN[name]
+    with pytest.raises(SbmtError, match=f"{algorithm} {wanted}.*download it again") as error:
+        checked_sha256(path, name)
+    assert hashlib.new(algorithm, b"something else").hexdigest() in str(error.value)
+
+
+def test_a_name_that_the_reader_gives_comes_before_the_files_own(tmp_path):
+    path = tmp_path / "cifar10_grey_test.bin.gz"
+    path.write_bytes(b"mine")
+    assert checked_sha256(path, "any/cifar10_grey_test.bin.gz") == hashlib.sha256(b"mine").hexdigest()
+    with pytest.raises(SbmtError):
+        checked_sha256(path)
+
+
+def test_a_known_md5_that_fits_passes_and_gives_the_sha256(tmp_path, monkeypatch):
+    monkeypatch.setitem(locate.KNOWN, "mine.bin", ("md5", "900150983cd24fb0d6963f7d28e17f72"))  # RFC 1321, "abc"
+    (tmp_path / "mine.bin").write_bytes(b"abc")
+    assert checked_sha256(tmp_path / "mine.bin").startswith("ba7816bf8f01cfea")
+
+
+def test_a_file_that_cannot_be_read_has_no_checksum(tmp_path):
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(SbmtError, match="to read"):
+            checked_sha256(path)
+
+
+def test_the_real_files_have_their_checksums(shared_data):
+    names = [name for name, (algorithm, _) in KNOWN.items() if algorithm == "sha256"]
+    for name in names:
+        (path,) = shared_data.rglob(name)
+        assert checked_sha256(path, name) == KNOWN[name][1]
+
+
+@pytest.mark.parametrize("name, pack", [("x.bin", bytes), ("x.bin.gz", gzip.compress)])
+def test_bytes_are_read_packed_or_not(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(b"a\r\nb\0" * 99))
+    with open_binary(tmp_path / name) as file:
+        assert file.read() == b"a\r\nb\0" * 99
+
+
+def test_a_gzip_file_cut_anywhere_is_refused(tmp_path):
+    packed = gzip.compress(os.urandom(300))
+    path = tmp_path / "x.gz"
+    for n_bytes in range(1, len(packed)):
+        path.write_bytes(packed[:n_bytes])
+        with pytest.raises(SbmtError, match=r"a whole gzip file .*x\.gz"), open_binary(path) as file:
+            file.read()
+
+
+@pytest.mark.parametrize("damage", ["checksum", "plain", "more"])
+def test_a_damaged_gzip_file_is_refused(tmp_path, damage):
+    packed = bytearray(gzip.compress(b"content" * 99))
+    if damage == "checksum":
+        packed[-6] ^= 1
+    content = {"checksum": packed, "plain": b"content", "more": packed + b"more"}[damage]
+    (tmp_path / "x.gz").write_bytes(content)
+    with pytest.raises(SbmtError, match="a whole gzip file"), open_binary(tmp_path / "x.gz") as file:
+        file.read()
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    for name in ("x", "x.gz"):
+        with pytest.raises(SbmtError, match="to read .*No such file"), open_binary(tmp_path / name):
+            pass
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
+def test_wanted_members_are_read_in_order(tmp_path, write_tar, name):
+    path = write_tar(tmp_path / name, MEMBERS)
+    assert list(tar_files(path, lambda _: True)) == MEMBERS
+    assert list(tar_files(path, lambda name: name.startswith("a/t"))) == MEMBERS[2:]
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
+def test_an_archive_cut_anywhere_is_refused_or_whole(tmp_path, write_tar, name):
+    """Between two members too, where tarfile sees the end of the archive."""
+    whole = write_tar(tmp_path / name, MEMBERS).read_bytes()
+    content = 512 * (4 + 2 + 0 + 1 + 2) if name == "x.tar" else len(whole) - 1  # four headers and their content
+    step = 128 if name == "x.tar" else 1
+    n_refused = 0
+    for n_bytes in range(0, len(whole), step):
+        (tmp_path / name).write_bytes(whole[:n_bytes])
+        try:
+            read = list(tar_files(tmp_path / name, lambda _: True))
+        except SbmtError:
+            n_refused += 1
+        else:
+            assert read == MEMBERS and n_bytes > content
+    assert n_refused >= content // step
+
+
+@pytest.mark.parametrize("gap", [b"\0" * 512, b"\0" * 1024, b"x" * 512])
+def test_members_after_what_is_no_member_are_not_lost_in_silence(tmp_path, write_tar, gap):
+    content = write_tar(tmp_path / "x.tar", MEMBERS).read_bytes()
+    (tmp_path / "x.tar").write_bytes(content[:1536] + gap + content[1536:])
+    with pytest.raises(SbmtError, match="a whole tar archive"):
+        list(tar_files(tmp_path / "x.tar", lambda _: True))
+
+
+def test_what_is_no_archive_is_refused(tmp_path):
+    (tmp_path / "x.tar").write_bytes(b"just some text, longer than a header" * 99)
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(b"just some text, longer than a header" * 99))
+    for name in ("x.tar", "x.tar.gz"):
+        with pytest.raises(SbmtError, match="a tar archive"):
+            list(tar_files(tmp_path / name, lambda _: True))
+
+
+def test_a_link_is_refused_where_a_file_is_wanted(tmp_path, write_tar):
+    path = write_tar(tmp_path / "x.tar", [("/etc/hostname", b""), ("a", None)])
+    with pytest.raises(SbmtError, match="a in .* to be a file"):
+        list(tar_files(path, lambda name: name == "a"))
+    assert list(tar_files(path, lambda name: name != "a")) == [("/etc/hostname", b"")]
+
+
+def test_members_that_point_elsewhere_write_nothing(tmp_path, write_tar, monkeypatch):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    path = write_tar(inner / "x.tar", [("../up", b"1"), (f"{tmp_path}/there", b"2"), ("here", b"3")])
+    assert len(list(tar_files(path, lambda _: True))) == 3
+    assert os.listdir(tmp_path) == ["inner"] and os.listdir(inner) == ["x.tar"]

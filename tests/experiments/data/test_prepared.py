@@ -1,0 +1,249 @@
+"""Prepared examples are whole or not there, whatever happens on the way."""
+
+import errno
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared, prepare
+from sbmt.experiments.data.source import SPLITS, Examples
+from tests.experiments.data.toy import KINDS, SIZES, toy_examples, toy_source
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def counting(make=toy_examples, fail_at=None):
+    """A shard's maker that counts its calls, and raises in the call numbered ``fail_at``."""
+
+    def counted(task, n, number):
+        counted.calls.append(number)
+        if len(counted.calls) - 1 == fail_at:
+            raise KeyboardInterrupt
+        return make(task, n, number)
+
+    counted.calls = []
+    return counted
+
+
+@pytest.mark.parametrize("task", KINDS)
+def test_examples_come_back_as_they_were_made(tmp_path, task):
+    prepared = prepare(toy_source(task), tmp_path)
+    for split in SPLITS:
+        parts = [toy_examples(task, n, i) for i, (name, n) in enumerate(SIZES.items()) if name.startswith(split)]
+        symbols = b"".join(part.symbols.tobytes() for part in parts)
+        lengths = np.concatenate([part.lengths for part in parts])
+        found = prepared.splits[split]
+        assert len(found) == len(lengths)
+        documents = [document for i in range(len(found)) for document in found.documents(i)]
+        assert [len(document) for document in documents] == lengths.ravel().tolist()
+        assert b"".join(document.tobytes() for document in documents) == symbols
+        assert found.labels.tolist() == [y for part in parts for y in part.labels.tolist()]
+        for name, extra in found.extras.items():
+            assert extra.tolist() == [x for part in parts for x in part.extras[name].tolist()]
+    assert prepared.info["extras"] == ([] if task == "image" else ["weight"])
+
+
+def test_examples_are_not_loaded_into_memory(tmp_path):
+    split = prepare(toy_source(), tmp_path).splits["train"]
+    assert all(isinstance(array, np.memmap) for array in (split.symbols, split.offsets, split.lengths, split.indices))
+    with pytest.raises(ValueError, match="read-only"):
+        split.symbols[0] = 1
+
+
+def test_info_describes_the_examples(tmp_path):
+    source = toy_source(settings={"seed": 0, "nested": [1, {"a": None}]})
+    prepared = prepare(source, tmp_path)
+    info = prepared.info
+    assert info == json.loads((tmp_path / source.name / "info.json").read_text())
+    assert (info["task"], info["origin"], info["vocab_size"], info["first_id"]) == ("listops", "generated", 6, 1)
+    assert info["n_examples"] == sum(SIZES.values()) and info["n_documents"] == 1
+    assert info["settings"] == source.settings
+    for split, about in info["splits"].items():
+        found = prepared.splits[split]
+        lengths = np.array([len(document) for i in range(len(found)) for document in found.documents(i)])
+        assert about["n_examples"] == len(found)
+        assert about["balance"] == {"fewer": (found.labels == 0).sum(), "more": (found.labels == 1).sum()}
+        assert about["lengths"]["mean"] == pytest.approx(lengths.mean(), abs=0.05)
+        assert about["lengths"]["median"] == np.median(lengths)
+        assert about["lengths"]["p90"] == pytest.approx(np.percentile(lengths, 90))
+        assert (about["lengths"]["min"], about["lengths"]["max"]) == (lengths.min(), lengths.max())
+
+
+def test_the_same_source_gives_the_same_bytes(tmp_path):
+    first = prepare(toy_source(), tmp_path / "a")
+    second = prepare(toy_source(), tmp_path / "b")
+    assert content(first.folder) == content(second.folder)
+    other = prepare(toy_source(make=lambda task, n, i: toy_examples(task, n, i + 9)), tmp_path / "c")
+    assert other.info["sha256"] != first.info["sha256"]
+
+
+def test_what_is_there_is_not_made_again(tmp_path):
+    prepare(toy_source(), tmp_path)
+    make = counting()
+    prepare(toy_source(make=make), tmp_path)
+    assert make.calls == []
+
+
+@pytest.mark.parametrize("fail_at", range(len(SIZES)))
+def test_an_interruption_costs_one_shard(tmp_path, fail_at):
+    whole = content(prepare(toy_source(), tmp_path / "whole").folder)
+    first, second = counting(fail_at=fail_at), counting()
+    with pytest.raises(KeyboardInterrupt):
+        prepare(toy_source(make=first), tmp_path / "cache")
+    assert not (tmp_path / "cache" / "toy-listops").exists()
+    reports = []
+    prepared = prepare(toy_source(make=second), tmp_path / "cache", report=lambda *given: reports.append(given))
+    assert first.calls == list(range(fail_at + 1)) and second.calls == list(range(fail_at, len(SIZES)))
+    assert reports == [(done, len(SIZES)) for done in range(len(SIZES) + 1)]
+    assert content(prepared.folder) == whole
+    assert os.listdir(tmp_path / "cache") == ["toy-listops"]
+
+
+def test_a_process_that_is_killed_leaves_what_it_made(tmp_path):
+    code = """if True:
+        import os, pathlib, sys
+        from sbmt.experiments.data.prepared import prepare
+        from tests.experiments.data.toy import toy_source
+        prepare(toy_source(), pathlib.Path(sys.argv[1]), report=lambda done, _: done == 3 and os.kill(os.getpid(), 9))
+        """
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "cache"], cwd=Path(__file__).parents[3], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with pytest.raises(SbmtError, match="prepared examples in"):
+        open_prepared(tmp_path / "cache" / "toy-listops")
+    make = counting()
+    prepared = prepare(toy_source(make=make), tmp_path / "cache")
+    assert make.calls == [3, 4]
+    assert content(prepared.folder) == content(prepare(toy_source(), tmp_path / "whole").folder)
+
+
+def test_shards_of_other_settings_are_not_taken_over(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        prepare(toy_source(make=counting(fail_at=3)), tmp_path)
+    make = counting()
+    prepare(toy_source(make=make, settings={"seed": 1}), tmp_path)
+    assert make.calls == list(range(len(SIZES)))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("change", [{"settings": {"seed": 1}}, {"origin": "stand-in"}, {"class_names": ("a", "b")}])
+def test_other_examples_of_the_same_name_are_refused_or_replaced(tmp_path, change):
+    before = content(prepare(toy_source(), tmp_path).folder)
+    make = counting(lambda task, n, number: toy_examples(task, n, number + 5))
+    other = toy_source(make=make, **change)
+    with pytest.raises(SbmtError, match="replace them"):
+        prepare(other, tmp_path)
+    assert make.calls == [] and content(tmp_path / "toy-listops") == before
+    prepared = prepare(other, tmp_path, is_replaced=True)
+    name, value = next(iter(change.items()))
+    assert prepared.info[name] == json.loads(json.dumps(value))
+    assert prepared.splits["dev"].labels.tolist() == toy_examples("listops", 14, 8).labels.tolist()
+
+
+def fill_disk(monkeypatch, at):
+    """The write numbered ``at`` fails, and all that come after it; returns the writes tried."""
+    tried = []
+
+    def failing(function):
+        def call(*arguments, **keywords):
+            tried.append(function.__name__)
+            if len(tried) > at:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return function(*arguments, **keywords)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", failing(os.fsync))
+    monkeypatch.setattr(np, "save", failing(np.save))
+    return tried
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
+    whole = content(prepare(toy_source(), tmp_path / "whole").folder)
+    with monkeypatch.context() as patch:
+        writes = fill_disk(patch, at=1000)
+        prepare(toy_source(), tmp_path / "counted")
+    assert writes == ["fsync"] * (2 + len(SIZES)) + ["save"] * 7 + ["fsync"]  # settings, shards, symbols; arrays; info
+    for at in range(len(writes)):
+        cache = tmp_path / str(at)
+        with monkeypatch.context() as patch:
+            fill_disk(patch, at)
+            with pytest.raises(SbmtError, match="No space left"):
+                prepare(toy_source(), cache)
+        assert not (cache / "toy-listops").exists()
+        make = counting()
+        assert content(prepare(toy_source(make=make), cache).folder) == whole
+        assert make.calls == list(range(max(0, at - 1), len(SIZES)))  # what was written before is kept
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+DAMAGE = {
+    "symbols cut": ("symbols.bin", truncate),
+    "symbols empty": ("symbols.bin", lambda path: path.write_bytes(b"")),
+    "symbols missing": ("symbols.bin", Path.unlink),
+    "labels missing": ("labels.npy", Path.unlink),
+    "labels cut": ("labels.npy", truncate),
+    "lengths empty": ("lengths.npy", lambda path: path.write_bytes(b"")),
+    "offsets pickled": ("offsets.npy", lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True)),
+    "a pickle": ("offsets.npy", lambda path: path.write_bytes(pickle.dumps([1]))),
+    "a split beyond the end": ("split-dev.npy", lambda path: np.save(path, np.array([10**6]))),
+    "an extra missing": ("extra-weight.npy", Path.unlink),
+    "info cut": ("info.json", truncate),
+    "info of another kind": ("info.json", lambda path: path.write_text("[]")),
+    "info without format": ("info.json", lambda path: path.write_text("{}")),
+    "another format": ("info.json", lambda path: path.write_text('{"format": 0}')),
+}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_told(tmp_path, kind):
+    folder = prepare(toy_source(), tmp_path).folder
+    file, damage = DAMAGE[kind]
+    damage(folder / file)
+    with pytest.raises(SbmtError):
+        open_prepared(folder)
+
+
+@pytest.mark.bad_input
+def test_nothing_prepared_says_how_to(tmp_path):
+    with pytest.raises(SbmtError, match="sbmt data prepare listops"):
+        open_prepared(tmp_path / "listops-reduced")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (toy_source(sizes={"train": 4, "test": 3}), "examples in every split"),
+        (toy_source(class_names=("fewer",)), r"labels in \[0, 1\)"),
+        (toy_source(make=lambda task, n, i: Examples.of([(b"a",)] * n, [-1] * n)), r"labels in \[0, 2\)"),
+        (toy_source(make=lambda task, n, i: Examples.of([], [])), "at least one example"),
+    ],
+)
+def test_examples_that_make_no_task_are_refused(tmp_path, source, words):
+    with pytest.raises(SbmtError, match=words):
+        prepare(source, tmp_path)
+    assert not (tmp_path / source.name).exists()
+
+
+def test_documents_may_be_empty(tmp_path):
+    def make(task, n, number):
+        return Examples.of([(b"",), (b"\1",)][:n], [0, 1][:n])
+
+    prepared = prepare(toy_source(make=make, sizes={"train": 2, "dev": 2, "test": 1}), tmp_path)
+    assert [len(d) for i in range(2) for d in prepared.splits["train"].documents(i)] == [0, 1]
+    nothing = toy_source(make=lambda task, n, i: Examples.of([(b"",)], [0]), name="nothing")
+    assert prepare(nothing, tmp_path).splits["dev"].documents(0)[0].size == 0

@@ -1,0 +1,83 @@
+"""The synthetic task and the accuracies it is read against."""
+
+import pytest
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling, sample_repeated_tokens
+from tests.layers.inputs import seeded
+from tests.statistics import binomial_p_values
+
+
+@pytest.mark.parametrize("batch_size, length", [(50, 7), (20, 64), (3, 1), (1, 2)])
+def test_labels_equal_a_double_loop(batch_size, length):
+    tokens, labels = sample_repeated_tokens(batch_size, length, generator=seeded())
+    assert tokens.shape == labels.shape == (batch_size, length)
+    assert tokens.dtype == torch.int64 and labels.dtype == torch.float32
+    for sequence, marks in zip(tokens.tolist(), labels.tolist(), strict=True):
+        for i, token in enumerate(sequence):
+            assert marks[i] == any(token == other for j, other in enumerate(sequence) if j != i)
+
+
+def test_a_seed_fixes_the_draw_and_the_global_seed_governs():
+    first, second, other = (sample_repeated_tokens(4, 16, generator=seeded(s))[0] for s in (0, 0, 1))
+    assert torch.equal(first, second) and not torch.equal(first, other)
+    torch.manual_seed(0)
+    assert torch.equal(sample_repeated_tokens(4, 16)[0], first)
+
+
+@pytest.mark.statistical(share=0.001)
+def test_values_are_uniform(judge):
+    tokens, _ = sample_repeated_tokens(20_000, 5, generator=seeded())
+    assert tokens.min() == 0 and tokens.max() == 4
+    judge(binomial_p_values(tokens.flatten().bincount(), tokens.numel(), 1 / 5))
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("length", [2, 3, 16, 64])
+def test_majority_accuracy_is_the_share_of_the_commoner_label(length, judge):
+    """Judged on one token of each sequence, since the tokens of one sequence are dependent."""
+    _, labels = sample_repeated_tokens(100_000, length, generator=seeded(length))
+    judge(binomial_p_values(labels[:, 0].sum(), 100_000, majority_accuracy(length)))  # from two tokens on, repeats
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("length", [2, 16, 64])
+@pytest.mark.parametrize("mask_density", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
+def test_the_ceiling_is_what_the_best_guesser_reaches(mask_density, length, judge):
+    """Token 0 sees each other token with probability p and compares.
+
+    A seen repeat settles it. Otherwise the unseen tokens decide: the token is unique with probability (1 − 1/n) to
+    the number of them, and the guess is whichever label is likelier.
+    """
+    tokens, labels = sample_repeated_tokens(100_000, length, generator=seeded(length))
+    sees = torch.rand(100_000, length - 1, generator=seeded(1)) < mask_density
+    has_seen_repeat = (sees & (tokens[:, 1:] == tokens[:, :1])).any(1)
+    is_unique = (1 - 1 / length) ** (~sees).sum(1).double()
+    guess = has_seen_repeat | (is_unique < 0.5)
+    n_right = int((guess == labels[:, 0].bool()).sum())
+    judge(binomial_p_values(n_right, 100_000, min(random_mask_ceiling(length, mask_density), 1.0)))
+
+
+def test_the_ceiling_rises_from_majority_to_certainty():
+    ceilings = [random_mask_ceiling(64, p / 20) for p in range(21)]
+    assert ceilings == sorted(ceilings)
+    assert ceilings[0] == pytest.approx(majority_accuracy(64)) and ceilings[-1] == pytest.approx(1)
+    assert random_mask_ceiling(100_000, 0.8) == pytest.approx(1 - 2.718281828**-0.8 + 2.718281828**-1, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call, arguments",
+    [
+        (sample_repeated_tokens, (0, 4)),
+        (sample_repeated_tokens, (4, 0)),
+        (majority_accuracy, (0,)),
+        (random_mask_ceiling, (0, 0.5)),
+        (random_mask_ceiling, (4, -0.1)),
+        (random_mask_ceiling, (4, 1.1)),
+        (random_mask_ceiling, (4, float("nan"))),
+    ],
+)
+def test_bad_numbers_are_refused(call, arguments):
+    with pytest.raises(SbmtError):
+        call(*arguments)

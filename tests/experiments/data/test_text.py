@@ -1,0 +1,250 @@
+import gzip
+import hashlib
+import random
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data import locate
+from sbmt.experiments.data.source import Pool
+from sbmt.experiments.data.text import ARCHIVE, PAIR, text_files
+
+TRAPS = [
+    b'quoted "twice" and "once',
+    "next line \u0085 and line separator \u2028 here".encode(),
+    b"a\ttab",
+    b"ends of lines\r\nand\nand\r",
+    b"\xef\xbb\xbfa mark of byte order",
+    b"",
+    "é 漢 🎬".encode(),
+    b"Good.<br /><br />Bad.",
+    b"long " * 4000,
+]
+
+
+def reviews(split):
+    """(name, content) of both classes; numbers so that text order is not their order."""
+    rows = [(f"aclImdb/{split}/neg/{i}_{1 + i % 4}.txt", TRAPS[i % 9]) for i in range(12)]
+    rows += [(f"aclImdb/{split}/pos/{i}_{7 + i % 4}.txt", b"good %d" % i) for i in range(12)]
+    return rows
+
+
+ALL = reviews("train") + reviews("test")
+
+
+@pytest.fixture
+def any_checksum(monkeypatch):
+    """Small files may carry official names."""
+    monkeypatch.setattr(locate, "KNOWN", {})
+
+
+def unpacked(folder):
+    for name, content in ALL:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+LAYOUTS = ["archive", "another name", "in a folder", "unpacked", "unpacked, its folder", "in text", "pair", "one of it"]
+
+
+def lay_out(layout, folder, write_tar):
+    """Writes the same reviews in one of the ways in which they may come; returns the path to give."""
+    members = random.Random(layout).sample(ALL, len(ALL))
+    if layout in ("archive", "in a folder"):
+        path = write_tar(folder / ARCHIVE, members)
+        return path if layout == "archive" else folder
+    if layout == "another name":
+        return write_tar(folder / "mine.tar", [(f"./{name}", content) for name, content in members])
+    if layout.startswith("unpacked"):
+        return unpacked(folder) / ("aclImdb" if "folder" in layout else "")
+    (folder / "text").mkdir()
+    if layout == "in text":
+        unpacked(folder / "text")
+        return folder
+    for split, name in PAIR.items():
+        write_tar(folder / "text" / name, [row for row in members if f"/{split}/" in row[0]])
+    return folder if layout == "pair" else folder / "text" / PAIR["test"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_same_examples(tmp_path, write_tar, pool_of, any_checksum, layout):
+    source = text_files(lay_out(layout, tmp_path, write_tar))
+    pool, documents = pool_of(source)
+    assert [shard.name for shard in source.shards] == ["train", "test"]
+    assert documents == [(content,) for _, content in ALL]  # bytes as they are, numbers in order, negative ones first
+    assert pool.labels.tolist() == ([0] * 12 + [1] * 12) * 2
+    assert pool.extras["rating"].tolist() == [int(name[:-4].split("_")[-1]) for name, _ in ALL]
+    assert pool.splits.tolist() == ["train"] * 24 + ["test"] * 24
+    assert ("note" in source.settings) == (layout in ("pair", "one of it"))
+
+
+def test_what_a_model_must_know(tmp_path, write_tar):
+    path = write_tar(tmp_path / "mine.tar.gz", ALL)
+    source = text_files(str(path))
+    assert (source.name, source.task, source.origin) == ("text", "text", "official")
+    assert (source.vocab_size, source.first_id) == (257, 1)
+    assert source.class_names == ("negative", "positive")
+    assert source.settings["files"] == {"mine.tar.gz": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def test_what_is_not_a_labelled_review_is_passed_over(tmp_path, write_tar, pool_of):
+    others = [
+        ("aclImdb/train/unsup/0_0.txt", b"unlabelled"),
+        ("aclImdb/train/urls_neg.txt", b"http://"),
+        ("aclImdb/imdb.vocab", b"the"),
+        ("../aclImdb/train/neg/77_1.txt", b"up"),
+        ("/aclImdb/train/neg/78_1.txt", b"root"),
+        ("aclImdb/../aclImdb/train/neg/79_1.txt", b"round"),
+        ("other/train/neg/80_1.txt", b"other"),
+    ]
+    _, documents = pool_of(text_files(write_tar(tmp_path / "mine.tar", others + ALL)))
+    assert documents == [(content,) for _, content in ALL]
+
+
+def test_the_checksum_of_a_folder_sees_names_and_contents(tmp_path):
+    files = text_files(unpacked(tmp_path)).settings["files"]
+    assert text_files(tmp_path).settings["files"] == files
+    review = tmp_path / "aclImdb" / "test" / "pos" / "3_10.txt"
+    review.write_bytes(b"good 4")
+    changed = text_files(tmp_path).settings["files"]
+    review.write_bytes(b"good 3")
+    review.rename(review.with_name("3_9.txt"))
+    renamed = text_files(tmp_path).settings["files"]
+    assert len({x["aclImdb/test"] for x in (files, changed, renamed)}) == 3
+    assert len({x["aclImdb/train"] for x in (files, changed, renamed)}) == 1
+
+
+def test_a_tenth_of_the_training_reviews_is_held_out(tmp_path, write_tar):
+    source = text_files(write_tar(tmp_path / "mine.tar", ALL))
+    splits = np.array(["train"] * 25000 + ["test"] * 25000)
+    nothing = np.zeros(50000, dtype=np.int64)
+    splits_of = source.arrange(Pool(nothing, nothing[:, None], splits, {}))
+    assert {split: len(rows) for split, rows in splits_of.items()} == {"train": 22500, "dev": 2500, "test": 25000}
+    training = np.concatenate([splits_of["train"], splits_of["dev"]])
+    assert np.array_equal(np.sort(training), np.arange(25000))
+    assert np.array_equal(np.sort(splits_of["test"]), np.arange(25000, 50000))
+    assert splits_of["dev"][:5].tolist() == [19086, 18897, 8553, 14924, 2405]
+    assert abs((splits_of["test"][:4000] < 37500).mean() - 0.5) < 0.05  # its first examples are a fair sample
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("train/neg/5_7.txt", "rated 1 to 4 in neg"),
+        ("train/pos/5_0.txt", "rated 1 to 4 in neg"),
+        ("test/neg/notes.txt", "named <id>_<rating>"),
+        ("test/neg/5_1.html", "named <id>_<rating>"),
+        ("test/neg/٣_1.txt", "named <id>_<rating>"),
+        ("test/neg/" + "5" * 90 + "_1.txt", "named <id>_<rating>"),
+        ("test/neg/05_1.txt", "one review per class and number for test"),
+    ],
+)
+@pytest.mark.parametrize("layout", ["another name", "unpacked"])
+def test_odd_names_are_refused(tmp_path, write_tar, layout, name, message):
+    if layout == "unpacked":
+        path = unpacked(tmp_path)
+        (path / "aclImdb" / name).write_text("")
+    else:
+        path = write_tar(tmp_path / "mine.tar", [*ALL, (f"aclImdb/{name}", b"")])
+    source = text_files(path)
+    with pytest.raises(SbmtError, match=message):
+        [shard.make() for shard in source.shards]
+
+
+@pytest.mark.parametrize("members", [[], [("aclImdb/README", b"")], reviews("test"), reviews("train")[:12]])
+def test_an_archive_without_reviews_of_both_classes_is_refused(tmp_path, write_tar, members):
+    source = text_files(write_tar(tmp_path / "mine.tar", members))
+    with pytest.raises(SbmtError, match="reviews of both classes for train"):
+        source.shards[0].make()
+
+
+def test_damaged_archives_are_refused_when_they_are_read(tmp_path, write_tar):
+    path = write_tar(tmp_path / "mine.tar.gz", ALL)
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[: len(content) // 2], gzip.compress(b"no archive" * 999), b"no gzip"):
+        path.write_bytes(damaged)
+        source = text_files(path)
+        for shard in source.shards:
+            with pytest.raises(SbmtError, match="mine.tar.gz.*download it again"):
+                shard.make()
+
+
+@pytest.mark.parametrize("name", [ARCHIVE, *PAIR.values()])
+def test_official_names_with_other_content_are_refused(tmp_path, write_tar, name):
+    for each in (ARCHIVE,) if name == ARCHIVE else PAIR.values():
+        write_tar(tmp_path / each, ALL)
+    with pytest.raises(SbmtError, match="expected (md5|sha256) .*download it again"):
+        text_files(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["", "absent", "absent/aclImdb_v1.tar.gz"])
+def test_without_files_the_error_says_what_to_get(tmp_path, path):
+    with pytest.raises(SbmtError, match="https://ai.stanford.edu/.*/aclImdb_v1.tar.gz; put it into .SBMT_DATA"):
+        text_files(tmp_path / path)
+
+
+def test_half_of_what_is_needed_is_refused(tmp_path, write_tar, any_checksum):
+    write_tar(tmp_path / PAIR["train"], ALL)
+    with pytest.raises(SbmtError, match="got only aclImdb_train_labelled.tar.gz"):
+        text_files(tmp_path)
+    shutil.rmtree(unpacked(tmp_path) / "aclImdb" / "test" / "pos")
+    with pytest.raises(SbmtError, match="reviews in .*aclImdb/test/pos.*unpack all of it"):
+        text_files(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def real(shared_data):
+    """Both splits of the real data, and the pool without its symbols."""
+    source = text_files(shared_data)
+    return source, {shard.split: shard.make() for shard in source.shards}
+
+
+@pytest.mark.parametrize(
+    "split, median, mean, longest, n_bytes, n_tabs",
+    [("train", 979, 1325, 13704, 33_131_054, 12), ("test", 963, 1294, 12988, 32_346_699, 15)],
+)
+def test_the_real_reviews_have_the_known_statistics(real, split, median, mean, longest, n_bytes, n_tabs):
+    examples = real[1][split]
+    lengths = examples.lengths[:, 0]
+    assert np.bincount(examples.labels).tolist() == [12500, 12500]
+    assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (median, mean, longest)
+    assert examples.symbols.size == n_bytes
+    ratings = examples.extras["rating"]
+    assert set(ratings[:12500].tolist()) == {1, 2, 3, 4} and set(ratings[12500:].tolist()) == {7, 8, 9, 10}
+    whole = examples.symbols.tobytes()
+    owner = np.repeat(np.arange(25000), lengths)
+    assert len(np.unique(owner[examples.symbols == ord("\t")])) == n_tabs
+    assert b"\r" not in whole and b"\n" not in whole and b"<br />" in whole
+    assert whole.decode().count("\u0085") > 100  # all of it is UTF-8
+
+
+def test_the_real_reviews_keep_their_content(real):
+    """Golden: the symbols of the first hundred negative training reviews and of all test reviews."""
+    train, test = real[1]["train"], real[1]["test"]
+    first, whole = train.symbols[: int(train.lengths[:100].sum())].tobytes(), test.symbols.tobytes()
+    assert hashlib.sha256(first).hexdigest() == "05ece4265b5ab040ddac5f2efb0a8165012fdd5b1507b139bd230e5e5ca32585"
+    assert hashlib.sha256(whole).hexdigest() == "0710b26fbf18e6b8fe8e177d83a12fda936af86ddd063e7b3cac22b387278895"
+
+
+def test_a_changed_copy_of_the_real_files_is_refused(shared_data, tmp_path):
+    for name in PAIR.values():
+        content = bytearray((shared_data / "text" / name).read_bytes())
+        content[1000] ^= 1
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(SbmtError, match="expected sha256"):
+        text_files(tmp_path)
+
+
+def test_a_source_holds_no_reviews_itself(tmp_path, write_tar):
+    """A shard reads again each time, so that sources stay small."""
+    path = write_tar(tmp_path / "mine.tar", ALL)
+    shard = text_files(path).shards[0]
+    first, second = shard.make(), replace(shard).make()
+    assert np.array_equal(first.symbols, second.symbols)
+    path.unlink()
+    with pytest.raises(SbmtError, match="to read"):
+        shard.make()

@@ -1,0 +1,130 @@
+import subprocess
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgba
+
+from sbmt import EdgeList, SbmtError
+from sbmt.experiments.plots import PALETTE, plot_bipartite, plot_mask, plot_scores, use_style
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def mask():
+    return torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) < 0.4
+
+
+def as_edges(mask):
+    return EdgeList.from_dense(mask[None, None])
+
+
+@pytest.mark.parametrize("convert", [lambda m: m, lambda m: m[None, None], as_edges, lambda m: m.numpy()])
+def test_heatmap_shows_the_mask(mask, convert):
+    ax = plot_mask(convert(mask))
+    assert np.array_equal(ax.images[0].get_array(), mask.float())
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("query", "key")
+
+
+def test_heatmaps_of_probabilities_share_one_scale(mask):
+    ax = plot_mask(0.3 * mask.float())
+    assert ax.images[0].get_clim() == (0.0, 1.0)
+
+
+def test_values_are_written_into_their_cells():
+    ax = plot_mask(torch.tensor([[0.25, 0.5]]), show_values=True)
+    assert [(t.get_position(), t.get_text()) for t in ax.texts] == [((0, 0), "0.25"), ((1, 0), "0.50")]
+
+
+def test_block_lines_stand_between_groups():
+    ax = plot_mask(torch.eye(6), blocks=[2, 4])
+    assert sorted(set(float(np.ravel(line.get_xdata())[0]) for line in ax.lines)) == [0.0, 1.5]
+
+
+def test_scores_hide_what_the_mask_leaves_out(mask):
+    scores = torch.randn(5, 7)
+    shown = plot_scores(scores, mask).images[0]
+    assert np.array_equal(~np.ma.getmaskarray(shown.get_array()), mask)
+    low, high = shown.get_clim()
+    assert low == -high == -float(scores[mask].abs().max())
+
+
+def test_scores_of_an_empty_mask_can_be_drawn():
+    assert plot_scores(torch.randn(2, 2), torch.zeros(2, 2).bool()).images[0].get_array().mask.all()
+
+
+@pytest.mark.parametrize("convert", [lambda m: m, as_edges])
+def test_graph_has_one_line_per_edge(mask, convert):
+    ax = plot_bipartite(convert(mask))
+    segments = ax.collections[0].get_segments()
+    assert len(segments) == int(mask.sum())
+    assert all(start[0] == 0 and end[0] == 1 for start, end in segments)
+
+
+def test_lines_join_the_right_tokens():
+    mask = torch.zeros(4, 2).bool()
+    mask[3, 0] = True  # the lowest query, the highest key
+    ((start, end),) = plot_bipartite(mask).collections[0].get_segments()
+    assert (start.tolist(), end.tolist()) == ([0, 0.125], [1, 0.75])
+
+
+def test_graph_without_edges_can_be_drawn():
+    assert plot_bipartite(torch.zeros(3, 3).bool()).collections[0].get_segments() == []
+
+
+def test_widths_follow_weights_in_edge_order(mask):
+    weights = torch.arange(1.0, int(mask.sum()) + 1)
+    widths = plot_bipartite(mask, weights=weights).collections[0].get_linewidths()
+    assert (np.diff(widths) > 0).all()
+
+
+def test_one_query_stands_out(mask):
+    ax = plot_bipartite(mask, query=2, color=PALETTE[3])
+    front = ax.collections[1]
+    assert len(front.get_segments()) == int(mask[2].sum())
+    assert tuple(front.get_colors()[0]) == to_rgba(PALETTE[3])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: plot_mask(torch.zeros(2, 3, 3)),
+        lambda: plot_mask(torch.zeros(3)),
+        lambda: plot_mask(torch.zeros(2, 2), key_labels=["a"]),
+        lambda: plot_scores(torch.zeros(2, 2), torch.zeros(2, 3).bool()),
+        lambda: plot_bipartite(torch.ones(2, 2).bool(), weights=torch.ones(3)),
+        lambda: plot_bipartite(torch.ones(2, 2).bool(), query_labels=["a"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrong):
+    with pytest.raises(SbmtError, match="expected"):
+        wrong()
+
+
+def test_importing_picks_no_pyplot():
+    code = "import sys, sbmt.experiments.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_style_is_undone_after_the_block():
+    before = dict(matplotlib.rcParams)
+    with use_style():
+        assert matplotlib.rcParams["figure.facecolor"] == "white"
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_style_stays_without_a_block():
+    with matplotlib.rc_context():
+        use_style()
+        assert matplotlib.rcParams["savefig.dpi"] == 110

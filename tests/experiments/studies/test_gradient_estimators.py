@@ -1,0 +1,121 @@
+"""The meter against plain loops over masks, and against the library's own draws."""
+
+import pytest
+import torch
+
+from sbmt import BlockModel, edge_attention, sample_edges, sbm_attention
+from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, measure_estimators
+from tests.gradients_by_hand import (
+    PROBABILITY,
+    RANDOM,
+    all_masks,
+    convex,
+    expected_loss,
+    guesses_by_hand,
+    inputs,
+    linear,
+    moments_by_hand,
+    wavy,
+)
+from tests.layers.inputs import seeded
+
+
+@pytest.mark.parametrize("loss", [wavy, linear, convex])
+@pytest.mark.parametrize("exploration", [0.0, 0.03, 0.2])
+def test_the_exact_gradient_is_a_difference_quotient(loss, exploration):
+    """E[L] is linear in each probability, so a difference quotient has no error but rounding."""
+    graph = inputs()
+    reports = measure_estimators(*graph, PROBABILITY, loss, exploration=exploration)
+    inclusion = torch.where(RANDOM, (PROBABILITY + exploration).clamp(max=1), PROBABILITY)
+    for law, found in ((PROBABILITY, reports["score"].exact), (inclusion, reports["exact"].mean)):
+        expected = torch.zeros_like(law)
+        for row, column in RANDOM.nonzero().tolist():
+            low, high = law.clone(), law.clone()
+            low[row, column], high[row, column] = 0.4, 0.6
+            rise = expected_loss(*graph, high, loss) - expected_loss(*graph, low, loss)
+            expected[row, column] = rise / 0.2
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    assert reports["exact"].variance.abs().max() < 1e-20
+
+
+@pytest.mark.parametrize("loss", [wavy, linear])
+@pytest.mark.parametrize("exploration", [0.0, 0.03])
+def test_means_and_variances_are_those_of_a_loop_over_masks(loss, exploration):
+    graph = inputs(seed=1)
+    inclusion = torch.where(RANDOM, PROBABILITY + exploration, PROBABILITY)
+    reports = measure_estimators(*graph, PROBABILITY, loss, exploration=exploration)
+    first, second = moments_by_hand(*graph, PROBABILITY, loss, inclusion)
+    assert tuple(reports) == ESTIMATORS
+    for name in first:
+        torch.testing.assert_close(reports[name].mean, first[name], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(reports[name].variance, second[name], rtol=1e-9, atol=1e-9)
+
+
+def test_summaries_of_a_report():
+    graph = inputs(seed=2)
+    report = measure_estimators(*graph, PROBABILITY, wavy)["weight"]
+    assert report.relative_bias == pytest.approx(float((report.mean - report.exact).norm() / report.exact.norm()))
+    assert report.total_variance == pytest.approx(float(report.variance.sum()))
+    assert report.relative_variance == pytest.approx(report.total_variance / float(report.exact.norm()) ** 2)
+    cosine = (report.mean * report.exact).sum()
+    assert report.cosine == pytest.approx(float(cosine / report.mean.norm() / report.exact.norm()))
+    cosines = 0.0
+    for mask, chance in all_masks(PROBABILITY):
+        guess = torch.where(RANDOM, guesses_by_hand(*graph, mask, wavy)["weight"], 0.0)
+        if guess.norm() > 0:
+            cosines += chance * float((guess * report.exact).sum() / guess.norm() / report.exact.norm())
+    assert report.draw_cosine == pytest.approx(cosines)
+
+
+def library_draws(graph, probability, exploration, gate_rule, n_draws):
+    """dL/dp of many draws, by way of a block model whose every key is a cluster of its own."""
+    query, key, value = (t.expand(n_draws, 1, *t.shape) for t in graph)
+    rows = probability.expand(n_draws, 1, *probability.shape).clone().requires_grad_()
+    unit = torch.eye(probability.shape[1], dtype=torch.float64)
+    block_model = BlockModel(rows, unit[None], unit[None, None])
+    settings = dict(exploration=exploration, gate_rule=gate_rule, generator=seeded(5))
+    out = sbm_attention(query, key, value, block_model, **settings)
+    return torch.autograd.grad(wavy(out.values[:, 0]).sum(), rows)[0][:, 0].flatten(1)
+
+
+def bernstein_p_values(mean, expected, variance, largest, n):
+    """Bernstein's bound for means of n independent numbers, none further than ``largest`` from its expectation."""
+    off = (mean - expected).abs()
+    return (2 * torch.exp(-n * off**2 / (2 * variance + 2 / 3 * largest * off))).clamp(max=1)
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("exploration", [0.0, 0.15])
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_the_mean_is_that_of_the_librarys_own_draws(gate_rule, exploration, judge):
+    probability = torch.tensor([[0.7, 0.5, 0.1], [0.35, 0.2, 0.8]], dtype=torch.float64)
+    graph, n_draws = inputs(seed=3), 20_000
+    reports = measure_estimators(*graph, probability, wavy, exploration=exploration)
+    found = library_draws(graph, probability, exploration, gate_rule, n_draws).mean(0)
+    guesses = [guesses_by_hand(*graph, mask, wavy)[gate_rule].flatten() for mask, _ in all_masks(probability)]
+
+    def p_values(report):
+        expected, variance = report.mean.flatten(), report.variance.flatten()
+        largest = (torch.stack(guesses) - expected).abs().amax(0)
+        return bernstein_p_values(found, expected, variance, largest, n_draws)
+
+    other = reports["weight" if gate_rule == "score" else "score"]
+    assert judge.rejects(p_values(other)) and judge.rejects(p_values(reports[f"{gate_rule}/q"]))
+    judge(p_values(reports[gate_rule]))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_reinforce_is_that_of_sampled_masks(judge):
+    graph, n_draws = inputs(seed=4), 20_000
+    probability = torch.tensor([[0.7, 0.5, 0.3], [0.35, 0.2, 0.8]], dtype=torch.float64)
+    unit = torch.eye(3, dtype=torch.float64)
+    edges = sample_edges(
+        BlockModel(probability.expand(n_draws, 1, 2, 3), unit[None], unit[None, None]), generator=seeded(6)
+    )
+    values = edge_attention(*(t.expand(n_draws, 1, *t.shape) for t in graph), edges)[:, 0]
+    odds = torch.where(edges.to_dense()[:, 0], 1 / probability, -1 / (1 - probability))
+    surplus = wavy(values) - expected_loss(*graph, probability, wavy)
+    found = (surplus[:, None, None] * odds).mean(0)
+    report = measure_estimators(*graph, probability, wavy)["reinforce"]
+    largest = 2 * surplus.abs().max() * 5 + report.mean.abs().max()  # 1 / q and 1 / (1 − q) are at most 5
+    judge(bernstein_p_values(found, report.mean, report.variance, largest, n_draws))

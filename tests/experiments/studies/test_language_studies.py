@@ -1,0 +1,148 @@
+"""Studies of pre-training and fine-tuning: which settings every run has, and what starts from what."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.studies import language as language_studies
+from sbmt.experiments.studies.language import (
+    DEFAULT,
+    SCRATCH,
+    TABLE_4,
+    TRIALS,
+    fine_tuning_study,
+    pretraining_study,
+    run_language_studies,
+)
+from sbmt.experiments.training.language import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
+from tests.experiments.training.tiny_language import N_TRAIN
+
+pytestmark = pytest.mark.usefixtures("language")
+
+
+def config_of(study, name):
+    (trial,) = [trial for trial in study.trials if trial.name == name]
+    return study.config.override(**trial.settings)
+
+
+def test_every_attention_is_pretrained_once():
+    study = pretraining_study(TRIALS)
+    assert study.config == REDUCED_MLM and study.n_seeds == 1
+    assert pretraining_study(is_reduced=False).config == PAPER_MLM
+    assert [trial.name for trial in pretraining_study().trials] == list(DEFAULT)
+    assert [trial.name for trial in pretraining_study(["full", "sbm", "full"]).trials] == ["full", "sbm"]
+    configs = {name: config_of(study, name) for name in TRIALS}
+    attentions = {"sbm": "sbm", "random-equal": "random_mask", "window": "random_mask", "sbm-loops": "sbm"}
+    for name, config in configs.items():
+        assert config.attention == attentions.get(name, name.removesuffix("-long"))
+        assert config.steps == REDUCED_MLM.steps * (3 if name == "full-long" else 1)
+        assert config.window == (0 if name == "sbm-loops" else 16)
+    assert configs["sbm"] == REDUCED_MLM
+    assert configs["window"].attention_arguments() == {"mask_density": 0.0, "window": 16}
+    assert {name: trial.density_of for name, trial in TRIALS.items() if trial.density_of} == {"random-equal": "sbm"}
+    assert len({trial.title for trial in (*TRIALS.values(), SCRATCH)}) == len(TRIALS) + 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["full", "magic"], "trial among 'full', .* got 'magic'"),
+        (["random-equal"], "the trial sbm, whose density random-equal takes, got random-equal: name sbm too"),
+        (["full", "random-equal", "window"], "the trial sbm, .*, got full, random-equal, window"),
+        (["scratch"], "trial among"),
+    ],
+)
+def test_trials_that_cannot_be_are_refused(names, words):
+    with pytest.raises(SbmtError, match=words):
+        pretraining_study(names)
+
+
+@pytest.mark.parametrize("is_reduced", [True, False])
+def test_every_pretrained_model_is_tuned(tmp_path, is_reduced):
+    """And one that was not, with the tokeniser of the others."""
+    names = ["full", "full-long", "sbm", "random-equal", "sbm-loops"]
+    pretraining = pretraining_study(names, is_reduced=is_reduced)
+    study = fine_tuning_study("sst2", pretraining, tmp_path, n_seeds=3, is_reduced=is_reduced)
+    assert (study.name, study.title, study.n_seeds) == ("sst2", "SST-2", 3)
+    assert [trial.name for trial in study.trials] == [*names, "scratch"]
+    first = pretraining.config
+    for name in names:
+        config, before = config_of(study, name), config_of(pretraining, name)
+        assert config.pretrained == str(tmp_path / f"{name}-seed0") and config.tokenizer == ""
+        assert config.steps == study.config.steps  # however long it was pre-trained
+        for field in ("attention", "window", "length", "d_model", "d_hidden", "n_layers", "n_heads", "n_clusters"):
+            assert getattr(config, field) == getattr(before, field)
+    scratch = config_of(study, "scratch")
+    assert (scratch.pretrained, scratch.tokenizer) == ("", str(tmp_path / "full-seed0" / "tokenizer.json"))
+    assert scratch.attention == "full" and scratch.d_model == first.d_model
+    (density,) = [trial.density_of for trial in study.trials if trial.name == "random-equal"]
+    assert density == "sbm"
+    epochs = 1 if is_reduced else 5
+    assert study.config.steps == epochs * -(-N_TRAIN // 32)
+    assert study.config.learning_rate == (5e-4 if is_reduced else 3e-5)
+    longer = fine_tuning_study("sst2", pretraining, tmp_path, epochs=8, is_reduced=is_reduced)
+    assert longer.config.steps == 8 * -(-N_TRAIN // 32)
+
+
+@pytest.fixture
+def small(monkeypatch, tiny_mlm):
+    """Makes the reduced settings as small as the text is."""
+    monkeypatch.setattr(language_studies, "REDUCED_MLM", tiny_mlm(steps=2, warmup_steps=0))
+
+
+def test_studies_run_and_are_then_loaded(tmp_path, small):
+    reports = []
+
+    class Reporting:
+        def __init__(self, study):
+            self.study = study
+
+        def __enter__(self):
+            return lambda *given: reports.append((self.study.name, *given))
+
+        def __exit__(self, *_):
+            pass
+
+    asked = dict(n_seeds=1, is_reduced=True, report_of=Reporting)
+    results = run_language_studies(["sbm", "random-equal"], ["sst2"], tmp_path, **asked)
+    assert list(results) == ["mlm", "sst2"] and json.loads(json.dumps(results)) == results
+    assert [run["trial"] for run in results["sst2"]["runs"]] == ["sbm", "random-equal", "scratch"]
+    for name, result in results.items():
+        runs = {run["trial"]: run for run in result["runs"]}
+        assert runs["random-equal"]["config"]["mask_density"] == runs["sbm"]["test"]["expected_density"], name
+    tuned = {run["trial"]: run for run in results["sst2"]["runs"]}
+    for trial in ("sbm", "random-equal"):
+        (before,) = [run for run in results["mlm"]["runs"] if run["trial"] == trial]
+        assert tuned[trial]["pretrained"]["perplexity"] == before["test"]["metrics"]["perplexity"]
+        assert tuned[trial]["config"]["steps"] == 2 and tuned[trial]["config"]["batch_size"] == 32
+    assert "pretrained" not in tuned["scratch"]
+
+    reports.clear()
+    again = run_language_studies(["sbm", "random-equal"], ["sst2"], tmp_path, **asked)
+    assert [run["test"] for run in again["sst2"]["runs"]] == [run["test"] for run in results["sst2"]["runs"]]
+    assert [given[-1] for given in reports] == [2] * 5  # as many runs, all of them done
+
+
+@pytest.mark.bad_input
+def test_what_is_missing_is_told_before_the_first_run(tmp_path, small, monkeypatch, tiny_mlm):
+    asked = dict(n_seeds=1, is_reduced=True)
+    for names, tasks, words in (
+        (["magic"], ["sst2"], "trial among"),
+        (["full"], ["sst2", "cola"], "task among"),
+        (["full"], ["qqp"], "prepared examples in"),
+    ):
+        with pytest.raises(SbmtError, match=words):
+            run_language_studies(names, tasks, tmp_path / "runs", **asked)
+    monkeypatch.setattr(language_studies, "REDUCED_MLM", replace(tiny_mlm(), data="none"))
+    with pytest.raises(SbmtError, match="prepared examples in"):
+        run_language_studies(["full"], ["sst2"], tmp_path / "runs", **asked)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_papers_table_4_has_a_number_per_task():
+    assert all(len(row) == len(GLUE_TASKS) for row in TABLE_4.values())
+    assert TABLE_4["full attention"] == (89.8, 84.7, 84.0, 85.0)
+    assert TABLE_4["SBM and window, density 13.5"] == (89.8, 85.2, 83.5, 83.6)

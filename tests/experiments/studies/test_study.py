@@ -1,0 +1,127 @@
+import json
+import multiprocessing
+from dataclasses import replace
+
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.study import Study, Trial, run_study, summary
+from sbmt.experiments.training.config import RepeatedTokensConfig
+from sbmt.experiments.training.runs import POINTS
+
+TINY = RepeatedTokensConfig(
+    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4, test_sequences=16
+)
+DEMO = replace(STUDIES["demo"], config=TINY)
+NAMES = [trial.name for trial in DEMO.trials]
+
+
+def numbers(runs):
+    return [(name, run.config.seed, run.test, run.history) for name, run in runs]
+
+
+def test_every_trial_and_seed_runs_once_and_is_then_loaded(tmp_path):
+    reports = []
+    study = replace(DEMO, n_seeds=2)
+    runs = run_study(study, tmp_path, report=lambda *given: reports.append(given))
+    assert [name for name, _ in runs] == [*NAMES, *NAMES]
+    began = [(name, seed) for name, seed, step in reports if step == 0]
+    assert sorted(began) == sorted((name, seed) for seed in (0, 1) for name in NAMES)
+    assert len(reports) == len(runs) * (1 + TINY.steps)
+
+    reports.clear()
+    again = run_study(study, tmp_path, report=lambda *given: reports.append(given))
+    assert numbers(again) == numbers(runs)
+    assert [step for _, _, step in reports] == [TINY.steps] * len(runs)
+
+
+def test_processes_give_the_same_numbers(tmp_path):
+    reports = []
+    alone = run_study(DEMO, tmp_path / "alone")
+    together = run_study(DEMO, tmp_path / "together", n_workers=2, report=lambda *given: reports.append(given))
+    assert numbers(together) == numbers(alone)
+    assert {(name, step.number) for name, _, step in reports if step != 0} == {(name, TINY.steps) for name in NAMES}
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_failure_in_a_run_is_told(tmp_path, n_workers):
+    broken = replace(DEMO, config=replace(TINY, learning_rate=1e30))
+    with pytest.raises(SbmtError, match="finite loss"):
+        run_study(broken, tmp_path, n_workers=n_workers)
+
+
+def test_a_worker_that_is_killed_is_told(tmp_path):
+    def kill_workers(*given):
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    long = replace(DEMO, config=replace(TINY, steps=100_000))
+    with pytest.raises(SbmtError, match="fewer workers"):
+        run_study(long, tmp_path, n_workers=2, report=kill_workers)
+
+
+def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):
+    runs = dict(run_study(DEMO, tmp_path))
+    assert runs["random-equal"].config.mask_density == runs["sbm"].test.density
+    assert runs["random-quarter"].config.mask_density == 0.25
+    assert runs["sbm-algorithm-1"].config.preset == "faithful"
+
+
+def test_beside_a_window_a_random_mask_has_the_edge_probability_that_another_trial_reached(tmp_path):
+    runs = dict(run_study(replace(DEMO, config=replace(TINY, window=2)), tmp_path))
+    reached = runs["sbm"].test
+    assert runs["random-equal"].config.mask_density == reached.expected_density < reached.density
+    near = 22 / 64  # eight tokens, each with its neighbours and itself
+    whole = near + (1 - near) * reached.expected_density
+    assert runs["random-equal"].test.expected_density == pytest.approx(whole, abs=1e-6)
+
+
+def test_trials_may_have_more_seeds_than_others(tmp_path):
+    trials = (Trial("few", "few", {"attention": "full"}), Trial("many", "many", {"attention": "full"}, n_seeds=3))
+    runs = run_study(Study("s", "s", TINY, trials, 1), tmp_path)
+    assert [(name, run.config.seed) for name, run in runs] == [("few", 0), ("many", 0), ("many", 1), ("many", 2)]
+
+
+def test_a_summary_reports_every_seed_and_its_curve(tmp_path):
+    study = replace(DEMO, n_seeds=3, config=replace(TINY, steps=POINTS + 7))
+    runs = run_study(study, tmp_path)
+    found = json.loads(json.dumps(summary(study, runs)))
+    assert [(r["trial"], r["config"]["seed"]) for r in found["runs"]] == [(n, s) for s in range(3) for n in NAMES]
+    densities = sorted(run.test.density for name, run in runs if name == "sbm")
+    assert found["medians"]["sbm"]["density"] == round(densities[1], 4)
+    for result, (_, run) in zip(found["runs"], runs, strict=True):
+        curve = result["curve"]
+        assert len(curve["step"]) == POINTS and curve["step"][-1] == study.config.steps
+        assert curve["step"] == sorted(set(curve["step"]))
+        widths = [b - a for a, b in zip([0, *curve["step"]], curve["step"], strict=False)]
+        mean = sum(w * x for w, x in zip(widths, curve["loss"], strict=True)) / study.config.steps
+        assert mean == pytest.approx(sum(run.history["loss"]) / study.config.steps, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_named_study_can_start(name, tmp_path):
+    study = STUDIES[name]
+    small = {"steps": 1, "length": 8, "batch_size": 2, "test_sequences": 2, "chunk": 4}
+    trials = tuple(
+        replace(t, settings=t.settings | ({"rank": 4} if "rank" in t.settings else {})) for t in study.trials
+    )
+    config = study.config.override(**small)
+    runs = run_study(replace(study, trials=trials, n_seeds=1, config=config), tmp_path)
+    assert {name for name, _ in runs} == {trial.name for trial in trials}
+    assert len({trial.name for trial in trials}) == len({trial.title for trial in trials}) == len(trials)
+
+
+@pytest.mark.bad_input
+def test_a_folder_with_other_settings_is_refused(tmp_path):
+    run_study(DEMO, tmp_path)
+    with pytest.raises(SbmtError, match="--output"):
+        run_study(replace(DEMO, config=replace(TINY, steps=4)), tmp_path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("settings", [{"n_seeds": 0}, {"n_workers": 0}])
+def test_nobody_to_train_is_refused(settings, tmp_path):
+    n_workers = settings.pop("n_workers", 1)
+    with pytest.raises(SbmtError, match="at least one"):
+        run_study(replace(DEMO, **settings), tmp_path, n_workers=n_workers)

@@ -1,0 +1,83 @@
+import os
+import pickle
+import stat
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.files import read_json, read_tensors, write_bytes, write_json, write_tensors
+
+
+def test_tensors_come_back_bit_for_bit(tmp_path):
+    tensors = {"a": torch.randn(3, 2), "b": torch.arange(4), "c": torch.tensor(1.5, dtype=torch.float64)}
+    write_tensors(tmp_path / "t.safetensors", tensors)
+    back = read_tensors(tmp_path / "t.safetensors")
+    assert all(torch.equal(back[name], t) and back[name].dtype == t.dtype for name, t in tensors.items())
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    write_json(path, {"old": 1})
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(SbmtError, match="No space left"):
+        write_json(path, {"new": 2})
+    assert read_json(path) == {"old": 1}
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_an_interrupted_write_leaves_no_part(tmp_path, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(tmp_path / "x", b"content")
+    assert os.listdir(tmp_path) == []
+
+
+def test_written_files_are_readable_by_others(tmp_path):
+    write_bytes(tmp_path / "x", b"content")
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SbmtError, match="to write"):
+        write_bytes(tmp_path / "file" / "x", b"")
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SbmtError, match="a device or a pipe"):
+        write_bytes(tmp_path / "pipe", b"")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])
+def test_damaged_json_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(SbmtError, match="JSON in"):
+        read_json(tmp_path / "x.json")
+
+
+def test_numbers_that_json_lacks_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(tmp_path / "x.json", {"loss": float("nan")})
+    assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "pickle"])
+def test_damaged_tensors_are_refused_and_no_pickle_is_loaded(tmp_path, damage):
+    path = tmp_path / "t.safetensors"
+    if damage == "truncated":
+        write_tensors(path, {"a": torch.randn(100)})
+        path.write_bytes(path.read_bytes()[:-7])
+    elif damage == "pickle":
+        path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(SbmtError, match=r"a file|tensors in"):
+        read_tensors(path)

@@ -1,0 +1,110 @@
+"""F1 of several kinds against counting by hand."""
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.training.f1 import PipelineF1, glue_metrics
+from tests.layers.inputs import seeded
+
+
+def f1_of_class(predictions, labels, c):
+    """The usual F1, one class against all others."""
+    pairs = list(zip(predictions, labels, strict=True))
+    hits = sum(p == y == c for p, y in pairs)
+    errors = sum((p == c) != (y == c) for p, y in pairs)
+    return 2 * hits / (2 * hits + errors) if hits else 0.0
+
+
+def macro_f1(predictions, labels):
+    present = sorted({*predictions, *labels})
+    return sum(f1_of_class(predictions, labels, c) for c in present) / len(present)
+
+
+def pipeline_f1(predictions, labels):
+    """What is left of class 1's F1 when examples of class 2, or taken for it, are thrown away."""
+    kept = [(p, y) for p, y in zip(predictions, labels, strict=True) if p != 2 and y != 2]
+    return f1_of_class([p for p, _ in kept], [y for _, y in kept], 1)
+
+
+def draw(n_classes, n=200, seed=0):
+    """Labels, and predictions that are right more often than not."""
+    labels = torch.randint(n_classes, (n,), generator=seeded(seed))
+    guesses = torch.randint(n_classes, (n,), generator=seeded(seed + 100))
+    return guesses.where(torch.rand(n, generator=seeded(seed + 200)) < 0.4, labels), labels
+
+
+def computed(metric, predictions, labels):
+    metric.update(predictions, labels)
+    return float(metric.compute())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_metrics_equal_counting_by_hand(n_classes, seed):
+    predictions, labels = draw(n_classes, seed=seed)
+    given = predictions.tolist(), labels.tolist()
+    expected = {"macro_f1": macro_f1(*given), "pipeline_f1": pipeline_f1(*given)}
+    if n_classes == 2:
+        expected["f1"] = f1_of_class(*given, 1)
+        assert expected["pipeline_f1"] == pytest.approx(expected["f1"])
+    found = {name: computed(metric, predictions, labels) for name, metric in glue_metrics(n_classes).items()}
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_pipelines_f1_counts_three_of_nine_cells():
+    cells = [(p, y) for y in range(3) for p in range(3)]
+    counted = []
+    for cell in cells:
+        metric = PipelineF1()
+        metric.update(*(torch.tensor([x]) for x in cell))
+        if metric.n_true_positive + metric.n_false_positive + metric.n_false_negative:
+            counted.append(cell)
+    assert counted == [(1, 0), (0, 1), (1, 1)]
+
+
+def test_the_pipelines_f1_flatters_three_classes():
+    labels = torch.arange(3).repeat_interleave(6)
+    predictions = labels.clone()
+    predictions[0::6], predictions[1::6] = (labels[0::6] + 1) % 3, (labels[1::6] + 2) % 3  # 4 of 6 right
+    found = {name: computed(metric, predictions, labels) for name, metric in glue_metrics(3).items()}
+    assert (predictions == labels).float().mean() == pytest.approx(2 / 3)
+    assert found == pytest.approx({"macro_f1": 2 / 3, "pipeline_f1": 0.8})
+    only_class_two_wrong = torch.tensor([0, 1, 0, 1]), torch.tensor([0, 1, 2, 2])
+    assert computed(PipelineF1(), *only_class_two_wrong) == 1.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("cut", [1, 70, 199])
+def test_processes_and_batches_add_up(cut, n_classes):
+    predictions, labels = draw(n_classes)
+    whole = {name: computed(metric, predictions, labels) for name, metric in glue_metrics(n_classes).items()}
+    first, second = glue_metrics(n_classes), glue_metrics(n_classes)
+    for name, expected in whole.items():
+        first[name].update(predictions[:cut], labels[:cut])
+        second[name].update(predictions[cut:], labels[cut:])
+        first[name].merge_state(second[name])  # by the reduction that processes use
+        assert float(first[name].compute()) == expected
+        second[name].update(predictions[:cut], labels[:cut])
+        assert float(second[name].compute()) == expected
+
+
+@pytest.mark.parametrize(("predictions", "labels"), [([0, 2], [2, 0]), ([2, 2], [2, 2]), ([0, 0], [0, 0])])
+def test_where_it_is_undefined_it_is_0(predictions, labels):
+    assert computed(PipelineF1(), torch.tensor(predictions), torch.tensor(labels)) == 0.0
+
+
+def test_a_reset_forgets():
+    metric = PipelineF1()
+    assert computed(metric, torch.tensor([1]), torch.tensor([1])) == 1.0
+    metric.reset()
+    assert computed(metric, torch.tensor([1]), torch.tensor([0])) == 0.0
+
+
+@pytest.mark.bad_input
+def test_other_inputs_are_refused():
+    with pytest.raises(SbmtError, match=r"as many predictions as labels, got \(2, 3\) and \(2,\)"):
+        PipelineF1().update(torch.zeros(2, 3), torch.zeros(2))
+    for n_classes in (1, 0, 2.0):
+        with pytest.raises(SbmtError, match="n_classes ≥ 2"):
+            glue_metrics(n_classes)

@@ -1,0 +1,189 @@
+"""What runs on GLUE report, counted again from single predictions; and starts that are refused."""
+
+import json
+import shutil
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import train_tokenizer
+from sbmt.experiments.training import fit as fit_module
+from sbmt.experiments.training.per_example import evaluate_examples
+from sbmt.experiments.training.task_data import open_data
+from sbmt.experiments.training.task_runs import load_task_run
+from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
+
+pytestmark = pytest.mark.usefixtures("language")
+fit = partial(fit_module.fit, accelerator="cpu")
+
+
+def f1(predicted, labels, label, among=None):
+    """F1 of a label by counting; only rows whose label and prediction are both ``among`` some, if any are named."""
+    rows = [(p, y) for p, y in zip(predicted, labels, strict=True) if among is None or {p, y} <= set(among)]
+    hits = sum(p == y == label for p, y in rows)
+    wrong = sum((p == label) != (y == label) for p, y in rows)
+    return 2 * hits / (2 * hits + wrong) if hits + wrong else 0.0
+
+
+def metrics_by_hand(predicted, labels, n_classes):
+    present = sorted({*predicted, *labels})
+    found = {"macro_f1": float(np.mean([f1(predicted, labels, c) for c in present]))}
+    found["pipeline_f1"] = f1(predicted, labels, 1, among=(0, 1))
+    return found | ({"f1": f1(predicted, labels, 1)} if n_classes == 2 else {})
+
+
+def predictions(run, name):
+    """Example by example, of a model whose attention draws nothing."""
+    feed, model = open_data(run.config).feeds[name], run.model.eval()
+    batches = [feed.batch(np.array([i]), slice(0, 1), 0) for i in range(len(feed))]
+    with torch.no_grad():
+        found = [int(model(batch.tokens, batch.mask).values.argmax()) for batch in batches]
+    return found, [int(batch.labels) for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def train(language_cache, tiny_glue, tmp_path_factory):
+    """Trains for six steps, once per task."""
+    runs = {}
+
+    def get(task):
+        if task not in runs:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SBMT_CACHE", str(language_cache))
+                runs[task] = fit(tiny_glue(task, attention="full"), tmp_path_factory.mktemp("run") / task)
+        return runs[task]
+
+    return get
+
+
+@pytest.mark.parametrize("task", ["sst2", "mnli"])
+def test_scores_are_those_of_single_predictions(train, task):
+    run = train(task)
+    predicted, labels = predictions(run, "test")
+    n_classes = 2 if task == "sst2" else 3
+    assert len(labels) == run.about["n_test"] == N_TEST
+    assert run.test.accuracy == pytest.approx(np.mean(np.array(predicted) == labels))
+    assert run.test.metrics == pytest.approx(metrics_by_hand(predicted, labels, n_classes), abs=1e-6)
+    commonest = int(np.bincount(open_data(run.config).labels["train"]).argmax())
+    assert task == "mnli" or commonest != np.bincount(labels).argmax()
+    constant = metrics_by_hand([commonest] * N_TEST, labels, n_classes)
+    assert run.about["chance"] == pytest.approx(labels.count(commonest) / N_TEST)
+    assert run.about["chance_metrics"] == pytest.approx(constant, abs=1e-6)
+    low, high = run.about["interval"]
+    assert low <= run.test.accuracy <= high
+    dev = [row for row in run.rows if row["split"] == "dev"]
+    assert all(set(row) >= set(run.test.metrics) for row in dev)
+
+
+def test_mnli_has_a_second_test(train):
+    """Only it: the mismatched dev table."""
+    run = train("mnli")
+    other = run.about["mismatched"]
+    predicted, labels = predictions(run, "mismatched")
+    assert other["n_test"] == len(labels) == N_MISMATCHED
+    assert other["accuracy"] == pytest.approx(np.mean(np.array(predicted) == labels))
+    assert other["metrics"] == pytest.approx(metrics_by_hand(predicted, labels, 3), abs=1e-6)
+    assert {"interval", "chance", "chance_metrics"} <= set(other)
+    assert "mismatched" not in train("sst2").about
+
+
+def test_a_saved_run_loads_as_it_was(tmp_path, tiny_glue):
+    run = fit(tiny_glue("mnli", steps=2), tmp_path / "run")
+    loaded = load_task_run(tmp_path / "run")
+    assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
+    assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
+    assert loaded.tokenizer.to_json() == run.tokenizer.to_json()
+    assert loaded.about["data"]["n_cut"].keys() == {"train", "dev", "test", "mismatched"}
+    (tmp_path / "run" / "tokenizer.json").unlink()
+    with pytest.raises(SbmtError, match="a tokeniser in"):
+        load_task_run(tmp_path / "run")
+
+
+def test_single_examples_agree_with_the_runs_own_test(train):
+    """The run's own tokeniser is taken, wherever the one that the configuration names has gone."""
+    run = train("sst2")
+    found = evaluate_examples(run)
+    predicted, labels = predictions(run, "test")
+    assert found.predicted.tolist() == predicted and found.labels.tolist() == labels
+    assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
+    config = run.config.override(tokenizer="gone.json")
+    moved = type(run)(config, run.model, run.rows, run.test, run.about, run.seconds, run.tokenizer)
+    assert torch.equal(evaluate_examples(moved).losses, found.losses)
+
+
+@pytest.mark.bad_input
+def test_a_masked_language_model_has_no_labels_to_be_judged_by(pretrained):
+    with pytest.raises(SbmtError, match="sbmt train glue"):
+        evaluate_examples(load_task_run(pretrained()))
+
+
+def test_with_quirks_the_reported_examples_choose(tmp_path, tiny_glue):
+    config = tiny_glue(quirks=True, attention="full")
+    data, plain = open_data(config), open_data(tiny_glue(attention="full"))
+    assert (len(data.feeds["train"]), len(plain.feeds["train"])) == (N_TRAIN + N_DEV, N_TRAIN)
+    assert data.labels["dev"].tolist() == data.labels["test"].tolist() == plain.labels["test"].tolist()
+    run = fit(config, tmp_path / "run")
+    assert run.about["dev"]["accuracy"] == pytest.approx(run.test.accuracy)
+    assert run.about["data"]["n_train"] == N_TRAIN + N_DEV
+
+
+def copy_of(folder, place, **changes):
+    """A copy of a run with other content in some files; None removes one."""
+    shutil.copytree(folder, place)
+    for file, content in changes.items():
+        path = next(path for path in place.iterdir() if path.stem == file)
+        path.unlink() if content is None else path.write_text(content)
+    return place
+
+
+@pytest.mark.bad_input
+def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glue, pretrained, language):
+    other = train_tokenizer(["the quick brown fox jumps over lazy dogs\n"], VOCABULARY)
+    assert other.vocab_size == VOCABULARY
+    fit(tiny_glue(steps=2), tmp_path / "fine-tuned")
+    result = json.loads((pretrained() / "result.json").read_text())
+    wrong = {
+        "nowhere": (tmp_path / "nowhere", "a finished pre-training run"),
+        "fine-tuned": (tmp_path / "fine-tuned", "a finished pre-training run"),
+        "unfinished": (copy_of(pretrained(), tmp_path / "a", result=None), "a finished pre-training run"),
+        "no weights": (copy_of(pretrained(), tmp_path / "b", model=None), "model.safetensors"),
+        "no tokeniser": (copy_of(pretrained(), tmp_path / "c", tokenizer=None), "a tokeniser in"),
+        "damaged": (copy_of(pretrained(), tmp_path / "d", tokenizer="{}"), "tokeniser"),
+        "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.to_json()), "tokeniser"),
+        "no result": (copy_of(pretrained(), tmp_path / "f", result="{}"), "the result of a run in"),
+        "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "got list"),
+        "no perplexity": (copy_of(pretrained(), tmp_path / "h", result=json.dumps(result | {"test": {}})), "result"),
+    }
+    for name, (folder, words) in wrong.items():
+        with pytest.raises(SbmtError, match=words) as told:
+            fit(tiny_glue(pretrained=str(folder)), tmp_path / "run")
+        assert "\n" not in str(told.value), name
+    assert not (tmp_path / "run").exists()
+    assert len(open_prepared(language / "sst2").splits["train"]) == N_TRAIN
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("changes", [{"d_model": 16}, {"n_layers": 3}, {"length": 20}, {"attention": "full"}])
+def test_another_network_than_the_pretrained_one_is_refused(tmp_path, tiny_glue, pretrained, changes):
+    """Fewer layers, or an attention without weights of its own, would leave some unread."""
+    with pytest.raises(SbmtError, match="weights in") as told:
+        fit(tiny_glue(pretrained=str(pretrained()), **changes), tmp_path / "run")
+    assert "\n" not in str(told.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.bad_input
+def test_examples_or_tokenisers_that_are_not_there_are_told(tmp_path, tiny_glue):
+    for changes, words in (
+        ({"tokenizer": str(tmp_path / "none.json")}, "a tokeniser in"),
+        ({"data": "mnli"}, "examples of sst2, got mnli"),
+        ({"data": "corpus"}, "examples of sst2, got mlm"),
+        ({"task": "qqp"}, "prepared examples in"),
+        ({"task": "mnli", "length": 5}, "length ≥ 6"),
+    ):
+        with pytest.raises(SbmtError, match=words):
+            fit(tiny_glue(**changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

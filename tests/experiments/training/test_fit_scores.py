@@ -1,0 +1,131 @@
+"""Runs on small examples: every example counts once, results say what they are about, and every setting trains."""
+
+import json
+from dataclasses import asdict
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.training import fit as fit_module
+from sbmt.experiments.training.task_data import open_task, split_of
+from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.layers.registry import ATTENTIONS
+
+pytestmark = pytest.mark.usefixtures("toys")
+fit = partial(fit_module.fit, accelerator="cpu")
+
+
+@pytest.mark.parametrize("task", ["listops", "retrieval"])
+def test_every_test_example_counts_once(tmp_path, tiny, task):
+    """13 examples in batches of 8; by hand one after the other, so that a plain mean is over examples."""
+    config = tiny(task, attention="full", steps=4, pair_features="concatenation")
+    run = fit(config, tmp_path / "run")
+    split = open_task(config).splits["test"]
+    losses, rights = [], []
+    for i in range(13):
+        documents = [torch.from_numpy(d[:20].astype(np.int64) + 1) for d in split.documents(i)]
+        tokens = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
+        mask = torch.nn.utils.rnn.pad_sequence([d > 0 for d in documents], batch_first=True)
+        tokens, mask = (x if task == "listops" else x[None] for x in (tokens, mask))
+        logits = run.model.eval()(tokens, mask).values
+        label = torch.tensor([int(split.labels[i])])
+        losses.append(cross_entropy(logits, label).item())
+        rights.append(float(logits.argmax() == label))
+    assert run.test.accuracy == pytest.approx(sum(rights) / 13)
+    assert run.test.loss == pytest.approx(sum(losses) / 13, rel=1e-5)
+    assert run.test.density == 1.0
+
+
+def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toys):
+    run = fit(tiny(steps=2, dev_examples=3, test_examples=9), tmp_path / "run")
+    prepared = open_prepared(toys / "toy-listops")
+    labels = np.array(prepared.splits["test"].labels[:9])
+    commonest = int(prepared.splits["train"].labels.mean() > 0.5)
+    assert run.about["n_test"] == 9 and run.about["chance"] == pytest.approx((labels == commonest).mean())
+    p, z, n = round(run.test.accuracy * 9) / 9, 1.959964, 9
+    middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    expected = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
+    assert run.about["interval"] == pytest.approx(expected, abs=1e-4)
+    assert run.about["data"]["sha256"] == prepared.info["sha256"] and run.about["data"]["n_train"] == 48
+    assert run.about["dev"]["accuracy"] * 3 == pytest.approx(round(run.about["dev"]["accuracy"] * 3))
+
+
+def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
+    run = fit(tiny(), tmp_path / "run")
+    loaded = load_task_run(tmp_path / "run")
+    assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
+    assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
+    assert [row["split"] for row in loaded.rows] == ["train", "train", "dev"] * 3
+    for mine, other in zip(loaded.rows, run.rows, strict=True):
+        assert mine["step"] == other["step"] and mine["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        heads = [mine[f"density_l{layer}h{head}"] for layer in range(2) for head in range(2)]
+        assert mine["density"] == pytest.approx(sum(heads) / 4, abs=1e-5)
+        assert (mine["expected_density"] != mine["expected_density"]) is (mine["split"] == "train")
+    curve = run.curve()
+    assert curve["step"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert curve["loss"] == [round(row["loss"], 4) for row in run.rows if row["split"] == "train"]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["test"] == asdict(run.test)
+    assert result["n_parameters"] == sum(p.numel() for p in run.model.parameters())
+
+
+@pytest.mark.parametrize("attention", sorted(set(ATTENTIONS) - {"sbm", "full", "performer", "reformer"}))
+def test_every_attention_trains_on_documents_of_any_length(tmp_path, tiny, attention):
+    run = fit(tiny(attention=attention, steps=2, rank=16), tmp_path / "run")
+    assert np.isfinite(run.test.loss) and 0 <= run.test.density <= 1
+
+
+@pytest.mark.parametrize("settings", [{"length": 16}, {"quirks": True}])
+def test_images_shrink_and_may_lose_black_pixels(tmp_path, tiny, settings):
+    run = fit(tiny("image", steps=2, **settings), tmp_path / "run")
+    assert run.model.is_padded_mean == run.config.quirks
+    assert np.isfinite(run.test.loss)
+
+
+def test_text_with_quirks_chooses_on_test(tmp_path, tiny):
+    config = tiny("text", steps=2, quirks=True)
+    prepared = open_task(config)
+    train, dev, test = (split_of(prepared, config, name) for name in ("train", "dev", "test"))
+    assert len(train) == 48 + 14 and dev is test and len(test) == 13
+    assert sorted(train.indices.tolist() + test.indices.tolist()) == list(range(75))
+    assert train.extras["weight"].tolist()[48:] == prepared.splits["dev"].extras["weight"].tolist()
+    run = fit(config, tmp_path / "run")
+    assert run.about["data"]["n_train"] == 62 and run.about["dev"]["accuracy"] == pytest.approx(run.test.accuracy)
+    assert split_of(prepared, tiny("text"), "dev") is prepared.splits["dev"]
+
+
+def test_bfloat16_trains_on_a_cpu(tmp_path, tiny):
+    """Weights stay float32, and the numbers stay near those of float32."""
+    settings = dict(steps=2, dropout=0.0, attention_dropout=0.0)
+    run, exact = (fit(tiny(**settings, precision=p), tmp_path / p) for p in ("bf16-mixed", "32-true"))
+    assert {p.dtype for p in run.model.parameters()} == {torch.float32}
+    assert run.rows[0]["loss"] != exact.rows[0]["loss"]
+    assert run.rows[0]["loss"] == pytest.approx(exact.rows[0]["loss"], abs=0.02)
+    assert run.test.loss == pytest.approx(exact.test.loss, abs=0.05)
+
+
+DAMAGE = {
+    "config.json": b"{}}",
+    "result.json": b"{}",
+    "metrics.csv": b"step,split\nx,train\n",
+    "model.safetensors": b"12345678",
+}
+
+
+@pytest.mark.bad_input
+def test_damaged_runs_are_refused(tmp_path, tiny):
+    folder = tmp_path / "run"
+    fit(tiny(steps=2, warmup_steps=0), folder)
+    for file, damage in DAMAGE.items():
+        whole = (folder / file).read_bytes()
+        for content in (damage, None):
+            (folder / file).write_bytes(content) if content else (folder / file).unlink()
+            with pytest.raises(SbmtError):
+                load_task_run(folder)
+        (folder / file).write_bytes(whole)
+    load_task_run(folder)

@@ -1,0 +1,154 @@
+"""Settings of pre-training and fine-tuning: the paper's numbers, and what cannot be asked for."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training.language import (
+    GLUE_TASKS,
+    PAPER_MLM,
+    REDUCED_EPOCHS,
+    REDUCED_MLM,
+    GlueConfig,
+    MlmConfig,
+    epochs_of,
+    fine_tuning,
+    reduced_settings,
+)
+from sbmt.models import MaskedLM, SentenceClassifier
+
+SHARED = dict(n_layers=4, n_heads=8, d_model=512, d_hidden=2048, length=512, dropout=0.1, attention_dropout=0.1)
+SHARED |= dict(window=64, n_clusters=128, attention="sbm", preset="recommended", quirks=False)
+
+
+def some(config, expected):
+    values = asdict(config)
+    return {name: values[name] for name in expected if name in values}
+
+
+def test_defaults_are_the_papers_table_7():
+    """Its 50 epochs of pre-training are 5,000 batches each."""
+    mlm = SHARED | dict(task="mlm", data="corpus", batch_size=256, learning_rate=1e-4, steps=50 * 5000)
+    del mlm["quirks"]
+    assert some(PAPER_MLM, mlm) == mlm
+    assert PAPER_MLM.best_by == "loss" and not PAPER_MLM.is_chosen_on_test
+    glue = SHARED | dict(batch_size=32, learning_rate=3e-5, pooling="mean")
+    for task in ("sst2", "qqp", "mnli", "qnli"):
+        config = GlueConfig(task=task, tokenizer="t.json")
+        assert some(config, glue) == glue
+        assert config.best_by == "accuracy" and not config.is_chosen_on_test and config.data_name == task
+    arguments = {"preset": "recommended", "n_clusters": 128, "window": 64}  # δ = 0.01 is the preset's
+    assert PAPER_MLM.attention_arguments() == arguments
+    assert GLUE_TASKS == ("sst2", "qqp", "mnli", "qnli")
+
+
+def test_reduced_settings_ask_for_less(tmp_path, monkeypatch):
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
+    (tmp_path / "mnli-subset").mkdir()
+    names = ("length", "steps", "batch_size", "d_model", "d_hidden", "n_heads", "n_layers", "window")
+    assert all(getattr(REDUCED_MLM, name) < getattr(PAPER_MLM, name) for name in names)
+    assert REDUCED_MLM.window / REDUCED_MLM.length == PAPER_MLM.window / PAPER_MLM.length
+    assert reduced_settings("mnli")["data"] == "mnli-subset"  # which is prepared
+    assert reduced_settings("sst2")["data"] == "sst2" and reduced_settings("qqp")["data"] == "qqp"
+    for task in GLUE_TASKS:
+        fine_tuning(task, "run", REDUCED_MLM, **reduced_settings(task))
+
+
+def test_fine_tuning_takes_the_network_and_nothing_else():
+    own = dict(steps=77, warmup_steps=7, eval_every=9, batch_size=6, learning_rate=0.7, weight_decay=0.3, seed=5)
+    own |= dict(density_weight=0.5, density_kind="expected", density_start=3, density_ramp=4, embedding_std=0.7)
+    own |= dict(dropout=0.3, attention_dropout=0.4, accumulate=2, precision="bf16-mixed", data="mine", dev_examples=3)
+    network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, n_clusters=7, window=6, rank=9, chunk=11)
+    network |= dict(attention="random_mask", preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
+    network |= dict(membership="softmax", is_diagonal=True, self_loops=True, has_tied_start=True, exploration=0.2)
+    network |= dict(mask_density=0.125)
+    config = fine_tuning("qnli", "run", MlmConfig(**own, **network))
+    assert some(config, network) == network
+    plain = GlueConfig(task="qnli", pretrained="run")
+    assert some(config, own) == some(plain, own)
+    assert (config.task, config.pretrained, config.tokenizer) == ("qnli", "run", "")
+    assert fine_tuning("qqp", "run", PAPER_MLM) == GlueConfig(task="qqp", pretrained="run")
+    assert fine_tuning("qqp", "", PAPER_MLM, tokenizer="t", seed=4) == GlueConfig(task="qqp", tokenizer="t", seed=4)
+    assert set(asdict(PAPER_MLM)) == set(own) | set(network) | {"task", "extra_keys", "test_examples"}  # none forgotten
+
+
+@pytest.mark.parametrize(
+    ("n_train", "batch_size", "epochs", "expected"),
+    [
+        (67349, 32, 5, (10525, 526, 2105)),  # SST-2: 2,104.7 steps a pass
+        (100, 10, 3, (30, 1, 10)),
+        (7, 4, 1, (2, 0, 2)),
+        (3, 8, 1, (1, 0, 1)),
+        (1, 32, 5, (5, 0, 1)),
+    ],
+)
+def test_epochs_become_steps(n_train, batch_size, epochs, expected):
+    config = epochs_of(GlueConfig(tokenizer="t", batch_size=batch_size), n_train, epochs)
+    assert (config.steps, config.warmup_steps, config.eval_every) == expected
+
+
+def test_a_reduced_pass_through_a_whole_task_stops_early():
+    config = GlueConfig(task="qqp", tokenizer="t")
+    assert epochs_of(config, 363_000).steps == 5 * 11_344
+    assert epochs_of(config, 363_000, is_reduced=True).steps == REDUCED_EPOCHS["qqp"] * 2_188  # of 70,000 examples
+    assert epochs_of(config, 8_100, is_reduced=True).steps == REDUCED_EPOCHS["qqp"] * 254
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("epochs", [0, -1])
+def test_no_epoch_is_refused(epochs):
+    with pytest.raises(SbmtError, match="epochs ≥ 1"):
+        epochs_of(GlueConfig(tokenizer="t"), 100, epochs)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"task": "cola"}, "task among 'sst2'"),
+        ({"task": "mlm"}, "task among 'sst2'"),
+        ({"pooling": "max"}, "pooling among 'mean', 'first'"),
+        ({"length": 2}, "length ≥ 3"),
+        ({"tokenizer": ""}, "got neither"),
+        ({"pretrained": "run"}, "got both"),
+        ({"accumulate": 5}, "accumulate that divides a batch of 32"),
+        ({"warmup_steps": 5000}, "warmup_steps in"),
+        ({"precision": "8-bit"}, "precision among"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"seed": -1}, "seed in"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, words):
+    with pytest.raises(SbmtError, match=words):
+        GlueConfig(**{"tokenizer": "t.json"} | settings)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"task": "sst2"}, "task among 'mlm'"), ({"length": 2}, "length ≥ 3"), ({"learning_rate": 0.0}, "> 0")],
+)
+def test_pretraining_out_of_range_is_refused(settings, words):
+    with pytest.raises(SbmtError, match=words):
+        MlmConfig(**settings)
+
+
+def test_configurations_come_back_from_their_files(tmp_path):
+    for config in (PAPER_MLM.override(seed=3), REDUCED_MLM, GlueConfig(task="mnli", tokenizer="t", pooling="first")):
+        (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+        assert read_config(tmp_path) == config
+
+
+def test_the_model_fits_the_task(tiny_mlm, tiny_glue):
+    info = {"vocab_size": 280, "class_names": list("abc"), "n_documents": 1}
+    mlm = build_model(tiny_mlm(), info)
+    assert isinstance(mlm, MaskedLM) and mlm.bias.shape == (280,)
+    glue = build_model(tiny_glue("mnli", pooling="first", dropout=0.25), info)
+    assert isinstance(glue, SentenceClassifier) and glue.pooling == "first"
+    assert glue.head[-1].out_features == 3 and glue.head[0].p == 0.25
+    for model in (mlm, glue):
+        assert model.encoder.position_embedding.num_embeddings == 16 and len(model.encoder.blocks) == 2

@@ -1,0 +1,220 @@
+"""What is trained, judged by hand: loss, scores, schedule, and where every random number comes from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from sbmt import SbmtError
+from sbmt.block_model.density import density_penalty
+from sbmt.experiments.data.batches import Batch, make_batch
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.long_range import PAPER
+from sbmt.experiments.training.module import SequenceModule
+from sbmt.experiments.training.streams import BatchStream
+from sbmt.experiments.training.task_data import ExampleFeed, in_order
+from sbmt.models import DualEncoder, SequenceClassifier
+
+QUIET = dict(dropout=0.0, attention_dropout=0.0)
+INFO = {"vocab_size": 6, "class_names": ["a", "b"], "n_documents": 1}
+
+
+@pytest.fixture
+def make(toy_cache, tiny):
+    """Makes a module, and its batch of the training examples asked for."""
+
+    def build(task="listops", examples=range(8), number=3, **changes):
+        config = tiny(task, **QUIET | changes)
+        prepared = open_prepared(toy_cache / config.data_name)
+        module = SequenceModule(config, prepared.info)
+        batch = make_batch(prepared.splits["train"], np.array(examples), config.encoding(prepared.info["first_id"]))
+        return module, replace(batch, number=number)
+
+    return build
+
+
+def part_of(batch, start, stop):
+    """What a process that holds these examples of a batch makes: no longer than its own longest document."""
+    tokens, mask = batch.tokens[start:stop], batch.mask[start:stop]
+    width = int(mask.sum(-1).max())
+    return Batch(tokens[..., :width], mask[..., :width], batch.labels[start:stop], batch.number, start)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "expected"])
+def test_the_loss_is_cross_entropy_plus_lambda_times_the_density(make, kind):
+    module, batch = make(density_weight=0.5, density_kind=kind)
+    parameters = list(module.parameters())
+
+    def with_gradients(loss):
+        return loss, torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+
+    errors, first = with_gradients(cross_entropy(module(batch).values, batch.labels))
+    density, second = with_gradients(density_penalty(module(batch).attention, kind))
+    total, both = with_gradients(module.training_step(batch, 0))
+    torch.testing.assert_close(total, errors + 0.5 * density)
+    torch.testing.assert_close(list(both), [a + 0.5 * b for a, b in zip(first, second, strict=True)])
+    assert any(gradient.any() for gradient in second)
+    assert module.latest["loss"] == errors  # what is reported is the task's loss alone
+    torch.testing.assert_close(module.latest["densities"].mean(), density_penalty(module(batch).attention).detach())
+
+
+def test_steps_against_the_density_lower_it(make):
+    module, batch = make(density_weight=10.0)
+    optimizer = torch.optim.Adam(module.parameters(), 0.05)
+
+    def expected_density():
+        return torch.stack([a.expected_density.mean() for a in module(batch).attention]).mean().item()
+
+    before = expected_density()
+    for _ in range(5):
+        optimizer.zero_grad()
+        module.training_step(batch, 0).backward()
+        optimizer.step()
+    assert expected_density() < 0.9 * before
+
+
+def test_a_penalty_that_has_not_begun_costs_nothing(make):
+    late, batch = make(density_weight=0.5, density_start=1)
+    without, _ = make()
+    assert late.training_step(batch, 0) == without.training_step(batch, 0)
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask", "reformer"])
+def test_seed_and_number_of_a_batch_decide_what_is_drawn(make, attention):
+    module, batch = make(attention=attention, dropout=0.2, attention_dropout=0.2)
+    values = module(batch).values
+    torch.manual_seed(123)
+    assert torch.equal(module(batch).values, values)
+    assert not torch.equal(module(replace(batch, number=4)).values, values)
+    other, _ = make(attention=attention, dropout=0.2, attention_dropout=0.2, seed=1)
+    other.load_state_dict(module.state_dict())
+    assert not torch.equal(other(batch).values, values)
+
+
+def test_evaluation_draws_other_masks_than_training(make):
+    module, batch = make(exploration=0.0)
+    training = [a.density for a in module(batch).attention]
+    evaluation = [a.density for a in module.eval()(batch).attention]
+    assert not any(torch.equal(a, b) for a, b in zip(training, evaluation, strict=True))
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("cut", [4, 1])
+@pytest.mark.parametrize("task", ["listops", "retrieval", "image"])
+def test_processes_that_share_a_batch_draw_what_one_draws(make, task, cut, is_training):
+    module, batch = make(task, attention_dropout=0.2)
+    whole = module.train(is_training)(batch)
+    parts = [module(part_of(batch, start, stop)) for start, stop in ((0, cut), (cut, 8))]
+    torch.testing.assert_close(torch.cat([part.values for part in parts]), whole.values)
+    for layer, attended in enumerate(whole.attention):
+        densities = torch.cat([part.attention[layer].density for part in parts])
+        assert torch.equal(densities, attended.density)
+
+
+@pytest.mark.parametrize("attention", ["full", "sbm"])
+@pytest.mark.parametrize("task", ["listops", "retrieval"])
+def test_scores_are_means_over_examples(make, toy_cache, task, attention):
+    """13 examples in batches of 8 and 5; by hand the batches, then plain sums over examples."""
+    module, _ = make(task, attention=attention)
+    prepared = open_prepared(toy_cache / module.config.data_name)
+    batches = list(BatchStream(ExampleFeed(prepared.splits["test"], module.config.encoding(1)), in_order(13, 8)))
+    module.eval()
+    with torch.no_grad():
+        for batch in batches:
+            module.test_step(batch, 0)
+        module.on_test_epoch_end()
+        outputs = [module(batch) for batch in batches]
+    logits = torch.cat([output.values for output in outputs]).double()
+    labels = torch.from_numpy(np.array(prepared.splits["test"].labels))
+    assert len(logits) == 13
+    losses = [-logits[i].log_softmax(0)[labels[i]].item() for i in range(13)]
+    rights = [int(logits[i].argmax() == labels[i]) for i in range(13)]
+    assert module.scores.loss == pytest.approx(sum(losses) / 13, rel=1e-5)
+    assert module.scores.accuracy == pytest.approx(sum(rights) / 13, rel=1e-6)
+    for layer in range(2):
+        densities = torch.cat([output.attention[layer].density for output in outputs])  # 13, or 26 documents
+        assert module.scores.densities[layer] == pytest.approx(densities.double().mean(0).tolist(), rel=1e-5)
+    expected = torch.cat([torch.cat([a.expected_density for a in o.attention]) for o in outputs])
+    assert module.scores.expected_density == pytest.approx(expected.double().mean().item(), rel=1e-5)
+    assert module.scores.density == pytest.approx(np.mean(module.scores.densities))
+    first = module.scores
+    with torch.no_grad():
+        for batch in batches:
+            module.test_step(batch, 0)
+        module.on_test_epoch_end()
+    assert module.scores == first  # counting began anew
+
+
+def test_the_rate_rises_and_falls_along_lines(make):
+    module, _ = make(steps=10, warmup_steps=4, learning_rate=0.1, weight_decay=0.3)
+    parts = module.configure_optimizers()
+    optimizer, schedule = parts["optimizer"], parts["lr_scheduler"]["scheduler"]
+    assert parts["lr_scheduler"]["interval"] == "step"
+    rates = []
+    for _ in range(10):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1, 0.5 / 6, 0.4 / 6, 0.3 / 6, 0.2 / 6, 0.1 / 6])
+    assert optimizer.param_groups[0]["lr"] == 0
+    assert type(optimizer) is torch.optim.AdamW
+    defaults = {name: optimizer.defaults[name] for name in ("betas", "eps", "weight_decay")}
+    assert defaults == {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.3}
+    assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in module.parameters()}
+
+
+@pytest.mark.bad_input
+def test_a_loss_that_is_not_finite_is_told(make):
+    module, batch = make()
+    with torch.no_grad():
+        module.model.head[-1].bias[0] = torch.nan
+    with pytest.raises(SbmtError, match="a finite loss, got nan at step 1: lower the learning rate"):
+        module.training_step(batch, 0)
+
+
+def test_weights_come_from_the_seed_alone(tiny):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    models = [build_model(tiny(seed=seed), INFO) for seed in (0, 0, 1)]
+    assert torch.equal(torch.rand(3), expected)
+    a, b, c = (torch.nn.utils.parameters_to_vector(model.parameters()) for model in models)
+    assert torch.equal(a, b) and not torch.equal(a, c)
+
+
+@pytest.mark.parametrize("quirks", [False, True])
+def test_the_model_fits_the_examples(tiny, quirks):
+    single = build_model(tiny(quirks=quirks), INFO)
+    assert isinstance(single, SequenceClassifier) and single.is_padded_mean == quirks
+    assert single.encoder.token_embedding.num_embeddings == 6
+    assert single.encoder.position_embedding.num_embeddings == 20
+    assert single.head[-1].out_features == 2
+    for features, width in (("products", 32), ("concatenation", 16)):
+        config = tiny("retrieval", quirks=quirks, pair_features=features)
+        pair = build_model(config, INFO | {"n_documents": 2, "class_names": list("abc")})
+        assert isinstance(pair, DualEncoder) and pair.is_padded_mean == quirks
+        assert (pair.head[0].in_features, pair.head[-1].out_features) == (width, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", PAPER)
+def test_a_step_at_the_papers_size(task):
+    """One example of a batch that is computed example by example: what then differs is only how many there are."""
+    config = replace(PAPER[task], accumulate=PAPER[task].batch_size)
+    is_pair, n_classes = task == "retrieval", 10 if task in ("listops", "image") else 2
+    info = {"vocab_size": 257, "class_names": ["?"] * n_classes, "n_documents": 1 + is_pair}
+    module = SequenceModule(config, info)
+    tokens = torch.randint(1, 257, (1, 2, config.length) if is_pair else (1, config.length))
+    optimizer = module.configure_optimizers()["optimizer"]
+    before = torch.nn.utils.parameters_to_vector(module.parameters()).clone()
+    loss = module.training_step(Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), torch.tensor([1])), 0)
+    loss.backward()
+    optimizer.step()
+    assert loss.isfinite() and abs(loss.item() - np.log(n_classes)) < 0.7
+    assert ((module.latest["densities"] > 0.2) & (module.latest["densities"] < 0.35)).all()  # near ¼ at the start
+    after = torch.nn.utils.parameters_to_vector(module.parameters())
+    assert after.isfinite().all() and not torch.equal(after, before)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())

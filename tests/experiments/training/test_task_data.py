@@ -1,0 +1,158 @@
+"""What runs on text read: blocks whose hidden tokens a number decides, rows packed into one sequence, exact masks."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.streams import BatchStream
+from sbmt.experiments.training.task_data import BlockFeed, ExampleFeed, Feed, find_tokenizer, open_data
+from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
+
+pytestmark = pytest.mark.usefixtures("language")
+
+
+def batches(config, split, batch_size=4):
+    feed = open_data(config).feeds[split]
+    return list(BatchStream(feed, feed.once(batch_size, len(feed))))
+
+
+def is_same(a, b):
+    names = ("tokens", "mask", "labels", "selected")
+    return all(torch.equal(getattr(a, x), getattr(b, x)) for x in names)
+
+
+def test_blocks_hold_the_text(tiny_mlm, language):
+    """True tokens at the selected places, the rest as it is: together the text of the file."""
+    config = tiny_mlm()
+    data = open_data(config)
+    assert all(isinstance(feed, Feed) and isinstance(feed, BlockFeed) for feed in data.feeds.values())
+    assert data.tests == ["test"] and data.labels == {}
+    found = []
+    for batch in batches(config, "dev"):
+        tokens = batch.tokens.clone()
+        tokens[batch.selected] = batch.labels
+        assert not (batch.selected & ~batch.mask).any()
+        found += [row[real].tolist() for row, real in zip(tokens, batch.mask, strict=True)]
+    assert all(row[0] == data.tokenizer.start_id and row[-1] == data.tokenizer.end_id for row in found)
+    assert [len(row) for row in found[:-1]] == [16] * (len(found) - 1)
+    split = open_prepared(language / "corpus").splits["dev"]
+    assert [token for row in found for token in row[1:-1]] == split.symbols[split.offsets[split.indices[0], 0] :][
+        : split.lengths[split.indices].sum()
+    ].tolist()
+
+
+def test_info_tells_data_and_tokeniser(tiny_mlm, tiny_glue, language):
+    tokenizer = Tokenizer.load(language / "corpus" / "tokenizer.json")
+    mlm, glue = open_data(tiny_mlm()), open_data(tiny_glue("mnli"))
+    for data, name in ((mlm, "corpus"), (glue, "mnli")):
+        prepared = open_prepared(language / name)
+        assert data.info["sha256"] == prepared.info["sha256"] and data.info["origin"] == prepared.info["origin"]
+        assert data.info["n_train"] == len(data.feeds["train"])
+        assert data.info["tokenizer"] == tokenizer.sha256 == data.tokenizer.sha256
+        assert (data.info["vocab_size"], data.info["first_id"]) == (tokenizer.vocab_size, 0)
+    assert glue.tests == ["test", "mismatched"] and glue.info["n_documents"] == 1
+    sizes = {"train": N_TRAIN, "dev": N_DEV, "test": N_TEST, "mismatched": N_MISMATCHED}
+    assert (
+        {name: len(feed) for name, feed in glue.feeds.items()} == {n: len(x) for n, x in glue.labels.items()} == sizes
+    )
+
+
+def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
+    """Whatever the seed and the attention; those of training differ with the seed, and in every epoch."""
+    first, other = tiny_mlm(), tiny_mlm(seed=1, attention="full", d_model=16, batch_size=8)
+    for split in ("dev", "test"):
+        assert all(is_same(a, b) for a, b in zip(batches(first, split), batches(other, split), strict=True))
+    assert not any(is_same(a, b) for a, b in zip(batches(first, "train"), batches(other, "train"), strict=True))
+    feed = open_data(first).feeds["train"]
+    early, late = (feed.batch(np.arange(4), slice(0, 4), number) for number in (0, 7))
+    assert is_same(early, feed.batch(np.arange(4), slice(0, 4), 0)) and not torch.equal(early.selected, late.selected)
+
+
+@pytest.mark.parametrize("task", ["mlm", "sst2"])
+def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glue, task):
+    feed = open_data(tiny_mlm() if task == "mlm" else tiny_glue()).feeds["train"]
+    assert isinstance(feed, BlockFeed if task == "mlm" else ExampleFeed)
+    examples_of, n = feed.endless(4, 3), len(feed)
+    every = np.concatenate([examples_of(number) for number in range(64 * n // 4)])  # 64 passes, in whole pools
+    assert np.bincount(every, minlength=n).tolist() == [64] * n
+    stream = BatchStream(feed, examples_of, first=5)
+    later = next(iter(stream))
+    whole = [batch for batch, _ in zip(BatchStream(feed, feed.endless(4, 3)), range(6), strict=False)][5]
+    assert later.number == whole.number == 5 and torch.equal(later.tokens, whole.tokens)
+
+
+def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
+    """Each once, its label with it: texts that fit come back, those of pairs behind two ends."""
+    for task in ("sst2", "mnli"):
+        config = tiny_glue(task, length=64)
+        data = open_data(config)
+        assert data.info["n_cut"] == dict.fromkeys(data.feeds, 0)
+        split = open_prepared(language / task).splits["test"]
+        expected = sorted(
+            (tuple(bytes(document).decode() for document in split.documents(i)), int(split.labels[i]))
+            for i in range(N_TEST)
+        )
+        found = []
+        for batch in batches(config, "test"):
+            for row, real, label in zip(batch.tokens, batch.mask, batch.labels.tolist(), strict=True):
+                ids = row[real].tolist()
+                ends = [place for place, token in enumerate(ids) if token == data.tokenizer.end_id]
+                parts = [ids[1 : ends[0]]] + ([ids[ends[1] + 1 : ends[2]]] if task == "mnli" else [])
+                assert ids[0] == data.tokenizer.start_id and ends[-1] == len(ids) - 1
+                assert (row[~real] == data.tokenizer.padding_id).all()
+                found.append((tuple(data.tokenizer.decode(part) for part in parts), label))
+        assert sorted(found) == expected
+
+
+def test_batches_of_like_length_have_little_padding(tiny_glue):
+    shares = [batch.mask.float().mean().item() for batch in batches(tiny_glue("sst2", length=64), "train")]
+    assert np.mean(shares) > 0.85
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("window", [0, 3, 4])
+@pytest.mark.parametrize("attention", ["sbm", "random_mask"])
+def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, attention, window):
+    """On batches as runs see them, whose rows end at different places: |i − j| ≤ w / 2 between real tokens."""
+    changes = dict(attention=attention, window=window, mask_density=0.0)
+    for config, split in ((tiny_glue("mnli", length=24, **changes), "train"), (tiny_mlm(**changes), "dev")):
+        data = open_data(config)
+        model = build_model(config, data.info).eval()
+        n_rows_with_padding = 0
+        for batch in batches(config, split, batch_size=12):
+            asked = {} if batch.selected is None else {"selected": batch.selected}
+            n_rows_with_padding += int((~batch.mask).any(1).sum())
+            real = batch.mask[:, None, :, None] & batch.mask[:, None, None, :]  # batch 1 n n
+            place = torch.arange(batch.tokens.shape[1])
+            near = real & ((place[:, None] - place).abs() <= window / 2)
+            output = model(
+                batch.tokens, batch.mask, generator=torch.Generator().manual_seed(0), return_edges=True, **asked
+            )
+            for attended in output.attention:
+                mask = attended.edges.to_dense()  # batch heads n n
+                assert not (mask & ~real).any() and (mask | ~near).all()
+                if attention == "random_mask":  # of density 0: the window alone
+                    assert torch.equal(mask, near.expand_as(mask))
+                else:
+                    assert (mask & ~near).any()
+                density = mask.sum((2, 3)) / real.sum((2, 3))
+                torch.testing.assert_close(attended.density, density.float())
+        assert n_rows_with_padding > 0
+
+
+@pytest.mark.bad_input
+def test_a_tokeniser_with_other_ids_is_refused(tiny_mlm):
+    """RoBERTa's ids need two bytes; those of a larger vocabulary four."""
+    small = train_tokenizer(["a b\n"], VOCABULARY)
+    content = json.loads(small.to_json())
+    content["model"]["vocab"]["more"] = 70_000
+    with pytest.raises(SbmtError, match="uint32 ids of"):
+        open_data(tiny_mlm(), Tokenizer.from_json(json.dumps(content)))
+    with pytest.raises(SbmtError, match="a configuration of a task"):
+        find_tokenizer(tiny_mlm())

@@ -1,0 +1,188 @@
+"""Both ways to propose keys: in order, once each, real keys only, and all or none of them where that is certain."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt.counter_rng import MAX_HEADS, Purpose
+from sbmt.kernels.cpu.candidates import GAPS, _name_keys, skip_through, walk_clusters
+from sbmt.kernels.cpu.cluster_tables import COLUMNS, build_tables
+from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+
+HEAD, EXAMPLE = 2, 3
+
+
+def exponentials(n, seed=0, row=1):
+    """The first ``n`` or more variates of the candidates' stream."""
+    out, scratch = np.empty(GAPS), np.empty((4, BATCH), np.uint32)
+    parts = []
+    for block in range(0, n, BATCH):
+        fill_exponentials(out, scratch, seed, block, row, HEAD + Purpose.CANDIDATE * MAX_HEADS, EXAMPLE)
+        parts.append(out.copy())
+    return np.concatenate(parts)
+
+
+def tables(weights):
+    """One graph's tables; ``weights``: keys × clusters."""
+    n_keys, n_clusters = weights.shape
+    cumulative = np.zeros((1, n_clusters, n_keys + COLUMNS), np.uint32)
+    guide = np.zeros((1, n_clusters, 1 << (n_keys - 1).bit_length()), np.uint64)
+    blocks, total = -(-n_clusters // COLUMNS), weights.sum(0)[None]
+    build_tables(0, blocks, np.zeros(1, np.int64), weights, total, n_keys, n_clusters, cumulative, guide)
+    return cumulative[0], guide[0]
+
+
+def skip(upper, real, seed=0, row=1):
+    """``skip_through`` in exactly the room that all real keys take."""
+    real = np.asarray(real, np.int32)
+    proposed = np.full(real.size + 1, -7, np.int32)
+    scratch = np.empty(GAPS), np.empty((4, BATCH), np.uint32)
+    count = skip_through(upper, real, real.size, seed, row, HEAD, EXAMPLE, *scratch, proposed[:-1])
+    assert proposed[-1] == -7
+    return proposed[:count]
+
+
+def walk(rates, weights, boost=1.0, extra=0.0, n_real=None, seed=0, row=1):
+    """``walk_clusters`` for clusters of the given rates; ``weights``: keys × clusters, of which the first are real."""
+    n_keys, n_clusters = weights.shape
+    n_real = n_keys if n_real is None else n_real
+    gaps, words, points = np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(GAPS)
+    line, ends = np.empty(n_clusters + 1), np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
+    cluster, hits = np.empty(GAPS, np.int32), np.empty(2 * n_keys + GAPS, np.int32)
+    bitmap, proposed = np.zeros((n_keys + 63) // 64, np.uint64), np.full(n_keys + 1, -7, np.int32)
+    count = walk_clusters(
+        np.asarray(rates, np.float64), weights.sum(0), boost, extra, np.arange(n_keys, dtype=np.int32), n_real,
+        *tables(weights), seed, row, HEAD, EXAMPLE, gaps, words, line, ends, points, cluster, hits, bitmap,
+        proposed[:-1],
+    )  # fmt: skip
+    assert proposed[-1] == -7 and not bitmap.any()
+    return proposed[:count]
+
+
+def name_keys(words, weights):
+    """The keys that words name in the only cluster: on a line 2³² long, the points are the words."""
+    points, line, ends = (
+        words.astype(np.float64),
+        np.array([2.0**32, 0.0]),
+        np.array([2.0**32, 2.0**32, np.inf, np.inf]),
+    )
+    cluster, hits = np.empty(words.size, np.int32), np.full(words.size, -7, np.int32)
+    real = np.arange(len(weights), dtype=np.int32)
+    _name_keys(points, line, ends, 1, real, real.size, *tables(weights[:, None]), cluster, hits)
+    return hits
+
+
+def is_ascending(keys):
+    return bool((np.diff(keys) > 0).all())
+
+
+@given(
+    st.floats(1e-3, 1), st.lists(st.integers(0, 500), unique=True, max_size=120), st.integers(-(1 << 63), (1 << 63) - 1)
+)
+def test_skipping_proposes_real_keys_in_their_order(upper, real, seed):
+    found = skip(upper, sorted(real), seed)
+    assert is_ascending(found) and set(found.tolist()) <= set(real)
+    assert np.array_equal(found, skip(upper, sorted(real), seed))
+
+
+@pytest.mark.parametrize("upper", [0.02, 0.5, 0.97])
+def test_skipping_takes_geometric_steps(upper):
+    real = np.arange(700) * 2
+    steps = 1 + np.floor(exponentials(1000) / -np.log1p(-upper)).astype(int)
+    places = steps.cumsum() - 1
+    assert np.array_equal(skip(upper, real), real[places[places < 700]])
+
+
+@pytest.mark.parametrize("n_real", [0, 1, GAPS - 1, GAPS, GAPS + 1, 1000])
+def test_skipping_with_certainty_proposes_every_real_key(n_real):
+    real = np.arange(n_real) * 3
+    assert np.array_equal(skip(1.0, real), real)
+
+
+@pytest.mark.parametrize("upper", [1e-12, 1e-100, 5e-324])
+def test_skipping_proposes_none_where_that_is_all_but_certain(upper):
+    assert skip(upper, np.arange(1000)).size == 0
+
+
+@pytest.mark.parametrize("upper", [0.1, 0.5])
+def test_every_key_is_skipped_in_some_row_and_proposed_in_another(upper):
+    counts = sum(np.bincount(skip(upper, np.arange(50), row=row), minlength=50) for row in range(200))
+    assert counts.min() > 0 and counts.max() < 200
+
+
+@given(st.data())
+def test_walking_proposes_keys_of_weight_in_their_order(data):
+    n_keys, n_clusters = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 9))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    weights = rng.random((n_keys, n_clusters)) * (rng.random((n_keys, n_clusters)) < 0.5)
+    rates = rng.random(n_clusters) * (rng.random(n_clusters) < 0.7)
+    arguments = (rates, weights, data.draw(st.floats(0.1, 32)))
+    found = walk(*arguments, row=data.draw(st.integers(0, 1 << 20)))
+    assert is_ascending(found)
+    assert ((weights @ rates)[found] > 0).all()
+
+
+@pytest.mark.parametrize(("n_keys", "n_clusters"), [(1, 1), (7, 2), (64, 3), (150, 20), (300, 17)])
+@pytest.mark.parametrize("boost", [0.3, 5.0])
+def test_walking_names_the_keys_at_the_points_of_a_poisson_process(n_keys, n_clusters, boost):
+    """Point by point: the cluster it falls into, the place in it as a word, and the key that owns the word."""
+    rng = np.random.default_rng(n_keys)
+    weights, rates = rng.random((n_keys, n_clusters)) ** 9, rng.random(n_clusters) / n_clusters
+    rates[n_clusters // 2 :: 3], weights[::3, 0], n_real = 0.0, 0.0, n_keys - n_keys // 5
+    weights[n_real:] = 0.0
+    line = np.append(boost * rates * weights.sum(0), 2.0)
+    ends, points = line.cumsum(), exponentials(4000).cumsum()
+    points = points[points < ends[-1]]
+    cluster = np.searchsorted(ends, points, side="right")
+    words = np.floor((points - (ends - line)[cluster]) / line[cluster] * 2.0**32).astype(np.int64)
+    cumulative = tables(weights)[0][:, :n_keys].astype(np.int64)
+    keys = [
+        word * n_real >> 32 if v == n_clusters else np.searchsorted(cumulative[v], word, side="right")
+        for v, word in zip(cluster, words, strict=True)
+    ]
+    assert np.array_equal(walk(rates, weights, boost, extra=2.0, n_real=n_real), np.unique(keys))
+
+
+@pytest.mark.parametrize("power", [0, 1, 9, 60])
+@pytest.mark.parametrize("n_keys", [1, 2, 7, 64, 200])
+def test_each_word_names_its_owner_to_the_last(n_keys, power):
+    """Words at the borders between keys, which a draw hardly ever hits; from keys alike to keys that crowd."""
+    weights = np.random.default_rng(n_keys).random(n_keys) ** power
+    cumulative = tables(weights[:, None])[0][0, :n_keys].astype(np.int64)
+    words = np.unique(np.concatenate([cumulative - 1, cumulative, cumulative + 1, [0, 2**31]]).clip(0, 2**32 - 2))
+    assert np.array_equal(name_keys(words, weights), np.searchsorted(cumulative, words, side="right"))
+
+
+@pytest.mark.parametrize("n_keys", [1, 2, 64, 65, 200])
+def test_walking_a_long_line_proposes_every_key_of_weight(n_keys):
+    """Each is missed with probability e⁻⁵⁰; there are far more points than keys, so they are merged on the way."""
+    weights = np.zeros((n_keys, 3))
+    weights[::2, 0], weights[1::3, 2] = 1.0, 0.5
+    found = walk([1.0, 1.0, 1.0], weights, boost=100.0)
+    assert np.array_equal(found, np.flatnonzero(weights.sum(1)))
+    assert np.array_equal(walk([1.0, 0.0, 0.0], weights, boost=100.0), np.arange(n_keys)[::2])
+
+
+def test_the_extra_cluster_belongs_to_all_real_keys_alike():
+    weights = np.zeros((40, 2))
+    weights[3, 0] = 1.0
+    assert np.array_equal(walk([0.0, 1.0], weights, extra=50.0 * 30, n_real=30), np.arange(30))
+    found = np.concatenate([walk([0.0, 0.0], weights, extra=1.0, n_real=30, row=row) for row in range(600)])
+    assert np.bincount(found, minlength=40)[:30].min() > 0 == np.bincount(found, minlength=40)[30:].max()
+
+
+def test_an_empty_line_proposes_nothing():
+    assert walk([0.0, 0.0], np.ones((5, 2))).size == 0
+    assert walk([1.0, 1.0], np.zeros((5, 2))).size == 0
+    assert walk([1.0], np.ones((5, 1)), boost=1e-12).size == 0
+
+
+@pytest.mark.parametrize(
+    "propose", [lambda **a: skip(0.5, np.arange(300), **a), lambda **a: walk([0.7], np.ones((300, 1)), **a)]
+)
+def test_rows_and_seeds_have_streams_of_their_own(propose):
+    found = [tuple(propose(row=row, seed=seed)) for row in (0, 1) for seed in (0, 1, 1 << 32, -1)]
+    assert len(set(found)) == len(found)

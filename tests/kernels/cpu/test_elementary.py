@@ -1,0 +1,100 @@
+"""exp and log against NumPy's, inside a loop as kernels use them: inlined, vectorised, and with fused products."""
+
+import numba
+import numpy as np
+import pytest
+
+from sbmt.kernels.cpu import elementary
+
+EXP_ULPS, LOG_ULPS = 2, 3  # the latter next to one; elsewhere log is good to two
+
+
+def in_a_loop(function):
+    @numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+    def loop(x, out):
+        for i in range(x.size):
+            out[i] = function(x[i])
+
+    def run(x):
+        x = np.atleast_1d(x)
+        out = np.empty(x.size)
+        loop(x, out)
+        return out
+
+    return run
+
+
+exp, log = in_a_loop(elementary.exp), in_a_loop(elementary.log)
+
+
+def ulps(found, function, x):
+    """The largest error in units in the last place of the exact result, which long doubles stand for."""
+    exact = function(x.astype(np.longdouble))
+    unit = np.spacing(np.abs(exact.astype(np.float64)))
+    return float((np.abs(found - exact) / unit).max())
+
+
+def uniform(low, high, n=200_000):
+    return np.random.default_rng(0).uniform(low, high, n)
+
+
+EXPONENTS = {
+    "everything": uniform(-708, 708),
+    "what a softmax asks for": uniform(-40, 0),
+    "next to zero": np.concatenate([sign * 2.0 ** uniform(-70, 0) for sign in (1, -1)]),
+    "where the reduction changes": np.nextafter(
+        (np.arange(-1000, 1000) + 0.5) * np.log(2), [[-np.inf], [np.inf]]
+    ).ravel(),
+    "whole numbers": np.arange(-708.0, 709.0),
+}
+ARGUMENTS = {
+    "everything": 2.0 ** uniform(-1022, 1023.99),
+    "about one": uniform(0.4, 2.5),
+    "next to one": np.concatenate([1 + sign * 2.0 ** uniform(-53, -1) for sign in (1, -1)]),
+    "the neighbours of one": 1 + np.concatenate([np.arange(1.0, 100) * 2.0**-52, -np.arange(1.0, 100) * 2.0**-53]),
+    "where the reduction changes": (
+        2.0 ** (np.arange(-1020, 1020) + 0.5) * (1 + uniform(-1e-15, 1e-15, 9)[:, None])
+    ).ravel(),
+    "powers of two": 2.0 ** np.arange(-1022, 1024),
+    "uniforms of 53 bits": (np.floor(uniform(0, 2**53)) + 0.5) / 2**53,
+}
+
+
+@pytest.mark.parametrize("name", EXPONENTS)
+def test_exp_is_good_to_the_last_places(name):
+    x = EXPONENTS[name]
+    assert ulps(exp(x), np.exp, x) <= EXP_ULPS
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_log_is_good_to_the_last_places(name):
+    x = ARGUMENTS[name]
+    assert ulps(log(x)[x != 1], np.log, x[x != 1]) <= LOG_ULPS
+    assert (log(x)[x == 1] == 0).all()
+
+
+def test_the_values_that_are_exact():
+    assert exp(0.0)[0] == exp(-0.0)[0] == 1 and log(1.0)[0] == 0
+
+
+def test_not_a_number_stays_one():
+    assert np.isnan(exp(np.array([np.nan, -np.nan]))).all()
+    assert np.isnan(exp(np.array([np.nan], np.float32))).all()
+
+
+@pytest.mark.parametrize("x", [-708.0, -709.0, -745.2, -1e4, -1e300, -np.inf])
+def test_what_vanishes_is_tiny_and_never_negative(x):
+    assert 0 <= exp(x)[0] < 1e-300
+
+
+def test_float32_is_computed_in_float64():
+    x = uniform(-700, 700, 1000).astype(np.float32)
+    assert ulps(exp(x), np.exp, x) <= EXP_ULPS
+    x = 2 ** (x / 8)
+    assert ulps(log(x), np.log, x) <= LOG_ULPS
+
+
+def test_the_comparison_resolves_fractions_of_a_unit():
+    x = uniform(-708, 708)
+    assert 0.4 < ulps(exp(x), np.exp, x) and 0.4 < ulps(log(np.abs(x)), np.log, np.abs(x))
+    assert ulps(np.nextafter(exp(x), np.inf), np.exp, x) > 1

@@ -1,0 +1,73 @@
+"""The compiled generator gives the words of its plain twin, and makes the same uniforms of them."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt.counter_rng import MAX_HEADS, WORD, Purpose, cell_words, edge_words, random_blocks, to_uniform
+from sbmt.kernels.cpu import philox
+
+SEEDS = [0, 1, -1, -(1 << 63), (1 << 63) - 1, 0x1234567890ABCDEF, -0x0FEDCBA987654321, 1 << 32, -(1 << 31)]
+seeds = st.one_of(st.sampled_from(SEEDS), st.integers(-(1 << 63), (1 << 63) - 1))
+words_of_32_bits = st.one_of(st.sampled_from([0, 1, (1 << 31) - 1, 1 << 31, WORD - 1]), st.integers(0, WORD - 1))
+
+
+def address(example, head, row, blocks):
+    """The arguments of the plain twin: one stream, some blocks."""
+    return *(torch.tensor([x]) for x in (example, head, row)), torch.as_tensor(blocks)
+
+
+def fill_words(n, seed, first_block, row, head_and_purpose, example):
+    out = np.zeros((4, n), np.uint32)
+    philox.fill_words(out, seed, first_block, row, head_and_purpose, example)
+    return out
+
+
+@given(seeds, words_of_32_bits, st.integers(0, MAX_HEADS - 1), words_of_32_bits, st.sampled_from(Purpose), st.data())
+def test_words_equal_those_of_the_plain_twin(seed, row, head, example, purpose, data):
+    n = data.draw(st.integers(1, 2 * philox.BATCH + 1))
+    first = data.draw(st.one_of(st.just(0), st.just(WORD - n), st.integers(0, WORD - n)))
+    twin = random_blocks(seed, purpose, *address(example, head, row, range(first, first + n)))
+    found = fill_words(n, seed, first, row, head + purpose * MAX_HEADS, example)
+    assert found.T.tolist() == twin.tolist()
+
+
+def test_every_part_of_the_address_counts():
+    base = dict(n=2, seed=5, first_block=7, row=11, head_and_purpose=13, example=17)
+    changed = [base] + [base | {name: value + 1} for name, value in base.items() if name != "n"]
+    changed += [base | {"seed": 5 + WORD}, base | {"head_and_purpose": 13 + MAX_HEADS}]
+    assert len({fill_words(**arguments).tobytes() for arguments in changed}) == len(changed)
+
+
+@given(seeds, words_of_32_bits, words_of_32_bits, st.integers(0, WORD - 100))
+def test_exponentials_are_minus_the_logarithm_of_53_bit_midpoints(seed, row, example, first):
+    n = philox.BATCH
+    out, scratch = np.empty(2 * n), np.empty((4, n), np.uint32)
+    philox.fill_exponentials(out, scratch, seed, first, row, 3, example)
+    words = fill_words(n, seed, first, row, 3, example).astype(np.int64)
+    pairs = np.concatenate([words[:2], words[2:]], axis=1)  # two words to a variate
+    bits = (pairs[0] >> 5 << 26) + (pairs[1] >> 6)
+    np.testing.assert_allclose(out, -np.log((bits + 0.5) / 2.0**53), rtol=1e-15, atol=0)
+    assert (out > 0).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("n_keys", [1, 4, 7, 33])
+def test_uniforms_of_edges_equal_those_of_the_plain_twin_bit_for_bit(seed, n_keys):
+    heads, n_queries, batch = 3, 5, 2
+    n_rows = batch * heads * n_queries
+    mask = np.random.default_rng(n_keys).random((n_rows, n_keys)) < 0.6
+    row, key = mask.nonzero()
+    row_ptr = np.concatenate([[0], mask.sum(1).cumsum()])
+    out = np.full(len(key), -1.0)
+    middle = n_rows // 3
+    for start, stop in ((middle, n_rows), (0, middle)):  # a range of rows is as good as all of them
+        philox.cell_uniforms(start, stop, row_ptr, key, seed, n_queries, heads, 3, out)
+    graph = row // n_queries
+    address = graph // heads + 3, graph % heads, row % n_queries, key
+    example, head, query, keys = (torch.from_numpy(x) for x in address)
+    assert torch.equal(torch.from_numpy(out), to_uniform(edge_words(seed, Purpose.CELL, example, head, query, keys)))
+    cells = cell_words(seed, Purpose.CELL, example[:1], head[:1], query[:1], n_keys)
+    assert torch.equal(torch.from_numpy(out[:1]), to_uniform(cells[:, keys[0]]))

@@ -1,0 +1,133 @@
+"""Bounds that never fail in exact arithmetic, and that are tight where all keys are alike up to a factor."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt.kernels.cpu.row_bounds import bound_rows, compare_keys, summarise_clusters
+
+each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def margin_of(key):
+    return 4 * key.shape[1] * float(np.finfo(key.dtype).eps)
+
+
+def summarise(key, n_real=None):
+    """The largest and summed memberships of one graph, of which the first keys are real."""
+    n_real = len(key) if n_real is None else n_real
+    largest, total = (np.full((1, key.shape[1]), -1.0) for _ in range(2))
+    real = np.arange(len(key), dtype=np.int32)[None]
+    summarise_clusters(0, 1, key, real, np.array([n_real]), 1, len(key), largest, total)
+    return largest[0], total[0]
+
+
+def compare(key):
+    """``at_least`` and ``at_most`` of one graph's keys."""
+    largest, _ = summarise(key)
+    inverse = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0).astype(key.dtype)
+    at_least, at_most = (np.full(len(key), -1, key.dtype) for _ in range(2))
+    compare_keys(0, len(key), key, inverse[None], margin_of(key), len(key), at_least, at_most)
+    return at_least, at_most
+
+
+def bound(query, key, exploration=0.0, is_poisson=False, is_real=None):
+    """``most``, ``upper`` and ``expected`` of one graph's rows."""
+    largest, total = summarise(key)
+    is_real = np.ones(len(query), np.bool_) if is_real is None else is_real
+    found = [np.full(len(query), -1.0) for _ in range(3)]
+    bound_rows(
+        0, len(query), query, largest[None], total[None], np.array([len(key)]), is_real[None], exploration,
+        margin_of(key), len(query), 1, is_poisson, *found,
+    )  # fmt: skip
+    return found
+
+
+def exact_product(query, key):
+    """All rates as fractions."""
+    query, key = ([[Fraction(float(x)) for x in row] for row in matrix] for matrix in (query, key))
+    return [[sum(t * k for t, k in zip(row, other, strict=True)) for other in key] for row in query]
+
+
+@st.composite
+def factors(draw, dtype):
+    """Rates T and memberships K, zeros, ones and small numbers included."""
+    n_queries, n_keys, n_clusters = (draw(st.integers(1, n)) for n in (3, 6, 5))
+    width = 32 if dtype == np.float32 else 64
+    special = st.sampled_from([0.0, 1.0, 0.5, float(np.float32(1e-30)), float(np.finfo(dtype).eps)])
+    number = st.one_of(special, st.floats(0, 1, width=width, allow_subnormal=False))
+    rows = st.lists(number, min_size=n_clusters, max_size=n_clusters)
+    query, key = (draw(st.lists(rows, min_size=n, max_size=n)) for n in (n_queries, n_keys))
+    return np.array(query, dtype), np.array(key, dtype)
+
+
+@each_type
+@given(st.data())
+def test_products_lie_between_their_bounds(dtype, data):
+    query, key = data.draw(factors(dtype))
+    at_least, at_most = compare(key)
+    most, upper, _ = bound(query, key)
+    for i, row in enumerate(exact_product(query, key)):
+        for j, rate in enumerate(row):
+            bounds = (Fraction(float(x)) * Fraction(float(most[i])) for x in (at_least[j], at_most[j]))
+            low, high = bounds
+            assert low <= rate <= high
+            assert min(rate, 1) <= Fraction(float(upper[i])) <= 1
+
+
+@each_type
+@pytest.mark.parametrize("is_poisson", [False, True])
+@given(st.data())
+def test_no_probability_exceeds_its_row_s_bound(dtype, is_poisson, data):
+    query, key = data.draw(factors(dtype))
+    exploration = data.draw(st.sampled_from([0.0, 1e-9, 0.01, 0.9]))
+    _, upper, _ = bound(query, key, exploration, is_poisson)
+    rate = query.astype(np.float64) @ key.T.astype(np.float64) + exploration
+    probability = -np.expm1(-rate) if is_poisson else np.minimum(rate, 1)
+    assert (probability * (1 - 1e-14) <= upper[:, None]).all() and upper.max() <= 1
+
+
+@each_type
+@given(st.data())
+def test_expected_edges_are_the_sum_of_the_rates(dtype, data):
+    query, key = data.draw(factors(dtype))
+    _, _, expected = bound(query, key, 0.1)
+    rate = query.astype(np.float64) @ key.T.astype(np.float64) + 0.1
+    np.testing.assert_allclose(expected, rate.sum(1), rtol=1e-12)
+
+
+@each_type
+def test_bounds_are_tight_where_all_keys_are_proportional(dtype):
+    rng = np.random.default_rng(0)
+    query, profile, size = rng.random((4, 6)), rng.random(6), rng.random(50)
+    key = (size[:, None] * profile).astype(dtype)
+    at_least, at_most = compare(key)
+    slack = 20 * margin_of(key)
+    for bounds in (at_least, at_most):
+        np.testing.assert_allclose(bounds, size / size.max(), rtol=slack)
+    most, upper, _ = bound(query.astype(dtype), key)
+    rate = query @ (size[:, None] * profile).T
+    np.testing.assert_allclose(most, rate.max(1), rtol=slack)
+    np.testing.assert_allclose(upper, np.minimum(rate.max(1), 1), rtol=slack)
+
+
+@each_type
+def test_bounds_are_attained_by_single_clusters(dtype):
+    """The least and the largest share of a key are those of the row that asks for that cluster alone."""
+    key = np.random.default_rng(1).random((9, 5)).astype(dtype)
+    most, _, _ = bound(np.eye(5, dtype=dtype), key)
+    shares = key.astype(np.float64).T / most[:, None]  # row v asks for cluster v
+    for bounds, extreme in zip(compare(key), (shares.min(0), shares.max(0)), strict=True):
+        np.testing.assert_allclose(bounds, extreme, rtol=4 * margin_of(key))
+
+
+def test_padding_counts_for_nothing():
+    key = np.array([[0.5, 0.25], [0.25, 0.75], [1.0, 1.0]])
+    largest, total = summarise(key, n_real=2)
+    assert largest.tolist() == [0.5, 0.75] and total.tolist() == [0.75, 1.0]
+    assert [x.tolist() for x in summarise(key, n_real=0)] == [[0, 0], [0, 0]]
+    found = bound(np.ones((3, 2)), key, 0.1, is_real=np.array([True, False, True]))
+    assert all(x[1] == 0 < min(x[0], x[2]) for x in found)

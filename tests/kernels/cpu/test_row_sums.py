@@ -1,0 +1,59 @@
+"""The two inner loops against NumPy, for every number of neighbours around the four that go together."""
+
+import numpy as np
+import pytest
+
+from sbmt.kernels.cpu.row_sums import dots, weighted_sum
+
+each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+each_count = pytest.mark.parametrize("count", [*range(10), 31])
+each_width = pytest.mark.parametrize("width", [1, 3, 8, 17])
+
+
+def neighbours(count, width, dtype):
+    """A matrix, and which of its rows from the fifth on are meant; what comes before and after them points at NaN."""
+    rng = np.random.default_rng(count)
+    matrix = rng.standard_normal((40, width)).astype(dtype)
+    matrix[39] = np.nan
+    index = np.full(count + 6, 34)
+    index[3 : 3 + count] = rng.integers(0, 34, count)
+    return matrix, index, matrix[5:][index[3 : 3 + count]]
+
+
+def tolerance(dtype):
+    return dict(rtol=0, atol=100 * np.finfo(dtype).eps)
+
+
+@each_type
+@each_count
+@each_width
+def test_products_with_neighbours(count, width, dtype):
+    matrix, index, rows = neighbours(count, width, dtype)
+    vector, out = np.linspace(-1, 2, width).astype(dtype), np.full(count + 1, 7, dtype)
+    dots(vector, matrix, 5, index, 3, 3 + count, out)
+    np.testing.assert_allclose(out[:count], rows @ vector, **tolerance(dtype))
+    assert out[count] == 7
+
+
+@each_type
+@each_count
+@each_width
+def test_weighted_sums_of_neighbours(count, width, dtype):
+    matrix, index, rows = neighbours(count, width, dtype)
+    weights, out = np.linspace(-1, 2, count).astype(dtype), np.full(width, 7, dtype)
+    weighted_sum(weights, matrix, 5, index, 3, 3 + count, out)
+    np.testing.assert_allclose(out, weights @ rows, **tolerance(dtype))
+
+
+@each_type
+def test_infinity_and_not_a_number_keep_their_meaning(dtype):
+    matrix = np.array([[np.inf, 1], [-np.inf, 1], [np.nan, 1], [1, 1]], dtype)
+    out = np.empty(4, dtype)
+    dots(np.array([2, 1], dtype), matrix, 0, np.arange(4), 0, 4, out)
+    np.testing.assert_array_equal(out, [np.inf, -np.inf, np.nan, 3])
+    dots(np.array([0, 1], dtype), matrix, 0, np.arange(4), 0, 4, out)
+    np.testing.assert_array_equal(out, [np.nan, np.nan, np.nan, 1])
+    sums = np.empty(2, dtype)
+    for index, expected in (([0, 3], np.inf), ([0, 1], np.nan), ([2, 3], np.nan), ([3, 1], -np.inf)):
+        weighted_sum(np.ones(2, dtype), matrix, 0, np.array(index), 0, 2, sums)
+        np.testing.assert_array_equal(sums, [expected, 2])

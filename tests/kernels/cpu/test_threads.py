@@ -1,0 +1,100 @@
+"""The number of threads changes nothing, not even the last bit, while several parts are really at work."""
+
+import pytest
+import torch
+
+from sbmt import BlockModel
+from sbmt.attention import edge_attention
+from sbmt.block_model.pair_products import edge_dot
+from tests.attention.row_loop import make_case
+from tests.kernels.cpu.samples import uneven_model
+from tests.samplers.laws import Draw
+
+COUNTS = (1, 2, 3, 4)
+
+
+def for_each_count(compute, set_threads, part_counts):
+    """What ``compute`` gives with one thread, compared with what it gives with more of them."""
+    results = []
+    for n_threads in COUNTS:
+        set_threads(n_threads)
+        part_counts.clear()
+        results.append(compute())
+        assert part_counts and (max(part_counts) > n_threads) == (n_threads > 1)
+    for result in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(result, results[0], strict=True))
+    return results[0]
+
+
+@pytest.mark.parametrize("way", ["exact", "exact by skipping", "exact by clusters"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_edges(way, dtype, link, set_threads, part_counts, monkeypatch):
+    model = uneven_model(3, 2, 37, 71, 5, dtype=dtype, link=link)
+    draw = Draw(way, monkeypatch)
+
+    def edges():
+        drawn = draw.edges(model, 0.05)
+        return drawn.row_ptr, drawn.keys
+
+    _row_ptr, keys = for_each_count(edges, set_threads, part_counts)
+    assert 0 < keys.numel() < 3 * 2 * 37 * 71
+
+
+@pytest.mark.parametrize("way", ["exact by skipping", "exact by clusters"])
+def test_edges_that_take_more_room_than_expected(way, set_threads, part_counts, monkeypatch):
+    monkeypatch.setattr("sbmt.samplers.compiled._SPARE", (1.0, -1e9))
+    model, draw = uneven_model(2, 2, 30, 40, 3), Draw(way, monkeypatch)
+    _, keys = for_each_count(lambda: (draw.edges(model).row_ptr, draw.edges(model).keys), set_threads, part_counts)
+    assert keys.numel() > 30
+
+
+def attention(case, gate, **options):
+    out = edge_attention(case.query, case.key, case.value, case.edges, gate, backend="cpu", **options)
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    leaves = case.leaves if gate is not None else case.leaves[:3]
+    return out, *torch.autograd.grad((out * weight).sum(), leaves)
+
+
+@pytest.mark.parametrize("is_gated", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_attention_and_its_gradients(is_gated, dropout, set_threads, part_counts):
+    def compute():
+        case = make_case(2, 3, 29, 43, 7, 5, density=0.3)
+        generator = torch.Generator().manual_seed(0)
+        return attention(case, case.gate if is_gated else None, dropout=dropout, generator=generator)
+
+    out, *_ = for_each_count(compute, set_threads, part_counts)
+    assert (out != 0).any()
+
+
+def test_products_along_edges_and_their_gradients(set_threads, part_counts):
+    def compute():
+        case = make_case(2, 3, 29, 43, 7, 5, density=0.3)
+        product = edge_dot(case.query, case.key, case.edges)
+        weight = torch.linspace(-1, 2, product.numel(), dtype=product.dtype)
+        return product, *torch.autograd.grad((product * weight).sum(), (case.query, case.key))
+
+    for_each_count(compute, set_threads, part_counts)
+
+
+def test_transposes_and_unions(set_threads, part_counts):
+    def compute():
+        first, second = (make_case(3, 2, 29, 43, 2, 2, density=0.2, seed=seed).edges for seed in (0, 1))
+        both = first.union(second)
+        return *first.by_key, both.row_ptr, both.keys
+
+    for_each_count(compute, set_threads, part_counts)
+
+
+def test_a_batch_in_many_parts_equals_its_examples_alone(set_threads, part_counts, monkeypatch):
+    """What a part reads and writes stays in its rows: examples drawn and attended alone come out the same."""
+    set_threads(4)
+    model, draw = uneven_model(3, 2, 20, 30, 4), Draw("exact by clusters", monkeypatch)
+    whole = draw.edges(model).to_dense()
+    for example in range(3):
+        memberships = (t[example : example + 1] for t in (model.query_membership, model.key_membership))
+        query, key = memberships
+        alone = draw.edges(BlockModel(query, model.block_matrix, key), first_example=example)
+        assert torch.equal(alone.to_dense()[0], whole[example])
+    assert max(part_counts) > 4

@@ -1,0 +1,158 @@
+"""Kernels can be built for GPUs that are not here, and fit into their shared memory. Takes Triton, but no GPU."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from sbmt.attention import tiles
+from sbmt.kernels.gpu import is_interpreted
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
+    reason="needs Triton and neither its interpreter nor a GPU, where kernels are built anyway",
+)
+ROOT = Path(__file__).parents[3]
+SHARED = {80: 166912, 89: 101376, 90: 232448}  # bytes that a block may have, by compute capability
+SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, not whole tiles
+
+
+def assert_they_build(launches, capability, n_kernels):
+    from sbmt.experiments.benchmarks.gpu_builds import build
+
+    built = {launch.name: build(launch, capability) for launch in launches}
+    assert len(built) == n_kernels
+    for name, needs in built.items():
+        assert needs.shared <= SHARED[capability], (name, needs)
+        assert needs.spilled <= SPILLED and 0 < needs.registers <= 255, (name, needs)
+
+
+@pytest.fixture
+def chip(monkeypatch):
+    """Tiles are those of a GPU of some compute capability."""
+    from sbmt.kernels.gpu.tiles import launch as tile_launch
+
+    def use(capability):
+        monkeypatch.setattr(tile_launch, "has_warp_groups", lambda device: capability == 90)
+
+    return use
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize(
+    ("dtype", "d", "n_clusters", "is_poisson", "drawing"),
+    [
+        (torch.bfloat16, 32, 128, False, {}),
+        (torch.bfloat16, 64, 128, True, dict(window=8, dropout=0.1)),
+        (torch.float16, 128, 256, False, {}),
+        (torch.float32, 32, 100, False, dict(dropout=0.1)),
+        (torch.float32, 128, 256, True, {}),
+    ],
+)
+def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
+    from sbmt.experiments.benchmarks.gpu_launches import tile_launches
+
+    if SHARED[capability] < tiles.SHARED_BYTES and (d > tiles.SMALL_WIDTH or n_clusters > tiles.SMALL_CLUSTERS):
+        pytest.skip("rows serve these there")
+    chip(capability)
+    launches = tile_launches(dtype, d, n_clusters, is_padded=is_poisson, is_poisson=is_poisson, **drawing)
+    assert_they_build(launches, capability, n_kernels=6)
+
+
+def test_counts_of_one():
+    """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
+    from sbmt.experiments.benchmarks.gpu_builds import build, recorded
+    from sbmt.experiments.benchmarks.gpu_launches import draw_launches
+    from sbmt.kernels.gpu.rows import launch as row_launch
+    from sbmt.kernels.gpu.rows import transposing
+    from sbmt.kernels.gpu.tiles import launch as tile_launch
+
+    token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
+    rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
+    about = tile_launch.Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
+    mask, by_key = (torch.tensor([0, 1]), one - 1), (torch.tensor([0, 1]), one.int(), one.int())
+    with recorded() as launches:
+        inputs = (token, token, token, rates, rates, none, none)
+        out, _, *kept = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, out, *kept, out, torch.zeros(1, 1))
+        rows = (row, row, row, torch.ones(1), torch.ones(1), mask)
+        out, log = row_launch.attend(*rows, (1, 1), True)
+        row_launch.attend_backward(out, out, log, *rows, by_key, (1, 1), True)
+        transposing.transpose(*mask, 1, 1)
+    launches += draw_launches(1, is_poisson=True, n=1)
+    for launch in launches:
+        build(launch, 90)
+
+
+def test_tiles_of_the_usual_size(chip):
+    """Registers hold all but a few numbers, and the processor does not wait for each product of matrices."""
+    from sbmt.experiments.benchmarks.gpu_builds import build
+    from sbmt.experiments.benchmarks.gpu_launches import tile_launches
+
+    chip(90)
+    for n_clusters in (64, 128):
+        for launch in tile_launches(torch.bfloat16, 64, n_clusters):
+            if "KEYS" not in launch.arguments:
+                continue
+            built = build(launch, 90)
+            assert built.spilled <= (256 if launch.name == "differentiate_keys" else 64), launch.name
+            assert built.count("HGMMA") > built.count("WARPGROUP") > 0 == built.count("HMMA"), launch.name
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize("is_gated", [True, False])
+@pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float32, 200), (torch.float64, 32)])
+def test_rows(dtype, d, is_gated, capability):
+    from sbmt.experiments.benchmarks.gpu_launches import row_launches
+
+    assert_they_build(row_launches(dtype, d, 128, is_gated=is_gated), capability, n_kernels=6)
+
+
+def test_transposing():
+    from sbmt.experiments.benchmarks.gpu_builds import recorded
+    from sbmt.kernels.gpu.rows import transposing
+
+    with recorded() as launches:
+        transposing.transpose(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256)
+    assert_they_build(launches, 90, n_kernels=2)
+
+
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_drawing(is_padded):
+    from sbmt.experiments.benchmarks.gpu_launches import draw_launches
+
+    for is_poisson in (True, False):
+        launches = draw_launches(128, is_padded=is_padded, is_poisson=is_poisson)
+        assert [launch.arguments["IS_COUNT"] for launch in launches] == [True, False]
+        assert_they_build(launches, 90, n_kernels=1)
+
+
+def test_the_published_counts_are_those_of_the_kernels():
+    triton = pytest.importorskip("triton")
+    from results import measure_gpu_needs
+
+    published = json.loads((ROOT / "results" / "gpu_needs.json").read_text("utf-8"))
+    if published["triton"] != triton.__version__:
+        pytest.skip(f"they were counted with triton {published['triton']}")
+    assert measure_gpu_needs.count_instructions() == published["kernels"]
+
+
+def test_the_longest_loop_is_found():
+    from sbmt.experiments.benchmarks.gpu_builds import Build, longest_loop
+
+    code = """
+        /*0000*/                   MOV R1, c[0x0][0x28] ;   /* 0x00 */
+        /*0010*/                   FADD R2, R2, 1 ;
+        /*0020*/              @!P0 HGMMA.64x32x16.F32.BF16 R24, gdesc[UR8] ;
+        /*0030*/              @P1 BRA 0x20 ;
+        /*0040*/                   HMMA.16816.F32 R4, R8, R12, R4 ;
+        /*0050*/              @P0 BRA `(.L_x_1) 0x10 ;
+        /*0060*/                   EXIT ;
+        /*0070*/                   BRA 0x70;"""
+    loop = longest_loop(code)
+    assert loop == {"FADD": 1, "HGMMA.64x32x16.F32.BF16": 1, "BRA": 2, "HMMA.16816.F32": 1}
+    build = Build(registers=1, spilled=0, shared=0, loop=loop)
+    assert build.products() == 2 * 64 * 32 * 16 + 2 * 16 * 8 * 16 and build.count("HGMMA") == 1
+    assert longest_loop("/*0000*/ EXIT ;") == {}

@@ -1,0 +1,52 @@
+"""Edges by key, counted and filled, equal the sorted ones number for number."""
+
+import pytest
+import torch
+
+from sbmt.graph import csr
+from sbmt.graph.edges import EdgeList
+from tests.kernels.gpu.device import to_device
+
+
+def masks():
+    """Rows of all kinds, many rows and few, more programs than one, empty columns and graphs."""
+    generator = torch.Generator().manual_seed(0)
+    for shape, density in (
+        ((2, 3, 150, 9), 0.9),
+        ((1, 2, 300, 70), 0.5),
+        ((2, 2, 5, 200), 0.05),
+        ((1, 1, 1, 1), 1.0),
+        ((2, 1, 70, 3), 0.0),
+        ((1, 1, 2, 500), 1.0),
+    ):
+        mask = torch.rand(shape, generator=generator) < density
+        mask[..., shape[3] // 2] = False
+        mask[0, 0, 0] = False
+        yield EdgeList.from_dense(mask)
+
+
+@pytest.mark.parametrize("edges", list(masks()), ids=lambda edges: str(edges.shape))
+def test_by_key(edges):
+    row_ptr, keys = to_device(edges.row_ptr, edges.keys)
+    found = csr._transpose(row_ptr, keys, *edges.shape[2:], True)
+    twin = csr.transpose_by_sorting(edges.row_ptr, edges.keys, *edges.shape[2:])
+    for ours, theirs in zip(found, twin, strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours.cpu(), theirs)
+
+
+def test_long_columns_are_shared_among_programs(monkeypatch):
+    """How many programs there are is part of the speed, and must not change a number."""
+    from sbmt.kernels.gpu.rows import transposing
+
+    n_programs = []
+    counting = transposing.count_columns
+
+    class Counted:
+        def __getitem__(self, grid):
+            n_programs.append(grid[0])
+            return counting[grid]
+
+    monkeypatch.setattr(transposing, "count_columns", Counted())
+    for edges in masks():
+        transposing.transpose(*to_device(edges.row_ptr, edges.keys), *edges.shape[2:])
+    assert n_programs == [6 * 3, 2 * 5, 4, 1, 2, 1]

@@ -1,7 +1,7 @@
 """The one error of the library."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 Value = TypeVar("Value")
 
@@ -38,6 +38,17 @@ def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
     if not isinstance(name, str) or name not in table:
         raise SbmtError(f"{kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
     return table[name]
+
+
+def check_choice(kind: str, name: str, choices: Any) -> None:
+    """Raises SbmtError unless ``name`` is one of the strings that a ``Literal`` type lists."""
+    choose(kind, name, dict.fromkeys(get_args(choices)))
+
+
+def check_seed(seed: int) -> None:
+    """Raises SbmtError unless the seed is an integer in [0, 2⁶³)."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 63:
+        raise SbmtError("seed in [0, 2⁶³)", seed, "give a non-negative integer")
 
 
 def check_sizes(**sizes: int) -> None:

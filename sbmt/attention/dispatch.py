@@ -1,7 +1,6 @@
 """The one entry to all backends."""
 
 from collections.abc import Callable
-from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -13,7 +12,7 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
@@ -126,7 +125,7 @@ def edge_attention(
     Paper: equations 3 and 4; the gate rules are equation 9 and the released code's.
     """
     _check(query, key, value, edges, gate)
-    choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
+    check_choice("gate_rule", gate_rule, GateRule)
     choose("backend", backend, dict.fromkeys(["auto", *available_backends(query.device)]))
     attend = BACKENDS[_pick(edges) if backend == "auto" else backend]
     scale = _dropout_scale(edges, dropout, generator, value.dtype)

@@ -1,6 +1,6 @@
 """Attention over all pairs on a GPU, whose mask is drawn tile by tile and never stored."""
 
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.patterns import check_window
 from sbmt.kernels.gpu import accumulator, can_run_on, is_interpreted
 
@@ -80,7 +80,7 @@ def attend_by_tiles(
     if block_model.shape != (*query.shape[:3], key.shape[2]):
         wanted = (*query.shape[:3], key.shape[2])
         raise SbmtError(f"a block model of shape {wanted}", block_model.shape, "infer it from these tokens")
-    choose("gate_rule", gate_rule, dict.fromkeys(get_args(GateRule)))
+    check_choice("gate_rule", gate_rule, GateRule)
     check_dropout(dropout)
     check_exploration(exploration)
     if window is not None:

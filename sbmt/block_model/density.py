@@ -1,13 +1,13 @@
 """Density of sampled masks, and the penalty that keeps it low."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
 from sbmt.types import AttentionOutput
 
@@ -71,7 +71,7 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
     Raises:
         SbmtError: If there is no output, or ``kind`` is unknown.
     """
-    choose("kind", kind, dict.fromkeys(get_args(DensityKind)))
+    check_choice("kind", kind, DensityKind)
     if not isinstance(outputs, (list, tuple)) or not all(hasattr(o, "density") for o in outputs):
         raise SbmtError("attention outputs in a list", type(outputs).__name__, "pass those of the encoder's layers")
     if not outputs:

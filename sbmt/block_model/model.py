@@ -1,6 +1,6 @@
 """The mixed-membership stochastic block model that an attention mask is drawn from."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import torch.utils.checkpoint
@@ -11,7 +11,7 @@ from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.membership_checks import TOLERANCE, as_float, check_shapes, in_range
 from sbmt.block_model.pair_products import edge_dot, edge_gate, full_precision
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 
@@ -59,7 +59,7 @@ class BlockModel:
         key_mask: Tensor | None = None,
         link: Link = "bilinear",
     ) -> None:
-        choose("link", link, dict.fromkeys(get_args(Link)))
+        check_choice("link", link, Link)
         query, block, key = as_float(query_membership, block_matrix, key_membership)
         batch, heads = check_shapes(query, block, key, query_mask, key_mask)
         self.link = link

@@ -1,7 +1,7 @@
 """Attention whose mask the network draws for itself."""
 
 from math import log
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from sbmt.attention.gate_rule import GateRule
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.model import BlockModel, Link
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import SAMPLERS
@@ -93,8 +93,8 @@ class SBMAttention(nn.Module):
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
         choose("sampler", sampler, SAMPLERS)
         choose("gate_rule", gate_rule, {"score": None, "weight": None})
-        choose("link", link, dict.fromkeys(get_args(Link)))
-        choose("membership", membership, dict.fromkeys(get_args(Membership)))
+        check_choice("link", link, Link)
+        check_choice("membership", membership, Membership)
         if membership == "softmax" and link == "bilinear":
             raise SbmtError("softmax memberships with link='poisson'", f"link={link!r}", "name that link too")
         if not isinstance(exploration, ExtraKeys):

@@ -1,13 +1,13 @@
 """A label for a pair of documents that do not see each other."""
 
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.models.classifier import mean_of_real
 from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
@@ -42,7 +42,7 @@ class DualEncoder(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(n_labels=n_labels, d_hidden=d_hidden)
-        choose("pair_features", pair_features, dict.fromkeys(get_args(PairFeatures)))
+        check_choice("pair_features", pair_features, PairFeatures)
         d_model = check_encoder(encoder).token_embedding.embedding_dim
         self.encoder, self.pair_features, self.is_padded_mean = encoder, pair_features, is_padded_mean
         if pair_features == "products":

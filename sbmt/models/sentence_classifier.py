@@ -1,13 +1,13 @@
 """A label for a sentence, or for a pair of sentences read as one sequence."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_dropout
-from sbmt.errors import check_sizes, choose
+from sbmt.errors import check_choice, check_sizes
 from sbmt.models.classifier import mean_of_real
 from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
 
@@ -55,7 +55,7 @@ class SentenceClassifier(nn.Module):
     def __init__(self, encoder: Encoder, n_labels: int, *, pooling: Pooling = "mean", dropout: float = 0.0) -> None:
         super().__init__()
         check_sizes(n_labels=n_labels)
-        choose("pooling", pooling, dict.fromkeys(get_args(Pooling)))
+        check_choice("pooling", pooling, Pooling)
         check_dropout(dropout)
         d_model = check_encoder(encoder).token_embedding.embedding_dim
         self.encoder, self.pooling = encoder, pooling

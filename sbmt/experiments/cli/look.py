@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_seed, choose
 from sbmt.experiments.training.any_run import load_any_run
 from sbmt.experiments.training.runs import SHIPPED, Run
 from sbmt.samplers import SAMPLERS, sample_edges
@@ -93,5 +93,4 @@ def sample(
 
 
 def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 1 << 63:
-        raise SbmtError("seed in [0, 2⁶³)", seed, "give a non-negative integer")
+    check_seed(seed)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_seed
 from sbmt.experiments.files import write_bytes
 from sbmt.experiments.training.kinds import read_config
 from sbmt.experiments.training.language import GlueConfig
@@ -23,8 +23,7 @@ def predict(
     config = read_config(run)
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
-    if not 0 <= seed < 1 << 63:
-        raise SbmtError("seed in [0, 2⁶³)", seed, "give a non-negative integer")
+    check_seed(seed)
     from sbmt.experiments.data.glue import read_glue
     from sbmt.experiments.training.predict import predict_labels, submission
     from sbmt.experiments.training.task_runs import load_task_run

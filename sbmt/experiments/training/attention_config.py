@@ -1,11 +1,11 @@
 """Settings that every training run has: attention, network, penalty on density, seed."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from sbmt.block_model.density import DensityKind
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
 from sbmt.layers.registry import ATTENTIONS
 
 Config = TypeVar("Config", bound="AttentionConfig")
@@ -71,9 +71,8 @@ class AttentionConfig:
         if not 0 <= self.density_weight < float("inf"):
             raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
         self._check_steps("density_start", "density_ramp")
-        choose("density_kind", self.density_kind, dict.fromkeys(get_args(DensityKind)))
-        if not 0 <= self.seed < 1 << 63:
-            raise SbmtError("seed in [0, 2⁶³)", self.seed, "give a non-negative integer")
+        check_choice("density_kind", self.density_kind, DensityKind)
+        check_seed(self.seed)
 
     def _check_steps(self, *names: str) -> None:
         for name in names:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, fields, replace
 from math import ceil
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.experiments.data.folders import prepared_folder
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.training.attention_config import AttentionConfig, option
@@ -90,7 +90,7 @@ class GlueConfig(LanguageConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("task", self.task, dict.fromkeys(GLUE_TASKS))
-        choose("pooling", self.pooling, dict.fromkeys(get_args(Pooling)))
+        check_choice("pooling", self.pooling, Pooling)
         if bool(self.pretrained) == bool(self.tokenizer):
             do = "name a run of sbmt train mlm with --from, or a tokenizer.json with --tokenizer"
             raise SbmtError("either a pre-training run or a tokeniser", "both" if self.pretrained else "neither", do)

@@ -1,9 +1,9 @@
 """Settings of a run on a task of Long Range Arena: the paper's, and reduced ones for a CPU."""
 
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
-from sbmt.errors import choose
+from sbmt.errors import check_choice, choose
 from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.training.attention_config import option
 from sbmt.experiments.training.sequence_config import SequenceConfig
@@ -34,7 +34,7 @@ class LongRangeConfig(SequenceConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("task", self.task, dict.fromkeys(LONG_RANGE_TASKS))
-        choose("pair_features", self.pair_features, dict.fromkeys(get_args(PairFeatures)))
+        check_choice("pair_features", self.pair_features, PairFeatures)
 
     @property
     def is_image(self) -> bool:

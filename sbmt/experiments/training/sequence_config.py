@@ -1,10 +1,10 @@
 """Settings that runs on prepared examples share: how long, how fast, how often judged."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from sbmt.attention.inputs import check_dropout
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.experiments.training.attention_config import AttentionConfig, option
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
@@ -41,7 +41,7 @@ class SequenceConfig(AttentionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choose("precision", self.precision, dict.fromkeys(get_args(Precision)))
+        check_choice("precision", self.precision, Precision)
         check_sizes(accumulate=self.accumulate, eval_every=self.eval_every)
         for name in ("dev_examples", "test_examples"):
             if (size := getattr(self, name)) is not None:

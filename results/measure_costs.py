@@ -17,12 +17,14 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
+from results.paper_costs.claims import TABLE_3  # noqa: E402
+from results.paper_costs.growth import Verdict, compare_with_claims  # noqa: E402
+from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
+from results.paper_costs.tables import paper_table, slope_table, verdict_table  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
-from sbmt.cost.methods import METHODS, Case  # noqa: E402
-from sbmt.cost.report import cost_report, count_case, paper_columns  # noqa: E402
-from sbmt.cost.scaling import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
-from sbmt.cost.slopes import Verdict, compare_with_claims  # noqa: E402
-from sbmt.cost.tables import cost_tables, paper_table, parts_table, slope_table, verdict_table  # noqa: E402
+from sbmt.experiments.costs.methods import METHODS, Case  # noqa: E402
+from sbmt.experiments.costs.report import cost_report, count_case, paper_columns  # noqa: E402
+from sbmt.experiments.costs.tables import cost_tables, parts_table  # noqa: E402
 from sbmt.experiments.files import read_json, write_bytes, write_json  # noqa: E402
 
 RESULT, PAGE = ROOT / "results" / "costs.json", ROOT / "docs" / "api" / "cost.md"
@@ -42,7 +44,8 @@ def measure() -> dict[str, Any]:
         memory.append(measure_memory(sweep))
         _tell("slopes of memory", done, len(MEMORY))
     slopes = {"products": products, "memory": memory}
-    return report | {"claims": claims, "slopes": slopes, "manifest": manifest()}
+    paper = {name: {"flops": list(both[0]), "memory": list(both[1])} for name, both in TABLE_3.items()}
+    return report | {"paper": paper, "claims": claims, "slopes": slopes, "manifest": manifest()}
 
 
 def blocks(result: dict[str, Any]) -> dict[str, str]:

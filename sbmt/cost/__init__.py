@@ -1,4 +1,4 @@
-"""What attention costs: operations counted, memory measured, both held against the paper's tables."""
+"""What a module costs: its operations counted by formula, its memory measured in a process of its own."""
 
 from sbmt.cost.formula import Formula
 from sbmt.cost.operations import OperationCount, OperationRow, count_operations

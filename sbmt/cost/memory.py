@@ -1,100 +1,89 @@
-"""Peak memory of a forward pass.
+"""The memory that a process holds, and a fresh process to measure it in.
 
-``python -m sbmt.cost.memory CASES`` is what runs in a process of its own: a few forward passes, a few numbers.
+A measurement of memory needs a process of its own: what was freed before may be used again, and then nobody sees that
+a step takes it.
 """
 
+import ctypes
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from sbmt.cost.methods import METHODS, Case, build_case, sample_tokens
-from sbmt.cost.process import STEADY, give_back, held, in_fresh_process, reset_peak
-from sbmt.layers import SBMAttention
+from sbmt.errors import SbmtError
 
 MEBIBYTE = 2**20
-_STEPS = 40
+STATUS = Path("/proc/self/status")
+STEADY = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "MALLOC_TOP_PAD_": "0",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+}
+"""Environment variables under which freed memory returns to the system at once, so that a peak is what was in use.
+
+By default glibc keeps freed memory for later, following rules that adapt to earlier allocations; the peak of the same
+forward pass of a few MiB then varies by half. The settings have no effect with other C libraries.
+"""
 
 
-def peak_memory(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """How much one forward pass of each case adds, at its peak, to what the process holds already.
-
-    A batch of one example (for retrieval a pair), eval mode, no gradients, one thread, in a fresh process for all the
-    cases together. Weights and inputs do not count, outputs do. Repeated, numbers differ by a few per cent.
+def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None = None) -> Any:
+    """Runs ``python -m module JOB`` and returns what it prints; both the job and the answer are JSON.
 
     Args:
-        cases: Of one method, or of several.
+        module: A module that can be run, such as ``"sbmt.experiments.costs.memory"``.
+        job: Its only argument.
+        environment: Variables to set in addition to those of this process.
 
     Returns:
-        For each case ``forward`` in MiB, ``before`` (what was held) in MiB, and the ``density`` of the masks drawn,
-        None where there are none; or ``missing`` and why.
+        The answer, or ``{"missing": why}`` if the process failed.
     """
-    found = in_fresh_process("sbmt.cost.memory", [case.to_dict() for case in cases], STEADY)
-    return found if isinstance(found, list) else [found] * len(cases)
+    command = [sys.executable, "-m", module, json.dumps(job)]
+    variables = os.environ | (environment or {})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        return {"missing": f"does not run here: {last[:160]}"}
+    return json.loads(done.stdout)
 
 
-def measure_forward(case: Case) -> dict[str, Any]:
-    """The same for one case in this process, which should be a fresh one."""
-    kernels = nullcontext() if METHODS[case.method].is_fused else sdpa_kernel(SDPBackend.MATH)
-    with torch.inference_mode(), kernels:
-        for size in (min(128, case.n), case.n):  # the small one loads what the pass needs: kernels, thread pools
-            mine = replace(case, n=size)
-            model, tokens = build_case(mine), sample_tokens(mine)
-            meet_density(model, tokens, case.density)
-            give_back()
-            reset_peak()
-            before = held("VmRSS")
-            output = model(tokens)
-            peak = held("VmHWM")
-    densities = torch.cat([attended.density.flatten() for attended in output.attention])
-    density = round(float(densities.mean()), 5) if case.draws_mask else None
-    sizes = {"forward": peak - before, "before": before}
-    return {name: round(size / MEBIBYTE, 2) for name, size in sizes.items()} | {"density": density}
+def held(field: str, status: Path = STATUS) -> int:
+    """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``).
 
+    ``resource.getrusage`` will not do: its maximum starts at what the parent process held when it started this one,
+    which after a few measurements exceeds what any step takes.
 
-def meet_density(model: nn.Module, tokens: Tensor, density: float) -> None:
-    """Sets a fresh model's SBM layers so that each mask has this density in expectation; others stay as they are.
-
-    Clusters and nodes are moved apart first, so that memberships differ as much as their mean and the exact sampler
-    builds its tables; while they are alike, as in a fresh layer, it does without and takes up to a third less. Then all
-    clusters of a head get the same component in one direction: moving the MLP's last bias along it moves all
-    memberships, and bisection finds how far.
+    Raises:
+        SbmtError: If the system does not report it; only Linux does.
     """
-    hooks = [
-        layer.register_forward_pre_hook(partial(_shift, density=density))
-        for layer in model.modules()
-        if isinstance(layer, SBMAttention)
-    ]
-    if hooks:
-        model(tokens)
-    for hook in hooks:
-        hook.remove()
+    try:
+        lines = status.read_text().splitlines()
+    except OSError as error:
+        raise SbmtError(f"a file {status}", error.strerror or error, "measure memory on Linux") from error
+    found = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
+    if not found:
+        raise SbmtError(f"{field} in {status}", "none", "measure memory on Linux")
+    return 1024 * found[0]
 
 
-def _shift(layer: nn.Module, inputs: tuple[Tensor, ...], density: float) -> None:
-    assert isinstance(layer, SBMAttention)
-    last = layer.node_mlp[-1]
-    assert isinstance(last, nn.Linear)
-    layer.clusters.mul_(5.0)
-    last.weight.mul_(10.0)
-    direction = torch.full((layer.clusters.shape[-1],), layer.clusters.shape[-1] ** -0.5)
-    layer.clusters.sub_((layer.clusters @ direction - 1.0)[..., None] * direction)
-    start = last.bias.clone()
-    low, high = -40.0, 40.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        last.bias.copy_(start + middle * direction)
-        mean = float(layer.block_model(*inputs[:2]).expected_density().mean())
-        low, high = (middle, high) if mean < density else (low, middle)
+def give_back() -> None:
+    """Returns memory that was freed but kept for later to the system, so that no step can use it unseen."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
+    if trim is not None:
+        trim(0)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    print(json.dumps([measure_forward(Case(**asked)) for asked in json.loads(sys.argv[1])]))
+def reset_peak() -> None:
+    """Resets the process's peak to what it holds now, so that building the inputs does not count.
+
+    Raises:
+        SbmtError: If the system does not allow it; only Linux does.
+    """
+    path = Path(f"/proc/{os.getpid()}/clear_refs")
+    try:
+        path.write_text("5")
+    except OSError as error:
+        raise SbmtError(f"to write {path}", error.strerror or error, "measure memory on Linux") from error

@@ -17,9 +17,9 @@ from lightning.pytorch import Trainer
 
 import theory.__main__ as theory_command
 from sbmt.command import run_command
-from sbmt.cost import report
 from sbmt.experiments.benchmarks import attention, backends, memory, sampler
 from sbmt.experiments.cli import app, main
+from sbmt.experiments.costs import report
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
 from sbmt.experiments.plots import placements

@@ -10,14 +10,12 @@ from typing import Any
 
 import torch
 
-from sbmt.cost import process
-from sbmt.cost.process import STATUS, give_back, reset_peak
+from sbmt.cost import memory as process
+from sbmt.cost.memory import MEBIBYTE, STATUS, give_back, reset_peak
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
 from sbmt.experiments.benchmarks.progress import OnCase, counted
-
-MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def measure_step(setting: Setting, name: str) -> dict[str, float]:
 
 
 def held(field: str) -> int:
-    """Bytes of memory that this process holds, see :func:`sbmt.cost.process.held`."""
+    """Bytes of memory that this process holds, see :func:`sbmt.cost.memory.held`."""
     return process.held(field, STATUS)
 
 

@@ -14,7 +14,7 @@ from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import check_writable, write_json
 
 if TYPE_CHECKING:
-    from sbmt.cost.report import Column
+    from sbmt.experiments.costs.report import Column
 
 DENSITY = 0.01
 
@@ -49,9 +49,9 @@ def cost(
     The models are those of the paper's Table 7: 2 layers, 2 heads of width 32, 128 clusters; one example at a time,
     without gradients. FLOPs are of matrix products, a multiply-add as 2.
     """
-    from sbmt.cost.methods import Case
-    from sbmt.cost.report import cost_report, count_case
-    from sbmt.cost.tables import cost_tables, parts_table
+    from sbmt.experiments.costs.methods import Case
+    from sbmt.experiments.costs.report import cost_report, count_case
+    from sbmt.experiments.costs.tables import cost_tables, parts_table
     from sbmt.experiments.training.runs import manifest
 
     if parts and not attention:
@@ -79,7 +79,7 @@ def cost(
 
 
 def _columns(lengths: list[int] | None, density: float | None) -> "tuple[Column, ...]":
-    from sbmt.cost.report import columns_of, paper_columns
+    from sbmt.experiments.costs.report import columns_of, paper_columns
 
     if lengths:
         return columns_of(lengths, DENSITY if density is None else density)

@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from sbmt import SbmtError
-from sbmt.cost.claims import DENSITIES
 from sbmt.experiments.cli.cost import cost
+from sbmt.experiments.costs.report import DENSITIES
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_memory_is_shown(run, monkeypatch):
         sizes = {"full": 8.0, "linear": 2.0}
         return [{"forward": sizes[case.method], "before": 1.0, "density": None} for case in cases]
 
-    monkeypatch.setattr("sbmt.cost.report.peak_memory", peaks)
+    monkeypatch.setattr("sbmt.experiments.costs.report.peak_memory", peaks)
     shown = run("--attention", "linear", "--length", 256)
     assert "2/2" in shown  # the progress bar
     *_, linear = [line.split() for line in shown.splitlines() if "linear" in line]

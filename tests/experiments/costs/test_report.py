@@ -1,25 +1,13 @@
-"""Table 3's layout, the results file and the page."""
-
-import json
-import runpy
-from dataclasses import asdict
-from pathlib import Path
+"""The operations and memory of every attention, and their tables."""
 
 import pytest
 
 from sbmt import SbmtError
-from sbmt.cost import report as report_module
-from sbmt.cost import scaling
-from sbmt.cost.claims import DENSITIES, TABLE_3, TASKS
-from sbmt.cost.methods import METHODS, REFERENCE, Case
-from sbmt.cost.report import columns_of, cost_report, count_case, paper_columns
-from sbmt.cost.scaling import PRODUCTS, measure_products
-from sbmt.cost.slopes import Verdict, compare_with_claims
-from sbmt.cost.tables import LEFT_OUT, cost_tables, paper_table, parts_table, slope_table
-
-ROOT = Path(__file__).parents[2]
-RESULT = json.loads((ROOT / "results" / "costs.json").read_text("utf-8"))
-SCRIPT = runpy.run_path(str(ROOT / "results" / "measure_costs.py"))
+from sbmt.experiments.costs import report as report_module
+from sbmt.experiments.costs.methods import METHODS, Case
+from sbmt.experiments.costs.report import DENSITIES, TASKS, columns_of, cost_report, count_case, paper_columns
+from sbmt.experiments.costs.tables import cost_tables, parts_table
+from sbmt.experiments.tables import LEFT_OUT
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +80,6 @@ def test_what_cannot_be_measured_is_left_out_and_told(monkeypatch):
     *_, table = cost_tables(cost_report(["linear"], columns_of([64], 0.1)))
     assert {row[1] for row in table.rows} == {LEFT_OUT}
     assert table.notes == (f"{METHODS['full'].title}: no room", "linear: no room")
-    monkeypatch.setattr(scaling, "peak_memory", lambda cases: [{"missing": "no room"}] * len(cases))
-    slopes = slope_table([], [scaling.measure_memory(scaling.MEMORY[0])])
-    assert slopes.notes == ("no room",)
-    assert slopes.rows[0][-2:] == (LEFT_OUT, LEFT_OUT)
 
 
 @pytest.mark.bad_input
@@ -115,40 +99,3 @@ def test_parts_of_layers_are_gathered():
     *rows, last = table.rows
     assert sum(int(row[3].replace(",", "")) for row in rows) == count.n_flops == int(last[3].replace(",", ""))
     assert sum(int(row[6].replace(",", "")) for row in rows) == count.n_elementwise
-
-
-def test_the_papers_table_stands_beside():
-    for place, kind in enumerate(("flops", "memory")):
-        table = paper_table(kind)
-        assert [tuple(map(float, row[1:])) for row in table.rows] == [both[place] for both in TABLE_3.values()]
-
-
-def test_the_results_file_holds_what_is_counted_today(counted):
-    again = json.loads(json.dumps(counted))
-    assert {name: RESULT[name] for name in again} == again
-    assert set(RESULT) == {*again, "memory", "claims", "slopes", "manifest"}
-    verdicts = {name: Verdict.from_dict(one) for name, one in RESULT["claims"].items()}
-    assert verdicts == compare_with_claims()
-    assert asdict(verdicts["full"])["claimed"] == "n²·d"
-    for sweep, found in zip(PRODUCTS[:3], RESULT["slopes"]["products"], strict=False):
-        assert json.loads(json.dumps(measure_products(sweep))) == found
-
-
-def test_the_results_file_holds_a_peak_of_every_method_and_column():
-    assert set(RESULT["memory"]) == set(METHODS)
-    assert all("forward" in one for mine in RESULT["memory"].values() for one in mine)
-    for name, mine in RESULT["memory"].items():
-        for one, wanted in zip(mine, DENSITIES.values(), strict=True):
-            if METHODS[name].draws_mask:
-                assert one["density"] == pytest.approx(wanted, rel=0.15)
-    assert RESULT["memory"][REFERENCE][2]["forward"] > RESULT["memory"]["sbm"][2]["forward"]
-
-
-def test_the_page_is_fresh():
-    text = (ROOT / "docs" / "api" / "cost.md").read_text("utf-8")
-    blocks = SCRIPT["blocks"](RESULT)
-    assert SCRIPT["with_blocks"](text, blocks) == text
-    for name, block in blocks.items():
-        assert (
-            text.count(f"<!-- costs {name}: results/measure_costs.py -->\n{block}\n<!-- end of costs {name} -->") == 1
-        )

@@ -4,8 +4,16 @@ import sys
 
 import pytest
 
-from sbmt.cost.scaling import MEMORY, PRODUCTS, Sweep, attention_flops, claim_of, measure_memory, measure_products
-from sbmt.cost.slopes import counted_formula
+from results.paper_costs.growth import counted_formula
+from results.paper_costs.measured_growth import (
+    MEMORY,
+    PRODUCTS,
+    Sweep,
+    attention_flops,
+    claim_of,
+    measure_memory,
+    measure_products,
+)
 
 
 def name(sweep):

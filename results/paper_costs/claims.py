@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from sbmt.cost.formula import Formula
-
-TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
-DENSITIES = dict(zip(TASKS, (0.0115, 0.1062, 0.0249, 0.0133, 0.0261), strict=True))
-"""Of the paper's models trained with λ = 1e-1 (Table 2): those that its Table 3 is about."""
+from sbmt.cost import Formula
 
 TABLE_3 = {
     "full": ((1.0, 1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0, 1.0)),
@@ -17,17 +13,17 @@ TABLE_3 = {
     "nystromformer": ((1.09, 0.70, 1.09, 2.37, 2.37), (0.34, 0.27, 0.16, 0.70, 0.70)),
     "sbm-algorithm-1": ((0.07, 0.23, 0.08, 0.27, 0.29), (0.19, 1.01, 0.19, 0.39, 0.48)),
 }
-"""Relative FLOPs and relative peak memory at inference, for :data:`TASKS`."""
+"""Relative FLOPs and relative peak memory at inference, for :data:`sbmt.experiments.costs.report.TASKS`."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Asymptotic costs of one head on one input, constants left out.
+    """Asymptotic costs of one head on one input, without constants.
 
     Attributes:
-        title: Of the table's row.
+        title: Title of the table's row.
         time: Number of operations.
-        memory: Numbers held.
+        memory: Number of values held.
     """
 
     title: str
@@ -56,9 +52,9 @@ TABLE_6 = {
     "nystromformer": _claim("Nyströmformer", "n·k·d + n·k² + k³", "n·k + n·d + k·d + k²"),
     "sbm-algorithm-1": _claim("SBM-Transformer", TABLE_5["total"].time.text, TABLE_5["total"].memory.text),
 }
-"""In the letters of :data:`~sbmt.cost.parts.SYMBOLS`. For Reformer the paper has (4n/c)² for n tokens in "c = O(1/n)"
-chunks: a misprint for O(n), since the quotient is then the constant chunk length that is called c here; and its k, the
-number of hashing rounds, is r here."""
+"""In the letters of :data:`sbmt.cost.SYMBOLS`. For Reformer the paper has (4n/c)² for n tokens in "c = O(1/n)" chunks.
+That must be a misprint for O(n): only then is the quotient the constant chunk length that is called c here. The paper's
+k, the number of hashing rounds, is r here."""
 
 RECONSTRUCTED = {
     "full": Formula("3·n²·d"),
@@ -66,8 +62,8 @@ RECONSTRUCTED = {
     "linformer": Formula("8·n·k·d"),
     "nystromformer": Formula("8·n·k·d + 2·n·k² + 2·k²·d + 2·k³"),
 }
-"""Our guess at how the paper's Table 3 counts, found by trying: these formulas with d = 32 and k = 256, divided by
-``full`` and cut off after two digits, give its FLOPs of these rows to the digit, provided that Retrieval is counted at
-length 2048 as well. Full attention then costs three quarters of what its products take, and the pseudo-inverse a single
-k × k product. The other rows we could not reconstruct."""
+"""Our guess, found by trial, at how the paper's Table 3 counts: these formulas with d = 32 and k = 256, divided by
+``full`` and truncated to two digits, give its FLOPs of these rows to the digit, provided that Retrieval too is counted
+at length 2048. Full attention then costs three quarters of what its products take, and the pseudo-inverse costs a
+single k × k product. We could not reconstruct the other rows."""
 RECONSTRUCTED_LENGTHS = (2048, 3072, 2048, 1024, 1024)

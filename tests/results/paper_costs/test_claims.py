@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sbmt.cost.claims import (
-    DENSITIES,
-    RECONSTRUCTED,
-    RECONSTRUCTED_LENGTHS,
-    TABLE_3,
-    TABLE_5,
-    TABLE_6,
-    TASKS,
-)
-from sbmt.cost.formula import Formula
-from sbmt.cost.slopes import compare_with_claims, counted_slope, judge, log_log_slope
+from results.paper_costs.claims import RECONSTRUCTED, RECONSTRUCTED_LENGTHS, TABLE_3, TABLE_5, TABLE_6
+from results.paper_costs.growth import compare_with_claims, counted_slope, judge, log_log_slope
+from sbmt.cost import Formula
+from sbmt.experiments.costs.report import DENSITIES, TASKS
 from sbmt.experiments.training.long_range import PAPER
 
 VERDICTS = compare_with_claims()

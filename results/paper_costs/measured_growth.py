@@ -1,4 +1,4 @@
-"""Exponents of what is measured rather than counted: torch's counts of products, and peak memory."""
+"""How fast costs grow that are measured rather than counted: torch's count of products, and peak memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from sbmt.cost.claims import TABLE_6, Claim
-from sbmt.cost.formula import Formula
-from sbmt.cost.memory import peak_memory
-from sbmt.cost.methods import Case, build_case, sample_tokens
-from sbmt.cost.slopes import log_log_slope
+from results.paper_costs.claims import TABLE_6, Claim
+from results.paper_costs.growth import log_log_slope
+from sbmt.cost import Formula
+from sbmt.experiments.costs.memory import peak_memory
+from sbmt.experiments.costs.methods import Case, build_case, sample_tokens
 
 CHUNK, EDGES_PER_TOKEN = 16, 64
 
@@ -22,10 +22,10 @@ class Sweep:
     """One size that grows while the others stay.
 
     Attributes:
-        method: A name of :data:`~sbmt.cost.methods.METHODS`; its model has one layer with one head.
+        method: A name in :data:`sbmt.experiments.costs.methods.METHODS`; its model has one layer with one head.
         symbol: ``"n"``, ``"k"``, ``"d"`` or ``"m"``.
-        values: The sizes; for m edges in all.
-        base: The other sizes. Without m masks have :data:`EDGES_PER_TOKEN`, so that m grows with n.
+        values: The sizes; for m, the number of edges.
+        base: The other sizes. Without m, masks have :data:`EDGES_PER_TOKEN`, so that m grows with n.
     """
 
     method: str
@@ -63,7 +63,7 @@ PRODUCTS = (
     *_sweeps({"n": 256, "k": 8, "d": 2}, {"nystromformer": {"k": (64, 128, 256)}}),
     *_sweeps({"n": 16, "k": 8, "d": 8, "m": 64}, {"sbm-algorithm-1": {"k": (512, 1024, 2048)}}),
 )  # fmt: skip
-"""Sizes at which one term rules, cheap enough for a test."""
+"""Sizes at which one term dominates, cheap enough for a test."""
 
 _WIDE, _WIDEST, _EDGES = (128, 256, 512, 1024), (1024, 2048, 4096), (2**20, 2**21, 2**22)
 MEMORY = (
@@ -85,14 +85,15 @@ MEMORY = (
 
 
 def claim_of(method: str) -> Claim:
-    """The row of Table 6 that a method stands for."""
+    """The row of Table 6 that describes a method."""
     return TABLE_6[{"full-fused": "full", "sbm": "sbm-algorithm-1"}.get(method, method)]
 
 
 def attention_flops(case: Case) -> int:
-    """What torch counts of the products inside the attentions of one forward pass; compiled kernels are unseen by it.
+    """Torch's count of the products inside the attentions of one forward pass.
 
-    Scores are formed one by one: torch does not see the products inside its own fused kernel on the CPU either.
+    It does not see compiled kernels, nor on the CPU the products inside torch's own fused kernel, so that one is
+    switched off.
     """
     model, tokens = build_case(case), sample_tokens(case)
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
@@ -107,7 +108,7 @@ def measure_products(sweep: Sweep) -> dict[str, Any]:
 
 
 def measure_memory(sweep: Sweep) -> dict[str, Any]:
-    """How the peak memory of a forward pass grows; ``missing`` and why where it cannot be measured."""
+    """How the peak memory of a forward pass grows; ``missing`` with the reason if it cannot be measured."""
     found = peak_memory(sweep.cases())
     missing = [one["missing"] for one in found if "missing" in one]
     if missing:
@@ -116,7 +117,7 @@ def measure_memory(sweep: Sweep) -> dict[str, Any]:
 
 
 def _summary(sweep: Sweep, claimed: Formula, costs: Sequence[float | int]) -> dict[str, Any]:
-    """Both slopes over the same sizes: of the claim, with all its constants 1, and of what was found."""
+    """Slopes of the claim, with all its constants set to 1, and of the costs found, over the same sizes."""
     promised = []
     for value in sweep.values:
         sizes = {"r": 2, "c": CHUNK, **sweep.base, sweep.symbol: value}

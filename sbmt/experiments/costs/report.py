@@ -1,29 +1,32 @@
-"""The paper's Table 3 for this library: operations counted, memory measured, of every attention at every length."""
+"""Operations counted and memory measured, for every attention at every length of the paper's Table 3."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sbmt.cost.claims import DENSITIES, TABLE_3
-from sbmt.cost.memory import peak_memory
-from sbmt.cost.methods import METHODS, REFERENCE, Case, build_case
-from sbmt.cost.operations import OperationCount, count_operations
+from sbmt.cost import OperationCount, count_operations
 from sbmt.errors import SbmtError, choose
+from sbmt.experiments.costs.memory import peak_memory
+from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case
 from sbmt.experiments.training.long_range import PAPER
 
+TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
+DENSITIES = dict(zip(TASKS, (0.0115, 0.1062, 0.0249, 0.0133, 0.0261), strict=True))
+"""Densities of the paper's models trained with λ = 1e-1 (Table 2), the models that its Table 3 describes."""
+
 OnMethod = Callable[[int, int], None]
-"""Called with how many methods are measured, and how many there are."""
+"""Called with the number of methods measured so far, and the total."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An input to compare on.
+    """An input on which attentions are compared.
 
     Attributes:
-        title: Of the column.
+        title: Heading of the column.
         n: Tokens per sequence.
-        density: Of the masks, where they are drawn.
-        task: Whose model reads it.
+        density: Density of the masks, for attentions that draw one.
+        task: The task whose model reads the input.
     """
 
     title: str
@@ -33,13 +36,13 @@ class Column:
 
 
 def paper_columns() -> tuple[Column, ...]:
-    """The five tasks at their lengths, with the densities of the paper's models that λ = 1e-1 was trained with."""
+    """The five tasks at their lengths, with the densities of the paper's models."""
     titles = {name: f"{name.capitalize()} {PAPER[name].length}" for name in DENSITIES} | {"listops": "ListOps 2048"}
     return tuple(Column(titles[name], PAPER[name].length, density, name) for name, density in DENSITIES.items())
 
 
 def columns_of(lengths: Sequence[int], density: float) -> tuple[Column, ...]:
-    """A column per length, all of one density."""
+    """A column per length, all with one density."""
     return tuple(Column(f"n = {n:,}", n, density) for n in lengths)
 
 
@@ -50,21 +53,22 @@ def cost_report(
     has_memory: bool = True,
     on_method: OnMethod = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Counts and measures.
+    """Counts operations and measures memory.
 
     Args:
-        methods: Names of :data:`~sbmt.cost.methods.METHODS`; all if empty. Full attention is always among them.
-        columns: Inputs; :func:`paper_columns` if left out.
-        has_memory: Whether to measure memory, some seconds per method; only Linux can.
-        on_method: Called as the measurement of memory goes on.
+        methods: Names in :data:`~sbmt.experiments.costs.methods.METHODS`; all of them if empty. Full attention is
+            always included.
+        columns: Inputs; :func:`paper_columns` by default.
+        has_memory: Whether to measure memory, which takes some seconds per method and works only on Linux.
+        on_method: Called as the measurement of memory proceeds.
 
     Returns:
-        What JSON holds: ``columns``; ``operations``, for each method and column ``n_flops`` and ``n_elementwise`` of
-        the ``attention`` alone and of the whole ``model``; ``memory``, see :func:`~sbmt.cost.memory.peak_memory`; and
-        ``paper``, its Table 3.
+        A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` and ``n_elementwise`` of the ``attention``
+        alone and of the whole ``model`` for each method and column; and ``memory``, see
+        :func:`~sbmt.experiments.costs.memory.peak_memory`.
 
     Raises:
-        SbmtError: On unknown methods, or no columns.
+        SbmtError: On unknown methods, or without columns.
     """
     columns = paper_columns() if columns is None else columns
     if not columns:
@@ -81,7 +85,6 @@ def cost_report(
         for done, (name, mine) in enumerate(cases.items(), start=1):
             result["memory"][name] = _memory(mine)
             on_method(done, len(names))
-    result["paper"] = {name: {"flops": list(both[0]), "memory": list(both[1])} for name, both in TABLE_3.items()}
     return result
 
 
@@ -97,7 +100,7 @@ def _operations(case: Case) -> dict[str, dict[str, int]]:
 
 
 def _memory(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Measures alike cases once: where no mask is drawn, the density makes no difference."""
+    """Measures equal cases once; the density makes no difference to an attention that draws no mask."""
     keys = [(case.n, case.task == "retrieval", case.density if case.draws_mask else None) for case in cases]
     different = dict(zip(reversed(keys), reversed(cases), strict=True))
     found = dict(zip(different, peak_memory(list(different.values())), strict=True))

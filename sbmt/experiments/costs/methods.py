@@ -1,4 +1,4 @@
-"""The attentions that are compared, in the paper's models."""
+"""The attentions that are compared, each in the paper's models."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -11,7 +11,7 @@ from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier
 
-N_IDS, N_LABELS = 256, 10  # neither matters for what attention costs
+N_IDS, N_LABELS = 256, 10  # neither affects what attention costs
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Method:
     """One row of the tables.
 
     Attributes:
-        title: What the row is called.
-        settings: Of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
-        is_fused: Whether torch's fused kernel may be used; otherwise all scores are kept, as was usual when the paper
-            was written.
-        draws_mask: Whether it has a density.
+        title: Name of the row.
+        settings: Fields of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
+        is_fused: Whether torch's fused kernel may be used. Without it all scores are kept in memory, as was usual when
+            the paper was written.
+        draws_mask: Whether the attention has a density.
     """
 
     title: str
@@ -48,7 +48,7 @@ METHODS = {
     "sbm-static": Method("SBM of positions alone", {"attention": "sbm_static", "self_loops": False}, draws_mask=True),
     "random-mask": Method("random mask", {"attention": "random_mask"}, draws_mask=True),
 }
-"""``full`` is what the others are divided by: with a fused kernel, full attention keeps no n² numbers at all."""
+"""``full`` is what the others are divided by; with a fused kernel, full attention does not keep n² numbers at all."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,14 @@ class Case:
     """One model on one input.
 
     Attributes:
-        method: A name of :data:`METHODS`.
+        method: A name in :data:`METHODS`.
         n: Tokens per sequence.
-        density: Of the masks, in (0, 1), where they are drawn; otherwise of no effect.
-        task: Whose model it is; ``retrieval`` reads two documents.
+        density: Density of the masks, in (0, 1); ignored by attentions that draw none.
+        task: The task whose model it is; the model of ``retrieval`` reads two documents.
         settings: Further settings of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
+
+    Raises:
+        SbmtError: On an unknown method or task, a length below 1, or a density outside (0, 1).
     """
 
     method: str
@@ -78,7 +81,7 @@ class Case:
 
     @property
     def config(self) -> LongRangeConfig:
-        """All settings of the model, those of the paper's Table 7 where nothing else is said."""
+        """All settings of the model: those of the paper's Table 7 unless the case says otherwise."""
         mine = {"length": self.n, "mask_density": self.density, **METHODS[self.method].settings, **self.settings}
         return replace(PAPER[self.task], **mine)
 
@@ -88,7 +91,7 @@ class Case:
         return METHODS[self.method].draws_mask
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON holds."""
+        """The fields as a dictionary that JSON can hold."""
         return asdict(self)
 
 

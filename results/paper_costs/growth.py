@@ -1,4 +1,4 @@
-"""Do our counts grow as the paper's Tables 5 and 6 say? By log-log slopes, and term by term."""
+"""Do our counts grow as the paper's Tables 5 and 6 say? Answered by log-log slopes, and term by term."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from sbmt.cost.claims import TABLE_5, TABLE_6, Claim
-from sbmt.cost.formula import Formula, Term
-from sbmt.cost.methods import METHODS, Case, build_case
-from sbmt.cost.operations import count_operations
+from results.paper_costs.claims import TABLE_5, TABLE_6, Claim
+from sbmt.cost import Formula, count_operations
+from sbmt.cost.formula import Term
+from sbmt.experiments.costs.methods import METHODS, Case, build_case
 
-CONSTANTS = ("b", "h", "i", "w")  # sequences and heads, steps and width: what the paper's tables leave out
+CONSTANTS = ("b", "h", "i", "w")  # sequences and heads, steps and width: the paper's tables leave them out
 SYMBOLS = ("n", "m", "k", "d")
 BASE = {"n": 2048, "m": 40_000, "k": 128, "d": 32, "c": 32, "r": 2} | dict.fromkeys(CONSTANTS, 1)
-FAR = (2**30, 2**32, 2**34)  # where only the highest power counts
+FAR = (2**30, 2**32, 2**34)  # sizes at which only the highest power counts
 PARTS_OF_TABLE_5 = {
     "memberships": ("memberships",),
     "block matrix": ("block matrix",),
     "sampling": ("sampling",),
     "edges": ("scores", "softmax", "weights"),
 }
-"""How the names of our parts begin that a row of Table 5 stands for."""
+"""For each row of Table 5, how the names of our corresponding parts begin."""
 
 
 def log_log_slope(sizes: Sequence[float | int], costs: Sequence[float | int]) -> float:
-    """Least squares of log cost over log size: the exponent e of a cost that grows like the e-th power of the size.
+    """Least-squares slope of log cost over log size: the exponent e of a cost that grows like the e-th power of size.
 
     Example:
         >>> round(log_log_slope([1, 2, 4], [3, 12, 48]), 6)
@@ -41,11 +41,11 @@ class Verdict:
     """A row of Table 5 or 6 beside our count.
 
     Attributes:
-        title: Of the row.
+        title: Title of the row.
         claimed: The paper's time.
-        exponents: For each of n, m, k and d that occurs in the claim or the count: the claimed exponent, and the
-            log-log slope of our count, products and elementwise operations together, where that symbol is large.
-        beyond: Terms of our count that the claim has no room for.
+        exponents: For each of n, m, k and d that occurs in the claim or in the count: the claimed exponent, and the
+            log-log slope of our count (products and elementwise operations together) where that symbol is large.
+        beyond: Terms of our count that exceed the claim.
         unused: Terms of the claim that our count does not need.
     """
 
@@ -57,14 +57,14 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Verdict":
-        """The verdict that ``dataclasses.asdict`` and JSON made these values of."""
+        """Restores a verdict from what ``dataclasses.asdict`` and JSON made of it."""
         pairs = {symbol: (int(claimed), float(slope)) for symbol, (claimed, slope) in values["exponents"].items()}
         lists = {name: tuple(values[name]) for name in ("beyond", "unused")}
         return cls(**values | {"exponents": pairs} | lists)
 
 
 def compare_with_claims() -> dict[str, Verdict]:
-    """Our counts beside Table 5, part by part for Algorithm 1, and beside Table 6; there ``sbm`` is the exact law."""
+    """Our counts beside Table 5, part by part for Algorithm 1, and beside Table 6; ``sbm`` there is the exact law."""
     verdicts = {}
     for name, starts in PARTS_OF_TABLE_5.items():
         verdicts[name] = judge(TABLE_5[name], counted_formula("sbm-algorithm-1", starts))
@@ -75,16 +75,16 @@ def compare_with_claims() -> dict[str, Verdict]:
 
 
 def counted_formula(method: str, starts: tuple[str, ...] = ("",)) -> Formula:
-    """Products and elementwise operations of an attention, of the parts whose names begin so."""
+    """Products and elementwise operations of an attention, restricted to parts whose names begin with ``starts``."""
     case = Case(method, 64, 0.5, settings={"n_layers": 1, "rank": 8, "n_clusters": 8})
     rows = count_operations(build_case(case), case.n, density=case.density).attention().rows
     texts = [text for row in rows if row.part.startswith(starts) for text in (row.flops, row.elementwise)]
     whole = reduce(Formula.__add__, map(Formula, texts))
-    return Formula(whole.text.replace("N", "n"))  # tokens rounded up to whole chunks
+    return Formula(whole.text.replace("N", "n"))  # N is n rounded up to whole chunks
 
 
 def judge(claim: Claim, counted: Formula) -> Verdict:
-    """Compares a formula with what is claimed of it."""
+    """Compares a counted formula with a claim."""
     symbols = [symbol for symbol in SYMBOLS if claim.time.degree(symbol) or counted.degree(symbol)]
     exponents = {symbol: (claim.time.degree(symbol), counted_slope(counted, symbol)) for symbol in symbols}
     beyond = dict.fromkeys(_without_constants(term) for term in counted.beyond(claim.time, CONSTANTS))
@@ -93,7 +93,7 @@ def judge(claim: Claim, counted: Formula) -> Verdict:
 
 
 def counted_slope(formula: Formula, symbol: str) -> float:
-    """The log-log slope of a formula in a symbol, far out, the other sizes held at :data:`BASE`."""
+    """The log-log slope of a formula in one symbol where it is large, the other sizes being those of :data:`BASE`."""
     costs = []
     for size in FAR:
         sizes = BASE | {symbol: size}

@@ -1,0 +1,72 @@
+"""Tables of costs, for the terminal and for the documentation."""
+
+from typing import Any
+
+from sbmt.cost import OperationCount
+from sbmt.experiments.costs.methods import METHODS, REFERENCE
+from sbmt.experiments.tables import LEFT_OUT, Table
+
+
+def cost_tables(report: dict[str, Any]) -> list[Table]:
+    """FLOPs and peak memory relative to full attention, from :func:`~sbmt.experiments.costs.report.cost_report`."""
+    operations = [(method, mine) for method, mine in report["operations"].items() if method != "full-fused"]
+    tables = []
+    for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
+        flops = {method: [one[kind]["n_flops"] for one in mine] for method, mine in operations}
+        titles = {method: short_title(method) for method in flops}
+        tables.append(_relative(f"flops-{kind}", title, report, flops, titles))
+    if "memory" in report:
+        peaks = {method: [one.get("forward") for one in mine] for method, mine in report["memory"].items()}
+        titles = {method: METHODS[method].title for method in peaks}
+        missing = (
+            f"{titles[method]}: {one['missing']}"
+            for method, mine in report["memory"].items()
+            for one in mine
+            if "missing" in one
+        )
+        notes = tuple(dict.fromkeys(missing))
+        tables.append(_relative("memory", "Peak memory of a forward pass", report, peaks, titles, notes))
+    return tables
+
+
+def parts_table(count: OperationCount, title: str) -> Table:
+    """Where in a model its operations are; equal parts of different layers share a row."""
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for row in count.rows:
+        if row.n_flops or row.n_elementwise:
+            sums = rows.setdefault((row.part, row.flops, row.elementwise), [0, 0, 0])
+            for place, number in enumerate((1, row.n_flops, row.n_elementwise)):
+                sums[place] += number
+    cells = [
+        (part, f"{many} ×", flops, f"{n_flops:,}", f"{n_flops / max(1, count.n_flops):.1%}", elementwise, f"{other:,}")
+        for (part, flops, elementwise), (many, n_flops, other) in rows.items()
+    ]
+    cells.append(("all", "", "", f"{count.n_flops:,}", "100.0%", "", f"{count.n_elementwise:,}"))
+    headings = ("part", "times", "FLOPs each", "FLOPs", "share", "elementwise each", "elementwise")
+    return Table("parts", title, headings, tuple(cells))
+
+
+def short_title(method: str) -> str:
+    """A method's title where only operations matter: they are the same whether or not scores are kept."""
+    return "full attention" if method == REFERENCE else METHODS[method].title
+
+
+def _relative(
+    name: str,
+    title: str,
+    report: dict[str, Any],
+    found: dict[str, list[Any]],
+    titles: dict[str, str],
+    notes: tuple[str, ...] = (),
+) -> Table:
+    """Numbers per method and column, divided by those of full attention."""
+    headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in report["columns"]))
+    rows = []
+    for method, numbers in found.items():
+        cells = (_ratio(number, whole) for number, whole in zip(numbers, found[REFERENCE], strict=True))
+        rows.append((titles[method], *cells))
+    return Table(name, f"{title}, full attention = 1", headings, tuple(rows), notes)
+
+
+def _ratio(number: float | int | None, whole: float | int | None) -> str:
+    return LEFT_OUT if number is None or not whole else f"{number / whole:.2f}"

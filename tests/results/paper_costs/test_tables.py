@@ -1,0 +1,67 @@
+"""The paper's tables beside ours, and the file and page that hold them."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from results.measure_costs import blocks, with_blocks
+from results.paper_costs import measured_growth
+from results.paper_costs.claims import TABLE_3
+from results.paper_costs.growth import Verdict, compare_with_claims
+from results.paper_costs.measured_growth import PRODUCTS, measure_products
+from results.paper_costs.tables import paper_table, slope_table
+from sbmt.experiments.costs.methods import METHODS, REFERENCE
+from sbmt.experiments.costs.report import DENSITIES
+from sbmt.experiments.tables import LEFT_OUT
+
+ROOT = Path(__file__).parents[3]
+RESULT = json.loads((ROOT / "results" / "costs.json").read_text("utf-8"))
+
+
+def test_what_cannot_be_measured_is_left_out_with_its_reason(monkeypatch):
+    monkeypatch.setattr(measured_growth, "peak_memory", lambda cases: [{"missing": "no room"}] * len(cases))
+    slopes = slope_table([], [measured_growth.measure_memory(measured_growth.MEMORY[0])])
+    assert slopes.notes == ("no room",)
+    assert slopes.rows[0][-2:] == (LEFT_OUT, LEFT_OUT)
+
+
+def test_the_papers_table_stands_beside():
+    for place, kind in enumerate(("flops", "memory")):
+        table = paper_table(kind)
+        assert [tuple(map(float, row[1:])) for row in table.rows] == [both[place] for both in TABLE_3.values()]
+
+
+def test_the_results_file_holds_what_is_counted_today():
+    again = json.loads(json.dumps(cost_report(has_memory=False)))
+    assert {name: RESULT[name] for name in again} == again
+    assert set(RESULT) == {*again, "memory", "paper", "claims", "slopes", "manifest"}
+    assert RESULT["paper"] == {
+        name: {"flops": list(flops), "memory": list(memory)} for name, (flops, memory) in TABLE_3.items()
+    }
+    verdicts = {name: Verdict.from_dict(one) for name, one in RESULT["claims"].items()}
+    assert verdicts == compare_with_claims()
+    assert asdict(verdicts["full"])["claimed"] == "n²·d"
+    for sweep, found in zip(PRODUCTS[:3], RESULT["slopes"]["products"], strict=False):
+        assert json.loads(json.dumps(measure_products(sweep))) == found
+
+
+def test_the_results_file_holds_a_peak_of_every_method_and_column():
+    assert set(RESULT["memory"]) == set(METHODS)
+    assert all("forward" in one for mine in RESULT["memory"].values() for one in mine)
+    for name, mine in RESULT["memory"].items():
+        for one, wanted in zip(mine, DENSITIES.values(), strict=True):
+            if METHODS[name].draws_mask:
+                assert one["density"] == pytest.approx(wanted, rel=0.15)
+    assert RESULT["memory"][REFERENCE][2]["forward"] > RESULT["memory"]["sbm"][2]["forward"]
+
+
+def test_the_page_is_fresh():
+    text = (ROOT / "docs" / "api" / "cost.md").read_text("utf-8")
+    found = blocks(RESULT)
+    assert with_blocks(text, found) == text
+    for name, block in found.items():
+        assert (
+            text.count(f"<!-- costs {name}: results/measure_costs.py -->\n{block}\n<!-- end of costs {name} -->") == 1
+        )

@@ -1,5 +1,7 @@
 """Linformer: softmax attention over a fixed number of learned mixtures of keys."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -8,7 +10,18 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.baselines.all_pairs import all_pairs_output
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.padding import check_mask, zero_padding
+from sbmt.registration import option
 from sbmt.types import AttentionOutput
+
+
+@dataclass(frozen=True)
+class LinformerOptions:
+    """Options of :class:`LinformerAttention`."""
+
+    n_projected: int = option(256, "learned mixtures of keys")
+
+    def __post_init__(self) -> None:
+        check_sizes(n_projected=self.n_projected)
 
 
 class LinformerAttention(nn.Module):

@@ -1,5 +1,7 @@
 """Nyströmformer's attention: the softmax matrix rebuilt from its values at a few landmarks."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from sbmt.baselines.all_pairs import all_pairs_output
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.padding import check_mask
+from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
 
@@ -69,6 +72,25 @@ def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
     return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
 
 
+def check_n_conv(n_conv: int | None) -> None:
+    """Raises SbmtError unless this is the length of a convolution, or None."""
+    if n_conv is not None and (not isinstance(n_conv, int) or n_conv < 1 or n_conv % 2 == 0):
+        raise SbmtError("n_conv as None or an odd integer ≥ 1", n_conv, "an odd kernel is centred on its token")
+
+
+@dataclass(frozen=True)
+class NystromOptions:
+    """Options of :class:`NystromAttention`."""
+
+    n_landmarks: int = option(256, "landmarks at most")
+    n_iterations: int = option(6, "steps of the pseudo-inverse")
+    n_conv: int | None = option(None, "odd length of a convolution of the values; left out if not given")
+
+    def __post_init__(self) -> None:
+        check_sizes(n_landmarks=self.n_landmarks, n_iterations=self.n_iterations)
+        check_n_conv(self.n_conv)
+
+
 class NystromAttention(nn.Module):
     r"""Attention through landmarks, with O(n) softmax weights instead of n².
 
@@ -114,8 +136,7 @@ class NystromAttention(nn.Module):
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_landmarks=n_landmarks, n_iterations=n_iterations)
         check_dropout(dropout)
-        if n_conv is not None and (not isinstance(n_conv, int) or n_conv < 1 or n_conv % 2 == 0):
-            raise SbmtError("n_conv as None or an odd integer ≥ 1", n_conv, "an odd kernel is centred on its token")
+        check_n_conv(n_conv)
         self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
         self.n_landmarks, self.n_iterations, self.n_conv = n_landmarks, n_iterations, n_conv
         self.conv = None

@@ -1,5 +1,6 @@
 """Performer: the softmax kernel estimated by positive orthogonal random features (FAVOR+)."""
 
+from dataclasses import dataclass
 from math import log
 
 import torch
@@ -12,6 +13,7 @@ from sbmt.baselines.linear import feature_attention
 from sbmt.block_model.pair_products import full_precision
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.padding import check_mask, zero_padding
+from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
 
@@ -54,6 +56,16 @@ def log_softmax_features(
     n_features, d_head = features.shape
     tokens = tokens * d_head**-0.25
     return tokens @ features.mT - tokens.square().sum(-1, keepdim=True) / 2 - log(n_features) / 2
+
+
+@dataclass(frozen=True)
+class PerformerOptions:
+    """Options of :class:`PerformerAttention`."""
+
+    n_features: int = option(256, "random features")
+
+    def __post_init__(self) -> None:
+        check_sizes(n_features=self.n_features)
 
 
 class PerformerAttention(nn.Module):

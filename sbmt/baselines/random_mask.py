@@ -1,5 +1,7 @@
 """The control every learned mask must beat: a random mask of the same density."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -10,8 +12,26 @@ from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.patterns import sliding_window
+from sbmt.registration import option
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
+
+
+def check_mask_density(mask_density: float) -> None:
+    """Raises SbmtError unless this is a number in [0, 1]."""
+    if not isinstance(mask_density, (int, float)) or not 0 <= mask_density <= 1:
+        raise SbmtError("mask_density in [0, 1]", mask_density, "give the density of the mask to compare with")
+
+
+@dataclass(frozen=True)
+class RandomMaskOptions:
+    """Options of :class:`RandomMaskAttention`."""
+
+    mask_density: float = option(0.25, "edge probability, outside the window if there is one")
+    window: int | None = option(None, "also attend the tokens at most window / 2 places away")
+
+    def __post_init__(self) -> None:
+        check_mask_density(self.mask_density)
 
 
 class RandomMaskAttention(nn.Module):
@@ -46,8 +66,7 @@ class RandomMaskAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads)
-        if not isinstance(mask_density, (int, float)) or not 0 <= mask_density <= 1:
-            raise SbmtError("mask_density in [0, 1]", mask_density, "give the density of the mask to compare with")
+        check_mask_density(mask_density)
         if window is not None and (not isinstance(window, int) or window < 0):
             raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
         check_dropout(dropout)

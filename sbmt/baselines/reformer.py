@@ -1,5 +1,6 @@
 """Reformer's attention: tokens attend those that a random hash puts next to them."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask
+from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
 
@@ -130,6 +132,17 @@ def attend_rounds(
 def _take(x: Tensor, tokens: Tensor) -> Tensor:
     index = tokens.flatten(2)[..., None].expand(-1, -1, -1, x.shape[-1])
     return x.gather(2, index).unflatten(2, tokens.shape[2:])
+
+
+@dataclass(frozen=True)
+class ReformerOptions:
+    """Options of :class:`ReformerAttention`."""
+
+    n_hashes: int = option(2, "rounds of hashing")
+    n_chunk: int = option(32, "tokens per chunk")
+
+    def __post_init__(self) -> None:
+        check_sizes(n_hashes=self.n_hashes, n_chunk=self.n_chunk)
 
 
 class ReformerAttention(nn.Module):

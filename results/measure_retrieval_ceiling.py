@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sbmt.command import run_command
-from sbmt.experiments.data.folders import prepared_folder
+from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Split, open_prepared
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.runs import manifest

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from sbmt.command import run_command
-from sbmt.experiments.data.corpus import VOCABULARY as N_TOKENS
-from sbmt.experiments.data.folders import prepared_folder
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.language.corpus import VOCABULARY as N_TOKENS
+from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
-from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training.language import PAPER_MLM, fine_tuning
 from sbmt.experiments.training.long_range import PAPER

@@ -7,7 +7,7 @@ def language_blocks(results: Results) -> dict[str, str]:
     """The tables and the figure by the names that the markers call them."""
     from results.measure_window_coverage import window_coverage_table
     from results.start_full_size import LANGUAGE, full_size_table
-    from sbmt.experiments.data.glue import GLUE
+    from sbmt.experiments.data.glue.tasks import GLUE
     from sbmt.experiments.studies import language_tables as tables
     from sbmt.experiments.studies.language import TABLE_4
 

@@ -12,7 +12,7 @@ from sbmt.experiments.training import loop
 from sbmt.experiments.training.config import RepeatedTokensConfig
 from sbmt.experiments.training.language import MlmConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
-from tests.experiments.data.glue_layout import table
+from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
 from tests.experiments.training.tiny_language import TRAINING as MLM_TRAINING
 

@@ -6,13 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sbmt.experiments.cli import app, main
-from sbmt.experiments.data.corpus import corpus_source
-from sbmt.experiments.data.glue_files import glue_files
+from sbmt.experiments.data.glue.files import glue_files
+from sbmt.experiments.data.language.corpus import corpus_source
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training import loop
 from sbmt.experiments.training.any_run import train_any
 from sbmt.experiments.training.kinds import read_config
-from tests.experiments.data.glue_layout import table
+from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
 from tests.faults.commands import TRAINING, call_small

@@ -22,9 +22,8 @@ PARTS = ["patterns", "counter_rng", "gradient_estimators", "pair_products", "tas
 # Helpers that several files of one part share: public to their neighbours, not to users.
 INTERNAL = {
     "sbmt.experiments.plots.masks",
-    "sbmt.experiments.data.pathfinder_map",
-    "sbmt.experiments.data.pathfinder_snakes",
-    "sbmt.experiments.data.pathfinder_tables",
+    "sbmt.experiments.data.pathfinder.snakes",
+    "sbmt.experiments.data.pathfinder.geometry",
 }
 
 

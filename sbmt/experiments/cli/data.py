@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.cli.progress import case_progress
-from sbmt.experiments.data.folders import data_folder, prepared_folder
+from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
 from sbmt.experiments.data.source import Source
 
@@ -56,8 +56,8 @@ def prepare_task(
 def _corpus(
     console: Console, path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None
 ) -> Source:
-    from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
-    from sbmt.experiments.data.tokenizer import Tokenizer
+    from sbmt.experiments.data.language.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
+    from sbmt.experiments.data.language.tokenizer import Tokenizer
 
     if vocab_size is not None and tokenizer is not None:
         raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser has its size")

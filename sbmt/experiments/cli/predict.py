@@ -24,7 +24,7 @@ def predict(
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_seed(seed)
-    from sbmt.experiments.data.glue import read_glue
+    from sbmt.experiments.data.glue.files import read_glue
     from sbmt.experiments.training.predict import predict_labels, submission
     from sbmt.experiments.training.task_runs import load_task_run
 

@@ -9,7 +9,7 @@ import typer
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.fitting import fit_and_print
 from sbmt.experiments.cli.options import with_fields_of
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.training.kinds import read_config
 from sbmt.experiments.training.language import (
     EPOCHS,

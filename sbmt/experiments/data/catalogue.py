@@ -6,16 +6,17 @@ from functools import partial
 from pathlib import Path
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.folders import data_folder
-from sbmt.experiments.data.glue import GLUE
-from sbmt.experiments.data.glue_files import glue_files
+from sbmt.experiments.data.glue.files import glue_files
+from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.image import image_files
-from sbmt.experiments.data.listops_files import listops_files
-from sbmt.experiments.data.listops_source import listops_source
-from sbmt.experiments.data.pathfinder import pathfinder_folder, pathfinder_source
-from sbmt.experiments.data.pathfinder_images import PathfinderSettings
-from sbmt.experiments.data.retrieval import retrieval_files
-from sbmt.experiments.data.retrieval_topics import topics_source
+from sbmt.experiments.data.listops.files import listops_files
+from sbmt.experiments.data.listops.source import listops_source
+from sbmt.experiments.data.locate import data_folder
+from sbmt.experiments.data.pathfinder.files import pathfinder_folder
+from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
+from sbmt.experiments.data.pathfinder.source import pathfinder_source
+from sbmt.experiments.data.retrieval.files import retrieval_files
+from sbmt.experiments.data.retrieval.topics import topics_source
 from sbmt.experiments.data.source import Source
 from sbmt.experiments.data.text import text_files
 

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -38,6 +39,22 @@ KNOWN = {
 }
 """By file name, or by a name that the reader gives where tables of several tasks are called the same: which checksum a
 file must have."""
+
+
+def data_folder() -> Path:
+    """Where a task's original files are looked for: ``$SBMT_DATA``, else ``data`` in the user's cache."""
+    return Path(os.environ.get("SBMT_DATA") or _cache() / "data")
+
+
+def prepared_folder() -> Path:
+    """Where prepared examples are kept: ``$SBMT_CACHE``, else ``prepared`` in the user's cache."""
+    return Path(os.environ.get("SBMT_CACHE") or _cache() / "prepared")
+
+
+def _cache() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("sbmt")
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:

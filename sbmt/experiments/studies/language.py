@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.study import Report, Study, Trial, run_study, summary
 from sbmt.experiments.training.language import (
     GLUE_TASKS,

@@ -3,7 +3,7 @@
 from statistics import mean, stdev
 from typing import Any
 
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.language import TABLE_4
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.language import GLUE_TASKS

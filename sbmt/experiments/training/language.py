@@ -5,8 +5,8 @@ from math import ceil
 from typing import Any, Literal
 
 from sbmt.errors import SbmtError, check_choice, choose
-from sbmt.experiments.data.folders import prepared_folder
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.training.attention_config import AttentionConfig, option
 from sbmt.experiments.training.sequence_config import SequenceConfig
 from sbmt.models.sentence_classifier import Pooling

@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.glue import GLUE, GlueRows
+from sbmt.experiments.data.glue.files import GlueRows
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
+from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.prepared import Split
-from sbmt.experiments.data.sentence_pairs import encode_split
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.language import GlueConfig
 from sbmt.experiments.training.streams import BatchStream
@@ -24,7 +25,7 @@ def predict_labels(run: TaskRun, rows: GlueRows, *, n_samples: int = 1, seed: in
 
     Args:
         run: A fine-tuned model; it is put in eval mode.
-        rows: From :func:`~sbmt.experiments.data.glue.read_glue`.
+        rows: From :func:`~sbmt.experiments.data.glue.files.read_glue`.
         n_samples: Masks drawn per row; logits are averaged over them.
         seed: Seed of the masks.
 

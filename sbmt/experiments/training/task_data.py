@@ -10,13 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.batches import Batch, Encoding, make_batch, training_examples
-from sbmt.experiments.data.folders import prepared_folder
-from sbmt.experiments.data.language_modelling import Blocks, blocks_of, make_masked_batch
-from sbmt.experiments.data.length_batches import batches_by_length, once_by_length
+from sbmt.experiments.data.batches import (
+    Batch,
+    Encoding,
+    batches_by_length,
+    make_batch,
+    once_by_length,
+    training_examples,
+)
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
+from sbmt.experiments.data.language.masked_blocks import Blocks, blocks_of, make_masked_batch
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
-from sbmt.experiments.data.sentence_pairs import encode_split
-from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import read_json
 from sbmt.experiments.training.kinds import read_config
 from sbmt.experiments.training.language import GlueConfig, MlmConfig

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.files import CHECKSUM, read_json, read_tensors, write_bytes, write_json, write_tensors
 from sbmt.experiments.training.build import build_model
 from sbmt.experiments.training.callbacks import metrics_csv

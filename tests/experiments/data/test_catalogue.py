@@ -6,8 +6,8 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.data.catalogue import CATALOGUE, find_source
-from sbmt.experiments.data.folders import data_folder, prepared_folder
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, REDUCED
 
 PAIR = "imdb_film_pairs"

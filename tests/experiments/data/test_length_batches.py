@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.batches import training_examples
-from sbmt.experiments.data.length_batches import POOL_BATCHES, batches_by_length, once_by_length
+from sbmt.experiments.data.batches import POOL_BATCHES, batches_by_length, once_by_length, training_examples
 
 SHAPES = [(640, 5), (1000, 3), (48, 7), (5, 12), (1, 3), (64, 1)]
 

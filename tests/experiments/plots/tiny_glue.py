@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from sbmt.experiments.data.glue import GLUE
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
-from sbmt.experiments.data.tokenizer import train_tokenizer
 from sbmt.experiments.training.build import build_model
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.module import Scores

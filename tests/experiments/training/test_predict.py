@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.data.glue import GlueRows, read_glue
+from sbmt.experiments.data.glue.files import GlueRows, read_glue
 from sbmt.experiments.training.build import build_model
 from sbmt.experiments.training.module import Scores
 from sbmt.experiments.training.predict import predict_labels, submission
 from sbmt.experiments.training.task_data import open_data
 from sbmt.experiments.training.task_runs import TaskRun, load_task_run
-from tests.experiments.data.glue_layout import table
+from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import sentences
 
 pytestmark = pytest.mark.usefixtures("language")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.training.build import build_model
 from sbmt.experiments.training.streams import BatchStream
 from sbmt.experiments.training.task_data import BlockFeed, ExampleFeed, Feed, find_tokenizer, open_data

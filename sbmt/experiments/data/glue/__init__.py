@@ -1,0 +1,1 @@
+"""GLUE: four tasks on sentences and pairs of sentences."""

@@ -1,0 +1,249 @@
+"""GLUE's tables as sources of examples: which files are looked for where, and which rows are reported on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.data.glue.tasks import GLUE, GlueTask
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary
+from sbmt.experiments.data.source import Arrangement, Examples, Origin, Pool, Shard, Source, shuffled
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, eq=False)
+class GlueRows:
+    """What a table says, row by row.
+
+    Attributes:
+        texts: One or two per row, as they are written, blanks at their ends included.
+        labels: int64 ``(n_rows,)``; None of a table without labels.
+        index: What the table calls its rows; None where it does not number them.
+        n_skipped: Rows that are not among these: too short, or without an agreed label.
+        n_empty: Texts among these that hold nothing but blanks.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    labels: NDArray[np.int64] | None
+    index: tuple[str, ...] | None
+    n_skipped: int
+    n_empty: int
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Number of every line, from 1, and its columns; only a line feed ends a line, and quotation marks mean nothing."""
+    with open_binary(path) as file:
+        for number, record in enumerate(file, 1):
+            if number == 1:
+                record = record.removeprefix(BYTE_ORDER_MARK)
+            try:
+                line = record.removesuffix(b"\n").removesuffix(b"\r").decode()
+            except UnicodeDecodeError as error:
+                do = "get the file again, or save it as UTF-8"
+                raise SbmtError(f"UTF-8 in {path}, line {number}", f"{error.reason}: {record[:50]!r}", do) from error
+            yield number, line.split("\t")
+
+
+def _columns(path: Path, header: list[str], task: GlueTask, is_labelled: bool) -> tuple[list[int], int]:
+    """Where the texts stand, and the label; −1 without labels."""
+    wanted = (*task.texts, task.label) if is_labelled else task.texts
+    if not set(wanted) <= set(header):
+        do = f"give a table of {task.folder}"
+        if set(task.texts) <= set(header):
+            do += "; GLUE's test tables have no labels and are read with is_labelled=False"
+        got = ", ".join(header)[:200] or "an empty line"
+        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
+    last = len(header) - 1 - header[::-1].index(task.label) if is_labelled else -1
+    return [header.index(name) for name in task.texts], last
+
+
+def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
+    """Reads a table of GLUE, packed with gzip or plain.
+
+    The first line names the columns, which are found by these names: of ``gold_label``, which dev tables of MNLI have
+    beside the labels of single annotators, the last. Columns end at tabs and rows at line feeds, whatever else is in
+    them: quotation marks are text, and so are the separators of Unicode. A carriage return before the line feed and a
+    mark of the byte order are dropped. Nothing else is: an empty text stays, and is counted.
+
+    A row with fewer columns than the first line is passed over and counted: QQP has some whose question was broken
+    by a line feed. So is one of MNLI whose label is ``-``.
+
+    Args:
+        path: The table.
+        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        is_labelled: Whether the table has labels. GLUE's test tables have none.
+
+    Raises:
+        SbmtError: If a column is missing, a row has too many, a label is none of the task's, a line is not UTF-8, or no
+            row is left; with file and line.
+
+    Source: Wang et al., GLUE (ICLR 2019).
+
+    Cost: one pass; memory for the texts alone.
+    """
+    layout = choose("task", task, GLUE)
+    records = _records(path)
+    _, header = next(records, (0, []))
+    if not header:
+        raise SbmtError(f"rows of {layout.folder} in {path}", "an empty file", "get the file again")
+    at, label_at = _columns(path, header, layout, is_labelled)
+    index_at = header.index(layout.index) if layout.index in header else -1
+    ids = {written: label for label, written in enumerate(layout.written)}
+    texts: list[tuple[str, ...]] = []
+    labels: list[int] = []
+    index: list[str] = []
+    n_skipped = 0
+    for line, columns in records:
+        if len(columns) > len(header):
+            expected = f"{len(header)} columns in {path}, line {line}, as in its line 1"
+            raise SbmtError(expected, len(columns), "mend that line, or get the file again")
+        if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
+            n_skipped += 1
+            continue
+        if is_labelled:
+            if columns[label_at] not in ids:
+                expected = f"one of the labels {', '.join(ids)} in {path}, line {line}"
+                raise SbmtError(expected, repr(columns[label_at][:50]), "mend that line, or get the file again")
+            labels.append(ids[columns[label_at]])
+        texts.append(tuple(columns[i] for i in at))
+        if index_at >= 0:
+            index.append(columns[index_at])
+    if not texts:
+        got = f"none, and {n_skipped} that are too short or undecided"
+        raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
+    return GlueRows(
+        tuple(texts),
+        np.array(labels, dtype=np.int64) if is_labelled else None,
+        tuple(index) if index_at >= 0 else None,
+        n_skipped,
+        sum(not text.strip() for row in texts for text in row),
+    )
+
+
+DEV_SEED = 0
+"""Decides which training rows are held out, and the order of the others."""
+
+SAMPLE = {"train": "train_subset", "test": "dev_subset"}
+"""Stems of the stand-in's tables."""
+
+HIDDEN = (
+    "GLUE hides the labels of its test table. So test is the official dev table, and dev, by which the checkpoint is "
+    "chosen, is held out of the training rows."
+)
+STAND_IN = (
+    "The training rows are a sample of the task's, so results do not compare with published ones. dev is held out of "
+    "them; test is {test}."
+)
+TESTS = {True: "the official dev table", False: "a sample of training rows, apart from the others"}
+"""What the stand-in is tested on, by whether the official table is there."""
+
+COPIES = {
+    "343b9cff04996b46be04073bc1c21d6415dee35acbbf529ed36b4754d6f493db",  # SST-2/train.tsv.gz
+    "2b362b78d36eccad2d3304110e76d95a56654f860a5913f91fe4b12546d439b4",  # SST-2/dev.tsv.gz
+    "c7860d55bda6cdf7f9ca2f37d7bcdd4a77cefa05b73bb9fe9013ee8dac30655e",  # QNLI/dev.tsv.gz
+}
+COPY = " Tables of public copies are among them: as many rows as GLUE's have, but not compared with its own files."
+
+
+def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
+    """The table of each split, where they are from, and a note on what each split is."""
+    official = {"train": "train", **dict(task.held_out)}
+    names = [stem + end for stem in [*official.values(), *SAMPLE.values()] for end in (".tsv", ".tsv.gz")]
+    found = find_files(path, names, [task.folder, f"glue/{task.folder}", f"GLUE/{task.folder}"])
+
+    def tables(stems: dict[str, str]) -> dict[str, Path]:
+        """Those that are there; a plain one before a packed one."""
+        both = {split: found.get(f"{stem}.tsv") or found.get(f"{stem}.tsv.gz") for split, stem in stems.items()}
+        return {split: file for split, file in both.items() if file is not None}
+
+    whole, sample = tables(official), tables(SAMPLE)
+    if len(whole) == len(official):
+        return whole, "official", HIDDEN
+    if "train" in sample and "train" not in whole:
+        is_official = len(whole) == len(task.held_out)
+        held_out = whole if is_official else {split: file for split, file in sample.items() if split == "test"}
+        if held_out:
+            return {"train": sample["train"], **held_out}, "stand-in", STAND_IN.format(test=TESTS[is_official])
+        wanted = [f"{stem}.tsv" for _, stem in task.held_out]
+        raise missing([f"{' and '.join(wanted)} or {SAMPLE['test']}.tsv"], path, found, f"get a table of {task.folder}")
+    get = f"download {task.folder} from https://gluebenchmark.com/tasks and unpack its folder {task.folder}"
+    raise missing([f"{stem}.tsv" for stem in official.values()], path, found, get)
+
+
+def _read(path: Path, task: str) -> Examples:
+    rows = read_glue(path, task)
+    assert rows.labels is not None  # because it reads labelled tables unless told otherwise
+    return Examples.of([tuple(text.encode() for text in texts) for texts in rows.texts], rows.labels.tolist())
+
+
+def _arrange(pool: Pool) -> Arrangement:
+    """Training rows in shuffled order, without the first, which become dev; other tables in their own order."""
+    tables = {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys(pool.splits.tolist())}
+    train = tables["train"][shuffled(len(tables["train"]), DEV_SEED)]
+    n_dev = max(1, min(len(tables["test"]), len(train) // 10))
+    return {"train": train[n_dev:], "dev": train[:n_dev]} | {s: rows for s, rows in tables.items() if s != "train"}
+
+
+def glue_files(task: str, path: Path | str) -> Source:
+    """A task of GLUE as UTF-8 bytes, which ``encode_split`` in ``sentence_pairs`` turns into tokens.
+
+    Nobody but GLUE's server knows the labels of its test tables, and papers report the dev tables. So here ``test``
+    is the official dev table, of MNLI the matched one, and ``mismatched`` is a fourth split. What chooses the
+    checkpoint, ``dev``, is drawn from the training rows by a recorded seed: as many rows as ``test`` has, but no more
+    than a tenth of them. Rows that belong together are not kept together: SST-2's are phrases, many of them parts of
+    one another, and several of QNLI's ask about one passage. So ``dev`` is somewhat easier than ``test``: use it for
+    choosing, not for reporting.
+
+    Args:
+        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        path: A folder with ``train.tsv`` and ``dev.tsv``, of MNLI with ``dev_matched.tsv`` and
+            ``dev_mismatched.tsv``, plain or each packed with gzip; one that has such a folder by GLUE's name of the
+            task, as in ``SST-2`` or ``glue/SST-2``; or one of the tables. Where ``train.tsv`` is not there,
+            ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a dev table that is not there either.
+
+    Returns:
+        A source named like the task, with one shard per table; or ``sst2-subset`` and the like with origin
+        ``stand-in``. ``settings`` holds the checksum of every table, how many rows it has, passed over and empty texts
+        (see ``read_glue``), and a note on what the splits are. Token id of a byte = byte + 1.
+
+    Raises:
+        SbmtError: If files are missing, a checksum is wrong, or a table is damaged; see
+            :func:`~sbmt.experiments.data.glue.files.read_glue`.
+
+    Source: Wang et al., GLUE (ICLR 2019).
+
+    Cost: every table is read here and again by its shard; memory for the texts of one.
+    """
+    layout = choose("task", task, GLUE)
+    tables, origin, note = _find(layout, Path(path))
+    files, rows = {}, {}
+    for file in tables.values():
+        files[file.name] = checked_sha256(file, f"{layout.folder}/{file.name}")
+        table = read_glue(file, task)
+        rows[file.name] = {"read": len(table), "skipped": table.n_skipped, "empty_texts": table.n_empty}
+    return Source(
+        name=task if origin == "official" else f"{task}-subset",
+        task=task,
+        origin=origin,
+        class_names=layout.class_names,
+        vocab_size=257,
+        first_id=1,
+        settings={
+            "files": files,
+            "rows": rows,
+            "splits": {split: file.name for split, file in tables.items()},
+            "dev": "as many training rows as test has, at most a tenth",
+            "dev_seed": DEV_SEED,
+            "note": note + (COPY if COPIES & set(files.values()) else ""),
+        },
+        shards=tuple(Shard(split, partial(_read, file, task), split) for split, file in tables.items()),
+        arrange=_arrange,
+    )

@@ -1,0 +1,63 @@
+"""Sentences and pairs of sentences as tokens of a vocabulary learnt from text."""
+
+import numpy as np
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.source import Symbols
+
+CHUNK = 4096
+"""So many examples are text at a time."""
+
+
+def _texts(split: Split, examples: range) -> list[tuple[str, ...]]:
+    try:
+        return [tuple(bytes(document).decode() for document in split.documents(example)) for example in examples]
+    except UnicodeDecodeError as error:
+        do = "prepare the examples again, from files that hold text"
+        raise SbmtError("documents in UTF-8", f"{error.reason}: {error.object[:50]!r}", do) from error
+
+
+def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
+    """The examples of a split as tokens: ``<s> A </s>``, and ``<s> A </s></s> B </s>`` of pairs.
+
+    Args:
+        split: Examples of one document or two, UTF-8 bytes.
+        tokenizer: Cuts text into tokens.
+        length: Tokens of an example at most, those that begin and end sentences included; what is longer loses
+            tokens at the end of its longer sentence.
+
+    Returns:
+        The same examples in the same order, with the same labels and extras, one document each, whose symbols are token
+        ids; and how many of them were cut. All is in memory and does without the other splits of the pool.
+
+    Raises:
+        SbmtError: If an example is no text, has more than two documents, or ``length`` leaves no room for any.
+
+    Cost: memory for the tokens, two bytes each or four, and for the text of :data:`CHUNK` examples.
+    """
+    n_documents = split.lengths.shape[1]
+    if split.symbols.dtype != np.uint8 or n_documents not in (1, 2):
+        got = f"{n_documents} of {split.symbols.dtype}"
+        raise SbmtError("one document or two of bytes", got, "encode examples of text once, as they were prepared")
+    symbols: list[Symbols] = [np.empty(0, tokenizer.id_type)]
+    lengths: list[int] = []
+    n_cut = 0
+    for start in range(0, len(split), CHUNK):
+        texts = _texts(split, range(start, min(start + CHUNK, len(split))))
+        second = [row[1] for row in texts] if n_documents == 2 else None
+        rows, n_cut_here = tokenizer.pack([row[0] for row in texts], second, length)
+        n_cut += n_cut_here
+        lengths += map(len, rows)
+        symbols.append(np.concatenate(rows))
+    sizes = np.array(lengths, np.int64)
+    encoded = Split(
+        np.arange(len(split)),
+        split.labels,
+        np.concatenate(symbols),
+        (sizes.cumsum() - sizes)[:, None],
+        sizes[:, None],
+        split.extras,
+    )
+    return encoded, n_cut

@@ -1,0 +1,210 @@
+"""A corpus for masked language modelling: text of any size as one stream of tokens per split."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.data.locate import CHUNK, checked_sha256, missing, open_binary
+from sbmt.experiments.data.source import SPLITS, Examples, Shard, Source, by_shard
+
+VOCABULARY = 50265
+"""RoBERTa's."""
+
+REDUCED_VOCABULARY = 2048
+"""For a few megabytes of text, and a small network."""
+
+EVERY = 20
+"""One shard in so many is held out for each split that no file is named for."""
+
+SUFFIXES = (".txt", ".txt.gz")
+FOLDER = "lm"
+GET = "put text in UTF-8 there, in one file or several named *.txt or *.txt.gz"
+_BOM = b"\xef\xbb\xbf"
+_WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Whole lines of a file.
+
+    Attributes:
+        path: The file, packed or not.
+        start: Byte at which it begins, unpacked.
+        stop: Byte after its last.
+    """
+
+    path: Path
+    start: int
+    stop: int
+
+    def text(self) -> str:
+        """Its lines, with their ends as they are; a mark of UTF-8 at the start of a file is no text.
+
+        Raises:
+            SbmtError: If it cannot be read, or is not UTF-8.
+        """
+        with open_binary(self.path) as file:
+            file.seek(self.start)
+            content = file.read(self.stop - self.start)
+        try:
+            return (content.removeprefix(_BOM) if self.start == 0 else content).decode()
+        except UnicodeDecodeError as error:
+            line = 1 + self._lines_before() + error.object[: error.start].count(b"\n")
+            where = f"text in UTF-8 in {self.path}, line {line}"
+            raise SbmtError(where, repr(error.object[error.start : error.end + 9]), "convert it, or mend it") from error
+
+    def _lines_before(self) -> int:
+        n_lines, rest = 0, self.start
+        with open_binary(self.path) as file:
+            while rest and (content := file.read(min(rest, CHUNK))):
+                n_lines += content.count(b"\n")
+                rest -= len(content)
+        return n_lines
+
+
+def _files(path: Path) -> list[Path]:
+    """The text files of a place, by name."""
+    if path.is_file():
+        if not path.name.endswith(SUFFIXES):
+            raise SbmtError("a file named *.txt or *.txt.gz", path, "name it so if it is text in UTF-8")
+        return [path]
+    for folder in (path, path / FOLDER):
+        if folder.is_dir():
+            files = sorted(
+                f for f in folder.iterdir() if f.name.endswith(SUFFIXES) and f.is_file() and f.name[0] != "."
+            )
+            names = {f.name for f in files}
+            if twice := [name for name in sorted(names) if f"{name}.gz" in names]:
+                raise SbmtError(f"{twice[0]} once in {folder}", "it and a packed one", "remove one of the two")
+            if files:
+                return files
+    raise missing(["*.txt or *.txt.gz"], path, {}, GET)
+
+
+def _split_of(path: Path) -> str:
+    """Which split a file's name says; empty where it says none."""
+    words = re.split("[^a-z]+", path.name.lower())
+    return next((_WORDS[word] for word in words if word in _WORDS), "")
+
+
+def _n_bytes(path: Path) -> int:
+    """Of the file, unpacked."""
+    n_bytes = 0
+    with open_binary(path) as file:
+        while content := file.read(CHUNK):
+            n_bytes += len(content)
+    return n_bytes
+
+
+def _cut(path: Path, n_bytes: int, size: int) -> Iterator[Part]:
+    """Parts of ``size`` bytes, or more: up to the end of the line in which they are full."""
+    start = 0
+    with open_binary(path) as file:
+        while start < n_bytes:
+            file.seek(min(start + size, n_bytes) - 1)
+            file.readline()
+            stop = file.tell()
+            yield Part(path, start, stop)
+            start = stop
+
+
+def _parts(files: list[Path], shard_bytes: int) -> dict[str, list[Part]]:
+    """The parts of every split."""
+    sizes = {path: _n_bytes(path) for path in files}
+    parts: dict[str, list[Part]] = {split: [] for split in SPLITS}
+    for path in files:
+        if split := _split_of(path):
+            parts[split] += _cut(path, sizes[path], shard_bytes)
+    others = [path for path in files if not _split_of(path)]
+    if held_out := [split for split in ("dev", "test") if not parts[split]]:
+        shard_bytes = min(shard_bytes, -(-sum(sizes[path] for path in others) // EVERY))
+    rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
+    while len(rest) <= len(held_out) and shard_bytes > 1:  # a line takes most of the text
+        shard_bytes //= 2
+        rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
+    if len(rest) <= len(held_out):
+        needed = f"text of {len(held_out) + 1} lines or more for {' and '.join(['train', *held_out])}"
+        names = ", ".join(path.name for path in files)
+        raise SbmtError(f"{needed} in {names}", f"{len(rest)}", f"{GET}; names with dev or test hold out whole files")
+    for number, part in enumerate(rest):
+        place = number % min(EVERY, len(rest))
+        parts[held_out[place - 1] if 1 <= place <= len(held_out) else "train"].append(part)
+    return parts
+
+
+def _read(part: Part, tokenizer: Tokenizer) -> Examples:
+    ids = tokenizer.encode_lines(part.text())
+    return Examples(ids, np.array([[len(ids)]]), np.zeros(1, np.int64))
+
+
+def corpus_source(
+    path: Path | str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    vocab_size: int = VOCABULARY,
+    name: str = "corpus",
+    shard_bytes: int = 1 << 24,
+) -> Source:
+    r"""Text as token ids, each split one stream: decoded, it gives back the text of its files, one after the other.
+
+    Every line is cut into tokens by itself, its line feed included, so that the stream is the same however the text
+    is divided. A file whose name holds the word ``dev``, ``val``, ``valid`` or ``validation`` is for dev, one with
+    ``test`` for test; words end where letters do. Of these two, what no file is named for gets every 20th part of the
+    other files, which are then cut into 20 parts at least, as far as they have lines.
+
+    Args:
+        path: A file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of them, or a folder with a folder ``lm`` that has
+            them.
+        tokenizer: Cuts lines into tokens. None trains one on the text of train, here and now.
+        vocab_size: Tokens of a tokeniser that is trained.
+        name: Of the prepared examples.
+        shard_bytes: Text that is in memory at a time, or a line where that is longer.
+
+    Returns:
+        A source with an example per part, whose symbols are ids of ``tokenizer.json`` beside the examples. Labels
+        mean nothing.
+
+    Raises:
+        SbmtError: If there is no text, too few lines to divide, or two files for one text; from a shard, and from the
+            training of a tokeniser, if a file is damaged or not UTF-8, with the number of the line.
+
+    Cost: files are read three times before shards are made, and once more to train a tokeniser. Each part of a
+    packed one costs unpacking all that is before it: unpack it once if it is large.
+    """
+    check_sizes(shard_bytes=shard_bytes)
+    files = _files(Path(path))
+    sums = {file.name: checked_sha256(file) for file in files}
+    parts = _parts(files, shard_bytes)
+    is_trained = tokenizer is None
+    if tokenizer is None:
+        tokenizer = train_tokenizer((part.text() for part in parts["train"]), vocab_size)
+    read: Callable[[Part], Examples] = partial(_read, tokenizer=tokenizer)
+    return Source(
+        name=name,
+        task="mlm",
+        origin="own",
+        class_names=("text",),
+        vocab_size=tokenizer.vocab_size,
+        first_id=0,
+        settings={
+            "files": sums,
+            "tokenizer": tokenizer.sha256,
+            "is_tokenizer_trained": is_trained,
+            "shard_bytes": shard_bytes,
+            "bytes": {split: sum(part.stop - part.start for part in parts[split]) for split in SPLITS},
+        },
+        shards=tuple(
+            Shard(f"{split}-{number:05d}", partial(read, part), split)
+            for split in SPLITS
+            for number, part in enumerate(parts[split])
+        ),
+        arrange=by_shard,
+        symbol_type=tokenizer.id_type,
+        files={"tokenizer.json": tokenizer.to_json()},
+    )

@@ -1,0 +1,166 @@
+"""Masked language modelling: blocks of a text's tokens, some of which are hidden and asked for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.source import Symbols
+
+SELECTED = 0.15
+"""Share of the tokens that are asked for."""
+
+HIDDEN, REPLACED = 0.8, 0.1
+"""Shares of the selected tokens that become ``<mask>``, and another token; the rest stays as it is."""
+
+_STREAM = 0x6D61736B
+"""Keeps these draws apart from others with the same key."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A stream of tokens as blocks of one length: ``<s>``, ``length − 2`` tokens, ``</s>``.
+
+    Blocks end where they are full, in the midst of a sentence. The last one may be shorter; padding fills it up.
+
+    Attributes:
+        symbols: Token ids ``(n_tokens,)``, possibly mapped from disk.
+        length: Tokens of a block, start and end included.
+        start_id: Of ``<s>``.
+        end_id: Of ``</s>``.
+        padding_id: Of ``<pad>``.
+
+    Raises:
+        SbmtError: If no token fits between start and end.
+    """
+
+    symbols: Symbols
+    length: int
+    start_id: int
+    end_id: int
+    padding_id: int
+
+    def __post_init__(self) -> None:
+        if self.length < 3:
+            raise SbmtError("length ≥ 3: start, end, and a token between them", self.length, "give a larger length")
+
+    def __len__(self) -> int:
+        return -(-len(self.symbols) // (self.length - 2))
+
+    def rows(self, examples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Some of the blocks.
+
+        Args:
+            examples: Their numbers, ``(batch,)``.
+
+        Returns:
+            Tokens ``(batch, length)``, and which of them are real: all but padding.
+
+        Raises:
+            SbmtError: If there is no block of such a number.
+
+        Example:
+            >>> ids = np.array([7, 8, 9, 10, 11], np.uint16)
+            >>> blocks = Blocks(ids, 5, start_id=0, end_id=2, padding_id=1)
+            >>> blocks.rows(np.arange(len(blocks)))[0].tolist()
+            [[0, 7, 8, 9, 2], [0, 10, 11, 2, 1]]
+        """
+        if len(examples) and not 0 <= examples.min() <= examples.max() < len(self):
+            raise SbmtError(f"blocks in [0, {len(self)})", [int(examples.min()), int(examples.max())], "count them")
+        n_inside = self.length - 2
+        tokens = np.full((len(examples), self.length), self.padding_id, np.int64)
+        is_real = np.zeros(tokens.shape, np.bool_)
+        for row, example in enumerate(examples.tolist()):
+            inside = self.symbols[example * n_inside : (example + 1) * n_inside]
+            end = len(inside) + 1
+            tokens[row, 0], tokens[row, 1:end], tokens[row, end] = self.start_id, inside, self.end_id
+            is_real[row, : end + 1] = True
+        return tokens, is_real
+
+
+def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
+    """The blocks of a split of a corpus, whose shards lie end to end.
+
+    Raises:
+        SbmtError: If they do not, if the symbols are no ids of such a tokeniser, or ``length`` is less than 3.
+    """
+    starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
+    stops = starts + sizes
+    if starts.shape[1:] != (1,) or not len(starts) or (starts[1:] != stops[:-1]).any():
+        got = f"{split.lengths.shape[1]} documents per example, or gaps between examples"
+        raise SbmtError("one stream of text per split", got, "prepare a corpus: sbmt data prepare corpus")
+    if split.symbols.dtype != tokenizer.id_type:
+        expected = f"{tokenizer.id_type} ids of {tokenizer}"
+        raise SbmtError(expected, f"{split.symbols.dtype} symbols", "take the tokenizer.json beside the examples")
+    symbols = split.symbols[int(starts[0, 0]) : int(stops[-1, 0])]
+    return Blocks(symbols, length, tokenizer.start_id, tokenizer.end_id, tokenizer.padding_id)
+
+
+def select_and_mask(
+    tokens: NDArray[np.int64],
+    is_real: NDArray[np.bool_],
+    tokenizer: Tokenizer,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Chooses the tokens to ask for, and hides most of them.
+
+    Every real token that is no special one is selected with probability .15, independently of all others. A selected
+    one becomes ``<mask>`` with probability .8, with .1 a token drawn uniformly from the vocabulary without its special
+    tokens (which may be the true one again), and with .1 stays. As many numbers are drawn whatever the tokens are.
+
+    Args:
+        tokens: ``(batch, n)``.
+        is_real: Of the same shape; False at padding.
+        tokenizer: Whose ids they are.
+        rng: Draws.
+
+    Returns:
+        What the model reads, and which tokens are selected, both ``(batch, n)``.
+
+    Paper: Devlin et al., BERT (NAACL 2019), section 3.1. The pipeline that the SBM paper uses draws replacements from
+    all ids, special ones included: five in 50,265.
+    """
+    is_plain = np.ones(tokenizer.vocab_size, np.bool_)
+    is_plain[list(tokenizer.special_ids)] = False
+    plain = np.flatnonzero(is_plain)
+    selected = (rng.random(tokens.shape) < SELECTED) & is_real & is_plain[tokens]
+    choice = rng.random(tokens.shape)
+    others = plain[rng.integers(len(plain), size=tokens.shape)]
+    hidden = np.where(choice < HIDDEN, tokenizer.mask_id, np.where(choice < HIDDEN + REPLACED, others, tokens))
+    return np.where(selected, hidden, tokens), selected
+
+
+def make_masked_batch(
+    blocks: Blocks, examples: NDArray[np.int64], part: slice, tokenizer: Tokenizer, key: tuple[int, int]
+) -> Batch:
+    """A part of a batch of blocks with tokens to be guessed.
+
+    Selection and masks are drawn for the whole batch, so that processes that share it draw what one would.
+
+    Args:
+        blocks: Where the text is.
+        examples: The numbers of all blocks of the batch.
+        part: Which of them to return, such as ``slice(0, 16)``.
+        tokenizer: Whose ids they are.
+        key: Decides what is drawn, such as a seed and the number of the batch; neither is negative.
+
+    Returns:
+        ``labels`` are the true ids of the selected tokens, row by row; there may be none. ``weight`` makes the mean
+        over processes of mean losses the mean over all selected tokens, where the parts are of one size.
+
+    Raises:
+        SbmtError: If there is no block of such a number.
+    """
+    tokens, is_real = blocks.rows(examples)
+    rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
+    inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)
+    here = selected[part]
+    n_here, n_all = int(here.sum()), int(selected.sum())
+    weight = n_here * len(examples) / (len(here) * n_all) if n_here else 0.0
+    given, real, labels, asked = map(torch.from_numpy, (inputs[part], is_real[part], tokens[part][here], here))
+    return Batch(given, real, labels, selected=asked, weight=weight)

@@ -1,0 +1,1 @@
+"""ListOps: what does a nested expression amount to?"""

@@ -1,0 +1,1 @@
+"""Pathfinder: are two discs joined by a chain of paddles?"""

@@ -1,0 +1,315 @@
+"""Pathfinder's snakes: chains of paddles that grow at random and stay clear of each other. Many images at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.data.pathfinder.geometry import CELL_UNITS, N_DIRECTIONS, TURNS, UNITS, tables, vectors
+from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
+
+FREE, CLOSED = 0, -1
+"""Owners of cells that no paddle has: open ones, and those that none may pass, such as along the edges."""
+
+
+class OccupiedMap:
+    """The paddle that keeps others out of each cell, in many images; a paddle is a positive number.
+
+    Args:
+        n_images: How many images.
+        settings: Of the images.
+    """
+
+    def __init__(self, n_images: int, settings: PathfinderSettings) -> None:
+        self.tables = tables(settings)
+        width, frame = self.tables.width, self.tables.frame
+        middles = np.arange(width - 2 * frame) * CELL_UNITS + CELL_UNITS // 2
+        edge = round(UNITS * (settings.padding + settings.paddle_thickness / 2))
+        inside = frame + np.flatnonzero((middles >= edge) & (middles <= settings.size * UNITS - edge))
+        owners = np.full((n_images, width, width), CLOSED, dtype=np.int16)
+        owners[:, inside[:, None], inside] = FREE
+        self._owners = owners.ravel()
+
+    def has_room(self, images: NDArray[np.int64], places: NDArray[np.int64], beside: int) -> NDArray[np.bool_]:
+        """Whether all places along a paddle are open, or belong to the one paddle that it may be beside.
+
+        Args:
+            images: ``(images,)``, numbers of the images.
+            places: ``(images, paddles, places, 2)``, inside an image or its frame.
+            beside: The paddle, or :data:`FREE` for none.
+
+        Returns:
+            ``(images, paddles)``.
+        """
+        owners = self._owners[self._cells(images, places)]
+        return np.logical_and.reduce((owners == FREE) | (owners == beside), axis=-1)
+
+    def claim(
+        self,
+        images: NDArray[np.int64],
+        places: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        owner: int,
+        rival: int | None = None,
+    ) -> None:
+        """Gives open cells to a paddle.
+
+        A snake may go on beside its last paddle, that is through that one's cells. Where these are claimed by the
+        other snake, nobody may pass any more.
+
+        Args:
+            images: ``(images,)``.
+            places: ``(images, 2)``.
+            offsets: ``(images, cells)`` or ``(1, cells)``, relative to the cells of the places.
+            owner: The paddle.
+            rival: The last paddle of another snake that is still growing.
+        """
+        cells = self._cells(images, places)[:, None] + offsets
+        before = self._owners[cells]
+        self._owners[cells[before == FREE]] = owner
+        if rival is not None:
+            self._owners[cells[before == rival]] = CLOSED
+
+    def release(
+        self, images: NDArray[np.int64], places: NDArray[np.int64], offsets: NDArray[np.int64], owner: int
+    ) -> None:
+        """Opens the cells that a paddle was given; arguments as for :meth:`claim`."""
+        cells = self._cells(images, places)[:, None] + offsets
+        self._owners[cells[self._owners[cells] == owner]] = FREE
+
+    def _cells(self, images: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        width, frame = self.tables.width, self.tables.frame
+        cells = places // CELL_UNITS
+        first = (images * width + frame) * width + frame
+        return cells[..., 1] * width + cells[..., 0] + first.reshape(-1, *[1] * (places.ndim - 2))
+
+
+_AT_ONCE = 256  # attempts,
+_MOST_CELLS = 1 << 24  # and cells of their maps: matters of memory
+_MOST_FAILURES = 4096  # attempts in a row, before settings count as impossible
+_TRIES = 8  # of each distractor, before an image is given up
+_PLACES = 8  # where a distractor may begin, per try; the first free one is taken
+
+
+@dataclass(frozen=True, eq=False)
+class Snakes:
+    """Snakes of equal length, equally many per image.
+
+    Attributes:
+        middles: int64 ``(images, snakes, paddles, 2)``, the middle of each paddle.
+        directions: int64 ``(images, snakes, paddles)``, from the snake's beginning to its end.
+    """
+
+    middles: NDArray[np.int64]
+    directions: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
+        """Room for snakes that are yet to grow."""
+        shape = (n_images, n_snakes, n_paddles)
+        return cls(np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=np.int64))
+
+    def take(self, images: NDArray[np.int64]) -> "Snakes":
+        """The snakes of some images."""
+        return Snakes(self.middles[images], self.directions[images])
+
+    def ends(self, settings: PathfinderSettings) -> NDArray[np.int64]:
+        """Outer ends of each snake's first and last paddle, ``(images, snakes, 2, 2)``."""
+        tip = tables(settings).tip
+        first = self.middles[:, :, 0] - tip[self.directions[:, :, 0]]
+        return np.stack([first, self.middles[:, :, -1] + tip[self.directions[:, :, -1]]], axis=2)
+
+    def total_turns(self) -> NDArray[np.float64]:
+        """Sum of the turns of each snake, in radians and without their signs, ``(images, snakes)``."""
+        steps = (np.diff(self.directions, axis=2) + N_DIRECTIONS // 2) % N_DIRECTIONS - N_DIRECTIONS // 2
+        return abs(steps).sum(2) * (2 * np.pi / N_DIRECTIONS)
+
+
+def generate_snakes(
+    n_images: int, generator: np.random.Generator, settings: PathfinderSettings
+) -> tuple[Snakes, Snakes]:
+    """Draws two long snakes and some short ones for each image.
+
+    The long ones begin ``seed_distance`` apart, at a place and in directions drawn uniformly, and grow by a paddle
+    each in turn. Among the directions in which the next paddle has room, a turn t has weight
+    cos²(min(continuity |t|, π/2)). An image is begun anew where a snake has nowhere to go, an end has no room for a
+    disc, or two ends are so near that discs on them would touch. The short snakes come after that, one by one, in
+    the same way; only these are tried again on their own.
+
+    Args:
+        n_images: How many images.
+        generator: Source of the draws. Only its ``random()`` is used. Attempts are made for all images together, so
+            that what comes out depends on ``n_images`` too.
+        settings: Of the images.
+
+    Returns:
+        Long snakes and short ones.
+
+    Raises:
+        SbmtError: If 4096 attempts in a row came to nothing.
+
+    Cost: an attempt takes some hundred array operations, for up to 256 images at once. With the default settings
+        one attempt in nine gives an image.
+    """
+    check_sizes(n_images=n_images)
+    kept: list[tuple[Snakes, Snakes]] = []
+    n_kept = n_failures = 0
+    at_once = min(_AT_ONCE, 1 + _MOST_CELLS // tables(settings).width ** 2)
+    while n_kept < n_images:
+        n_attempts = at_once if n_failures else min(at_once, 32 + 4 * (n_images - n_kept))
+        kept.append(_attempt(n_attempts, generator, settings))
+        n_new = len(kept[-1][0].middles)
+        n_kept += n_new
+        n_failures = 0 if n_new else n_failures + n_attempts
+        if n_failures >= _MOST_FAILURES:
+            expected = f"settings that one of {n_failures} attempts satisfies"
+            raise SbmtError(expected, settings, "shorten the snakes, or make images larger")
+    targets, distractors = (
+        Snakes(
+            np.concatenate([some.middles for some in part])[:n_images],
+            np.concatenate([some.directions for some in part])[:n_images],
+        )
+        for part in zip(*kept, strict=True)
+    )
+    return targets, distractors
+
+
+class _Growth:
+    """Snakes of one kind as they grow; two that take turns are a race. Methods take the images concerned."""
+
+    def __init__(
+        self, occupied: OccupiedMap, snakes: Snakes, first_owner: int, generator: np.random.Generator, is_race: bool
+    ) -> None:
+        self.occupied, self.snakes, self.generator, self.is_race = occupied, snakes, generator, is_race
+        self.first_owner, self.n_paddles = first_owner, snakes.directions.shape[2]
+        self.tables = occupied.tables
+
+    def owner(self, snake: int, paddle: int) -> int:
+        """Number of a paddle in the map; the one before it in the snake has the number below."""
+        return self.first_owner + snake * self.n_paddles + paddle
+
+    def rival(self, snake: int, paddle: int) -> int | None:
+        """The paddle that the other snake has reached, where two take turns."""
+        if not self.is_race or (snake, paddle) == (0, 0):
+            return None
+        return self.owner(1 - snake, paddle if snake else paddle - 1)
+
+    def put(
+        self,
+        images: NDArray[np.int64],
+        snake: int,
+        paddle: int,
+        middles: NDArray[np.int64],
+        directions: NDArray[np.int64],
+    ) -> None:
+        """Adds a paddle."""
+        self.snakes.middles[images, snake, paddle] = middles
+        self.snakes.directions[images, snake, paddle] = directions
+        owner, rival = self.owner(snake, paddle), self.rival(snake, paddle)
+        self.occupied.claim(images, middles, self.tables.paddle_cells[directions], owner, rival)
+
+    def keep_for_disc(self, images: NDArray[np.int64], snake: int, paddle: int, places: NDArray[np.int64]) -> None:
+        """Keeps others out of where a disc may come."""
+        owner, rival = self.owner(snake, paddle), self.rival(snake, paddle)
+        self.occupied.claim(images, places, self.tables.marker_cells, owner, rival)
+
+    def extend(
+        self, images: NDArray[np.int64], snake: int, paddle: int, probes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Adds a paddle after the last one, in a direction drawn among those with room; returns where there is one."""
+        before = self.snakes.directions[images, snake, paddle - 1]
+        pivots = self.snakes.middles[images, snake, paddle - 1] + self.tables.half[before]
+        directions = (before[:, None] + TURNS) % N_DIRECTIONS
+        places = pivots[:, None, None] + probes[directions]  # (images, turns, probes, 2)
+        has_room = self.occupied.has_room(images, places, self.owner(snake, paddle - 1))
+        sums = (has_room * self.tables.weights).cumsum(1)
+        mark = (self.generator.random(len(images)) * sums[:, -1]).astype(np.int64)
+        chosen = (sums <= mark[:, None]).sum(1)
+        (able,) = np.nonzero(sums[:, -1])
+        images, taken = images[able], directions[able, chosen[able]]
+        self.put(images, snake, paddle, pivots[able] + self.tables.half[taken], taken)
+        return images
+
+    def remove(self, images: NDArray[np.int64], snake: int, n_paddles: int) -> None:
+        """Takes away the first paddles of a snake again."""
+        for paddle in range(n_paddles):
+            middles = self.snakes.middles[images, snake, paddle]
+            cells = self.tables.paddle_cells[self.snakes.directions[images, snake, paddle]]
+            self.occupied.release(images, middles, cells, self.owner(snake, paddle))
+
+
+def _attempt(n_attempts: int, generator: np.random.Generator, settings: PathfinderSettings) -> tuple[Snakes, Snakes]:
+    """Long and short snakes of the attempts that succeed."""
+    n_distractors, distractor_length = settings.distractors()
+    occupied = OccupiedMap(n_attempts, settings)
+    targets = Snakes.empty(n_attempts, 2, settings.contour_length)
+    distractors = Snakes.empty(n_attempts, n_distractors, distractor_length)
+    images = _grow_targets(_Growth(occupied, targets, 1, generator, is_race=True), settings)
+    growth = _Growth(occupied, distractors, 1 + 2 * settings.contour_length, generator, is_race=False)
+    for snake in range(n_distractors):
+        without = images
+        for _ in range(_TRIES):
+            if len(without):
+                without = np.setdiff1d(without, _grow_distractor(growth, without, snake, settings), assume_unique=True)
+        images = np.setdiff1d(images, without, assume_unique=True)
+    return targets.take(images), distractors.take(images)
+
+
+def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
+    """Grows both long snakes; returns the images where that worked."""
+    t = growth.tables
+    images = _begin_targets(growth, settings)
+    last = settings.contour_length - 1
+    for paddle in range(1, last + 1):
+        for snake in range(2):
+            images = growth.extend(images, snake, paddle, t.last_probes if paddle == last else t.probes)
+            if paddle == last:
+                growth.keep_for_disc(images, snake, last, growth.snakes.take(images).ends(settings)[:, snake, 1])
+    ends = growth.snakes.take(images).ends(settings).reshape(-1, 4, 2)
+    one, other = np.triu_indices(4, 1)
+    squares = ((ends[:, one] - ends[:, other]) ** 2).sum(-1)
+    least = round(UNITS * (2 * settings.marker_radius + settings.paddle_margin))
+    return images[(squares >= least**2).all(1)]
+
+
+def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
+    """Puts the first paddles, each with its outer end on a seed."""
+    t, side = growth.tables, settings.size * UNITS
+    images = np.arange(len(growth.snakes.directions))
+    draws = growth.generator.random((5, len(images)))
+    centres = (draws[:2].T * side).astype(np.int64)
+    apart, *directions = (draws[2:] * N_DIRECTIONS).astype(np.int64)
+    offsets = vectors(UNITS * settings.seed_distance / 2)[apart]
+    seeds = np.stack([centres - offsets, centres + offsets])
+    images = images[((seeds >= 0) & (seeds < side)).all((0, 2))]
+    for snake in range(2):
+        taken, places = directions[snake][images], seeds[snake, images]
+        pivots = places + t.tip[taken] - t.half[taken]
+        probes = (pivots[:, None] + t.first_probes[taken])[:, None]  # (images, 1, probes, 2)
+        able = growth.occupied.has_room(images, probes, FREE)[:, 0]
+        images, taken, places = images[able], taken[able], places[able]
+        growth.put(images, snake, 0, places + t.tip[taken], taken)
+        growth.keep_for_disc(images, snake, 0, places)
+    return images
+
+
+def _grow_distractor(
+    growth: _Growth, images: NDArray[np.int64], snake: int, settings: PathfinderSettings
+) -> NDArray[np.int64]:
+    """Grows one short snake; returns the images where that worked and leaves no trace in the others."""
+    t = growth.tables
+    draws = growth.generator.random((len(images), _PLACES, 3))
+    middles = (draws[..., :2] * settings.size * UNITS).astype(np.int64)
+    directions = (draws[..., 2] * N_DIRECTIONS).astype(np.int64)
+    probes = (middles - t.half[directions])[:, :, None] + t.probes[directions]  # (images, _PLACES, probes, 2)
+    has_room = growth.occupied.has_room(images, probes, FREE)
+    able, chosen = np.arange(len(images)), has_room.argmax(1)  # the first with room, if any has
+    able = able[has_room[able, chosen]]
+    images, chosen = images[able], chosen[able]
+    growth.put(images, snake, 0, middles[able, chosen], directions[able, chosen])
+    for paddle in range(1, growth.n_paddles):
+        before = images
+        images = growth.extend(before, snake, paddle, t.probes)
+        growth.remove(np.setdiff1d(before, images, assume_unique=True), snake, paddle)
+    return images

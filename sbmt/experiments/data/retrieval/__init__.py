@@ -1,0 +1,1 @@
+"""Retrieval: do two documents belong together?"""

@@ -1,0 +1,147 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.batches import Encoding, make_batch
+from sbmt.experiments.data.glue import sentence_pairs
+from sbmt.experiments.data.glue.files import glue_files
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.language.tokenizer import train_tokenizer
+from sbmt.experiments.data.prepared import Split, prepare
+from tests.experiments.data.glue.layout import DEV_MNLI, table
+
+pytest.importorskip("tokenizers")  # an extra
+
+WORDS = ["the", "film", "is", "good", "naïve", "漢字", '"quoted"', "<s>", "</s>", "  ", "was", "not", "seen\u0085", ""]
+
+
+def sentence(rng, n):
+    return " ".join(WORDS[i] for i in rng.integers(0, len(WORDS), n).tolist())
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    rng = np.random.default_rng(0)
+    return train_tokenizer([sentence(rng, 12) for _ in range(200)], 300)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Sentences and pairs of up to 40 words, of training 90 and of every dev table 12."""
+    folder = tmp_path_factory.mktemp("glue")
+    made = {}
+    for task, stems in (("sst2", ("train", "dev")), ("mnli", ("train", "dev_matched", "dev_mismatched"))):
+        (folder / task).mkdir()
+        for seed, stem in enumerate(stems):
+            rng = np.random.default_rng([1, seed])
+            n = 90 if stem == "train" else 12
+            pairs = [tuple(sentence(rng, k) for k in rng.integers(0, 40, len(GLUE[task].texts))) for _ in range(n)]
+            labels = [GLUE[task].written[i] for i in rng.integers(0, len(GLUE[task].written), n)]
+            columns = DEV_MNLI if stem.startswith("dev_m") else None
+            (folder / task / f"{stem}.tsv").write_bytes(table(task, pairs, labels, columns))
+        made[task] = prepare(glue_files(task, folder / task), folder / "cache")
+    return made
+
+
+def naive(split, tokenizer, length):
+    """Ids of every example, one at a time: the longer text loses its last token, of two alike the once shorter one."""
+    examples = []
+    n_cut = 0
+    for example in range(len(split)):
+        parts = [tokenizer.encode(bytes(document).decode()).tolist() for document in split.documents(example)]
+        room, shorter = length - 2 * len(parts), min(range(len(parts)), key=lambda i: len(parts[i]))
+        n_cut += sum(map(len, parts)) > room
+        while sum(map(len, parts)) > room:
+            parts[max(range(len(parts)), key=lambda i: (len(parts[i]), i == shorter))].pop()
+        start, end = tokenizer.start_id, tokenizer.end_id
+        first, *second = parts
+        examples.append([start, *first, end] + [i for part in second for i in [end, *part, end]])
+    return examples, n_cut
+
+
+@pytest.mark.parametrize("length", [9, 40, 1000])
+@pytest.mark.parametrize("chunk", [1, 7, 4096])
+@pytest.mark.parametrize("task", ["sst2", "mnli"])
+def test_examples_are_packed_in_their_order(prepared, tokenizer, task, length, chunk, monkeypatch):
+    monkeypatch.setattr(sentence_pairs, "CHUNK", chunk)
+    for name, split in prepared[task].splits.items():
+        encoded, n_cut = encode_split(split, tokenizer, length)
+        wanted, wanted_cut = naive(split, tokenizer, length)
+        documents = [encoded.documents(example) for example in range(len(encoded))]
+        assert [[ids.tolist() for ids in row] for row in documents] == [[ids] for ids in wanted], name
+        assert n_cut == wanted_cut and encoded.labels.tolist() == split.labels.tolist()
+        assert encoded.symbols.dtype == np.uint16
+        lengths = encoded.lengths[encoded.indices].sum(1).tolist()
+        assert lengths == [len(ids) for ids in wanted] and max(lengths) <= length
+
+
+def test_mismatched_pairs_are_a_split_of_their_own(prepared):
+    assert {name: len(split) for name, split in prepared["mnli"].splits.items()} == dict(
+        train=81, dev=9, test=12, mismatched=12
+    )
+    assert list(prepared["sst2"].splits) == ["train", "dev", "test"]
+
+
+def test_text_comes_back(prepared, tokenizer):
+    """What is written like a special token stays text; nothing is lost between bytes and tokens."""
+    split = prepared["mnli"].splits["test"]
+    encoded, n_cut = encode_split(split, tokenizer, 2000)
+    assert n_cut == 0 and "<s>" in "".join(bytes(d).decode() for i in range(12) for d in split.documents(i))
+    for example in range(len(split)):
+        texts = [bytes(document).decode() for document in split.documents(example)]
+        ids = encoded.documents(example)[0].tolist()
+        middle = ids.index(tokenizer.end_id)
+        assert ids[middle + 1] == tokenizer.end_id
+        assert [tokenizer.decode(ids[1:middle]), tokenizer.decode(ids[middle + 2 : -1])] == texts
+
+
+def test_extras_and_batches(prepared, tokenizer):
+    split = prepared["sst2"].splits["train"]
+    weight = np.arange(len(split)) / 2
+    encoded, _ = encode_split(replace(split, extras={"weight": weight}), tokenizer, 20)
+    assert encoded.extras["weight"] is weight
+    batch = make_batch(encoded, np.array([5, 0, 80]), Encoding(0, 20, padding_id=tokenizer.padding_id))
+    for row, mask, example in zip(batch.tokens, batch.mask, (5, 0, 80), strict=True):
+        assert row[mask].tolist() == encoded.documents(example)[0].tolist()
+        assert torch.all(row[~mask] == tokenizer.padding_id)
+    assert batch.labels.tolist() == split.labels[[5, 0, 80]].tolist()
+
+
+def test_empty_texts_and_empty_splits(tokenizer):
+    nothing = Split(*(np.empty(0, np.int64),) * 2, np.empty(0, np.uint8), *(np.empty((0, 1), np.int64),) * 2, {})
+    encoded, n_cut = encode_split(nothing, tokenizer, 8)
+    assert (len(encoded), encoded.symbols.dtype, n_cut) == (0, np.uint16, 0)
+    pair = Split(np.arange(1), np.zeros(1, np.int64), nothing.symbols, *(np.zeros((1, 2), np.int64),) * 2, {})
+    start, end = tokenizer.start_id, tokenizer.end_id
+    assert encode_split(pair, tokenizer, 8)[0].documents(0)[0].tolist() == [start, end, end, end]
+
+
+def test_what_is_no_text_is_refused(prepared, tokenizer):
+    split = prepared["mnli"].splits["test"]
+    with pytest.raises(SbmtError, match="documents in UTF-8"):
+        encode_split(replace(split, symbols=np.full_like(split.symbols, 0xFF)), tokenizer, 20)
+    encoded, _ = encode_split(split, tokenizer, 20)
+    with pytest.raises(SbmtError, match="one document or two of bytes, got 1 of uint16"):
+        encode_split(encoded, tokenizer, 20)
+    three = np.zeros((1, 3), np.int64)
+    with pytest.raises(SbmtError, match="got 3 of uint8"):
+        encode_split(replace(split, indices=np.arange(1), lengths=three, offsets=three), tokenizer, 20)
+    with pytest.raises(SbmtError, match="length ≥"):
+        encode_split(split, tokenizer, 3)
+
+
+def test_the_real_pairs_of_a_sample(shared_data, tmp_path):
+    """Every example of the dev split begins and ends as it should, and as many are cut as are too long."""
+    split = prepare(glue_files("qnli", shared_data), tmp_path).splits["dev"]
+    texts = [bytes(document).decode() for example in range(len(split)) for document in split.documents(example)]
+    tokenizer = train_tokenizer(texts, 2000)
+    encoded, n_cut = encode_split(split, tokenizer, 4096)
+    assert n_cut == 0 and len(encoded) == 899
+    lengths = encoded.lengths[:, 0]
+    assert encode_split(split, tokenizer, 128)[1] == (lengths > 128).sum() > 0
+    assert (encoded.symbols == tokenizer.end_id).sum() == 3 * 899
+    assert np.array_equal(encoded.symbols[encoded.offsets[:, 0]], np.full(899, tokenizer.start_id))

@@ -1,0 +1,225 @@
+"""A corpus: its splits, and streams that give back the text however it is divided."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt import SbmtError
+from sbmt.experiments.data.language.corpus import EVERY, corpus_source
+from sbmt.experiments.data.language.masked_blocks import blocks_of
+from sbmt.experiments.data.language.tokenizer import Tokenizer, lines_of, train_tokenizer
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.data.source import SPLITS
+
+RNG = np.random.default_rng(0)
+WORDS = ["the", "cat", "sat", "größer", "—", "<s>", "<mask>", " ", "\t", "\r", "12", "it’s"]
+LINES = [" ".join(RNG.choice(WORDS, RNG.integers(0, 12))) + "\n" for _ in range(400)]
+TEXT = "".join(LINES)
+TOKENIZER = train_tokenizer([TEXT], 290)
+
+
+def write(folder, **texts):
+    """Writes files whose names end in ``_txt`` or ``_gz``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        stem, _, kind = name.rpartition("_")
+        content = text.encode() if isinstance(text, str) else text
+        if kind == "gz":
+            (folder / f"{stem}.txt.gz").write_bytes(gzip.compress(content, mtime=0))
+        else:
+            (folder / f"{stem}.txt").write_bytes(content)
+    return folder
+
+
+def streams(source):
+    """The ids of every split, shard after shard."""
+    ids = {split: [np.empty(0, np.uint16)] for split in SPLITS}
+    for shard in source.shards:
+        examples = shard.make()
+        assert examples.lengths.tolist() == [[len(examples.symbols)]] and examples.labels.tolist() == [0]
+        ids[shard.split].append(examples.symbols)
+    return {split: np.concatenate(parts) for split, parts in ids.items()}
+
+
+def texts(source):
+    return {split: TOKENIZER.decode(ids) for split, ids in streams(source).items()}
+
+
+NAMED = {"a_train_txt": TEXT, "b.train_gz": TEXT[:999], "my-dev_txt": LINES[7] * 3, "wiki.Test_gz": "".join(LINES[:9])}
+
+
+def test_names_say_the_split(tmp_path):
+    source = corpus_source(write(tmp_path, **NAMED), tokenizer=TOKENIZER)
+    assert texts(source) == {
+        "train": TEXT + TEXT[:999],
+        "dev": LINES[7] * 3,
+        "test": "".join(LINES[:9]),
+    }
+    assert [shard.name for shard in source.shards] == ["train-00000", "train-00001", "dev-00000", "test-00000"]
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("valid", "dev"),
+        ("x.validation", "dev"),
+        ("VAL2", "dev"),
+        ("dev_test", "dev"),
+        ("test-1", "test"),
+        ("latest", "train"),
+        ("contests", "train"),
+        ("devices", "train"),
+        ("interval", "train"),
+        ("wikitext", "train"),
+    ],
+)
+def test_whole_words_of_a_name_say_the_split(tmp_path, name, split):
+    files = {"train_txt": "train\n", "test_txt": "test\n", "dev_txt": "dev\n", f"{name}_gz": "here\n"}
+    assert "here\n" in texts(corpus_source(write(tmp_path, **files), tokenizer=TOKENIZER))[split]
+
+
+@pytest.mark.parametrize("kind", ["txt", "gz"])
+@pytest.mark.parametrize("named", [(), ("dev",), ("test",), ("dev", "test")])
+def test_what_no_file_is_named_for_gets_every_20th_part(tmp_path, kind, named):
+    write(tmp_path, **{f"some_{kind}": TEXT} | {f"{split}_txt": f"only {split}\n" for split in named})
+    source = corpus_source(tmp_path, tokenizer=TOKENIZER, shard_bytes=10**9 if len(named) < 2 else 500)
+    found = texts(source)
+    for split in ("dev", "test"):
+        if split in named:
+            assert found.pop(split) == f"only {split}\n"
+        else:
+            assert 0.5 < len(found[split]) * EVERY / len(TEXT) < 2
+    assert sum(map(len, found.values())) == len(TEXT)
+    assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES)
+
+
+@given(st.integers(1, 60), st.integers(1, 10**4))
+def test_parts_are_lines_and_every_split_has_some(tmp_path_factory, n_lines, shard_bytes):
+    path = write(tmp_path_factory.mktemp("corpus"), some_txt="".join(LINES[:n_lines])) / "some.txt"
+    if n_lines < 3:
+        with pytest.raises(SbmtError, match="text of 3 lines or more for train and dev and test in some.txt"):
+            corpus_source(path, tokenizer=TOKENIZER, shard_bytes=shard_bytes)
+        return
+    found = texts(corpus_source(path, tokenizer=TOKENIZER, shard_bytes=shard_bytes))
+    assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES[:n_lines])
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(("shard_bytes", "n_shards"), [(1, 400), (64, None), (1000, None), (10**6, 1)])
+def test_the_stream_does_not_depend_on_how_the_text_is_divided(tmp_path, shard_bytes, n_shards):
+    path = write(tmp_path, train_txt=TEXT, dev_txt="a", test_txt="b") / "train.txt"
+    source = corpus_source(tmp_path, tokenizer=TOKENIZER, shard_bytes=shard_bytes)
+    assert streams(source)["train"].tolist() == [i for line in LINES for i in TOKENIZER.encode(line).tolist()]
+    sizes = [len(TOKENIZER.decode(shard.make().symbols).encode()) for shard in source.shards if shard.split == "train"]
+    assert sum(sizes) == path.stat().st_size and n_shards in (None, len(sizes))
+    longest = max(len(line.encode()) for line in LINES)
+    assert all(size >= shard_bytes for size in sizes[:-1])
+    assert all(size < shard_bytes + longest for size in sizes)
+
+
+def test_packed_and_plain_files_give_the_same(tmp_path):
+    plain = corpus_source(write(tmp_path / "plain", some_txt=TEXT), tokenizer=TOKENIZER, shard_bytes=150)
+    packed = corpus_source(write(tmp_path / "packed", some_gz=TEXT), tokenizer=TOKENIZER, shard_bytes=150)
+    assert [shard.name for shard in plain.shards] == [shard.name for shard in packed.shards]
+    assert len(plain.shards) > 2 * EVERY
+    for a, b in zip(plain.shards, packed.shards, strict=True):
+        assert a.make().symbols.tolist() == b.make().symbols.tolist()
+
+
+def test_text_may_be_a_file_a_folder_or_in_a_folder_of_data(tmp_path):
+    folder = write(tmp_path / "lm", some_txt=TEXT)
+    (folder / ".hidden.txt").write_text("hidden\n")
+    (folder / "README.md").write_text("read me\n")
+    sources = [corpus_source(p, tokenizer=TOKENIZER) for p in (tmp_path, folder, folder / "some.txt", str(tmp_path))]
+    for source in sources[1:]:
+        assert texts(source) == texts(sources[0]) and source.settings == sources[0].settings
+
+
+def test_a_line_may_be_longer_than_a_shard_and_lack_its_end(tmp_path):
+    long = "the cat " * 500
+    source = corpus_source(
+        write(tmp_path, some_txt=f"{long}\na\n\n{long}", dev_txt="a", test_gz="\n"), tokenizer=TOKENIZER, shard_bytes=9
+    )
+    assert texts(source) == {"train": f"{long}\na\n\n{long}", "dev": "a", "test": "\n"}
+
+
+def test_lines_of_very_different_length_are_told_apart(tmp_path):
+    long = "the cat " * 500
+    for text in (f"a\nb\n{long}\n", f"a\n{long}\nb\n", f"{long}\na\nb\n", f"\n\n\n{long}"):
+        found = texts(corpus_source(write(tmp_path, some_txt=text), tokenizer=TOKENIZER))
+        assert all(found.values()) and sorted("".join(found.values())) == sorted(text)
+
+
+def test_a_mark_of_utf8_is_no_text(tmp_path):
+    write(tmp_path, some_txt=b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", dev_txt="a\n", test_txt="b\n")
+    for shard_bytes in (1, 99):
+        source = corpus_source(tmp_path, tokenizer=TOKENIZER, shard_bytes=shard_bytes)
+        assert texts(source)["train"] == "one\n\ufefftwo\n"
+
+
+def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
+    write(tmp_path, **NAMED | {"my-dev_txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
+    source = corpus_source(tmp_path, vocab_size=300, shard_bytes=200)
+    tokenizer = Tokenizer.from_json(source.files["tokenizer.json"])
+    assert tokenizer == train_tokenizer([TEXT, TEXT[:999]], 300)
+    assert source.vocab_size == tokenizer.vocab_size
+    assert source.settings["tokenizer"] == tokenizer.sha256 and source.settings["is_tokenizer_trained"]
+    given_source = corpus_source(tmp_path, tokenizer=tokenizer, shard_bytes=200)
+    assert not given_source.settings["is_tokenizer_trained"]
+    assert [x.make().symbols.tolist() for x in source.shards] == [
+        x.make().symbols.tolist() for x in given_source.shards
+    ]
+
+
+def test_prepared_it_is_one_stream_per_split(tmp_path):
+    source = corpus_source(write(tmp_path / "data", some_txt=TEXT), vocab_size=300, shard_bytes=400, name="mine")
+    prepared = prepare(source, tmp_path / "cache")
+    tokenizer = Tokenizer.load(prepared.folder / "tokenizer.json")
+    assert (prepared.info["task"], prepared.info["origin"], prepared.info["symbol_type"]) == ("mlm", "own", "uint16")
+    assert prepared.info["vocab_size"] == tokenizer.vocab_size and prepared.info["first_id"] == 0
+    for split, ids in streams(source).items():
+        blocks = blocks_of(prepared.splits[split], 16, tokenizer)
+        assert isinstance(blocks.symbols, np.memmap) and blocks.symbols.tolist() == ids.tolist()
+    assert prepared.info["settings"]["bytes"] == {
+        split: len(tokenizer.decode(ids).encode()) for split, ids in streams(source).items()
+    }
+
+
+def test_an_interruption_costs_one_shard(tmp_path):
+    source = corpus_source(write(tmp_path / "data", some_txt=TEXT), tokenizer=TOKENIZER, shard_bytes=400)
+    whole = prepare(source, tmp_path / "whole")
+    made = []
+
+    def counting(shard, fail_at):
+        def make():
+            if len(made) == fail_at:
+                raise KeyboardInterrupt
+            made.append(shard.name)
+            return shard.make()
+
+        return replace(shard, make=make)
+
+    for fail_at in (7, 30, 10**9):
+        shards = tuple(counting(shard, fail_at) for shard in source.shards)
+        if fail_at < len(source.shards):
+            with pytest.raises(KeyboardInterrupt):
+                prepare(replace(source, shards=shards), tmp_path / "cache")
+    prepared = prepare(replace(source, shards=shards), tmp_path / "cache")
+    assert made == [shard.name for shard in source.shards]
+    for path in whole.folder.iterdir():
+        assert (prepared.folder / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_shared_text_is_a_corpus(shared_data, tmp_path):
+    if not (shared_data / "lm").is_dir():
+        pytest.skip("the folder lm with text is not there")
+    source = corpus_source(shared_data, vocab_size=1000, shard_bytes=1 << 20)
+    assert source.settings["bytes"] == {"train": 7_113_921, "dev": 1_515_064, "test": 1_256_449}
+    tokenizer = Tokenizer.from_json(source.files["tokenizer.json"])
+    assert tokenizer.vocab_size == source.vocab_size == 1000
+    text = "".join(tokenizer.decode(shard.make().symbols) for shard in source.shards if shard.split == "test")
+    assert text == gzip.open(shared_data / "lm" / "wikitext-2.test.txt.gz").read().decode()

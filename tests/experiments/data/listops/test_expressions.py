@@ -1,0 +1,144 @@
+"""The language: 10,000 published expressions, and what is none."""
+
+import gzip
+import random
+
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.listops.expressions import (
+    CLOSE,
+    DIGITS,
+    FIRST_DIGIT,
+    OPERATORS,
+    TOKENS,
+    VOCAB_SIZE,
+    count_operators,
+    decode_expression,
+    encode_expression,
+    evaluate_expression,
+    expression_depth,
+)
+from sbmt.experiments.data.listops.trees import TreeLaw
+from tests.experiments.data.listops import twin
+
+
+def test_the_ids_are_fixed():
+    assert TOKENS == tuple("[MIN [MAX [MED [SM X 0 1 2 3 4 5 6 7 8 9".split())
+    assert encode_expression(" ".join(TOKENS)) == bytes(range(1, 16)) and VOCAB_SIZE == 17
+    assert TOKENS[CLOSE - 1] == "X" and TOKENS[FIRST_DIGIT - 1 :] == DIGITS and TOKENS[: CLOSE - 1] == OPERATORS
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("7", 7),
+        ("( [MIN 3 ] )", 3),
+        ("[MIN 3 1 2 ]", 1),
+        ("[MAX 3 1 2 ]", 3),
+        ("[MED 9 0 4 ]", 4),
+        ("[MED 9 0 4 5 ]", 4),  # 4½
+        ("[MED 0 1 ]", 0),  # ½
+        ("[MED 8 2 ]", 5),
+        ("[SM 9 9 9 ]", 7),
+        ("[SM 5 5 ]", 0),
+        ("( ( ( [MAX 2 ) 9 ) ] )", 9),
+        ("[MAX 1 [MIN 9 [SM 4 4 X X 2 X", 8),
+    ],
+)
+def test_values(text, value):
+    assert evaluate_expression(encode_expression(text)) == value
+
+
+@pytest.fixture(scope="module")
+def published(shared_data):
+    """Rows ``label<TAB>expression``, without a header, of Nangia and Bowman's test file."""
+    path = shared_data / "listops" / "spinn_listops_test_d20s.tsv.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    rows = [row.split("\t") for row in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    return [(int(label), text) for label, text in rows]
+
+
+def test_every_published_expression_has_its_value(published):
+    assert len(published) == 10_000
+    assert [evaluate_expression(encode_expression(text)) for _, text in published] == [label for label, _ in published]
+
+
+def test_published_expressions_survive_writing_and_reading(published):
+    for _, text in published:
+        symbols = encode_expression(text)
+        assert decode_expression(symbols).split() == text.replace("(", "").replace(")", "").split()
+        assert encode_expression(decode_expression(symbols)) == symbols
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_trees_equal_the_recursive_twin(seed):
+    law = TreeLaw(max_depth=2 + seed % 5, max_args=2 + seed % 4, digit_share=0.4)
+    draw = random.Random(seed)
+    for _ in range(20):
+        tree = twin.generate_tree(draw, law)
+        symbols = encode_expression(twin.written(tree))
+        assert evaluate_expression(symbols) == twin.value_of(tree)
+        assert expression_depth(symbols) == twin.depth_of(tree)
+        assert count_operators(symbols) == twin.n_operators_of(tree)
+        assert len(symbols) == twin.length_of(tree)
+
+
+def test_no_expression_is_too_deep():
+    n = 100_000
+    symbols = encode_expression("[SM 1 " * n + "0 " + "] " * n)
+    assert evaluate_expression(symbols) == n % 10
+    assert expression_depth(symbols) == n + 1 and count_operators(symbols) == n
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[PM 1 2 ]", "tokens among .*'.PM'"),
+        ("[MAX 1 10 ]", "'10'"),
+        ("[MAX 1 -2 ]", "'-2'"),
+        ("(2)(9)", "'29'"),
+        ("[max 1 2 ]", "'.max'"),
+        ("[MAX 1 2]", "'2X'"),
+        ("[MAX 1 ２ ]", "'２'"),  # a digit to int(), not here
+        ("", "at least one token"),
+        ("( ( ) )", "at least one token"),
+    ],
+)
+def test_an_unknown_token_is_named(text, words):
+    with pytest.raises(SbmtError, match=words):
+        encode_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[MAX", "an operator left open"),
+        ("[MAX 1 2", "an operator left open"),
+        ("[MAX 1 [SM 2", "an operator left open"),
+        ("[MAX ]", "an operator without values"),
+        ("[MAX 1 [SM ] ]", "an operator without values"),
+        ("]", "an X that closes nothing"),
+        ("1 ]", "an X that closes nothing"),
+        ("[MAX 1 2 ] ]", "an X that closes nothing"),
+        ("1 2", "2 expressions in a row"),
+        ("[MAX 1 2 ] 3", "2 expressions in a row"),
+    ],
+)
+def test_what_is_no_expression_has_no_value(text, words):
+    with pytest.raises(SbmtError, match=f"one whole expression, got {words}"):
+        evaluate_expression(encode_expression(text))
+
+
+def test_nothing_has_no_value():
+    with pytest.raises(SbmtError, match="0 expressions in a row"):
+        evaluate_expression(b"")
+
+
+@pytest.mark.parametrize("wrong", [0, 16, 255])
+def test_ids_without_a_token(wrong):
+    symbols = encode_expression("[MAX 1 2 ]") + bytes([wrong])
+    for call in (evaluate_expression, decode_expression):
+        with pytest.raises(SbmtError, match=rf"token ids in \[1, 15\], got {wrong}"):
+            call(symbols)

@@ -1,0 +1,107 @@
+"""ListOps once more, recursive and slow: trees as nested tuples, and the exact laws that their rules imply."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+
+from sbmt.experiments.data.listops.expressions import OPERATORS
+
+
+def generate_tree(draw, law, depth=1):
+    """A digit, or ``(operator, children)``; ``draw`` is a ``random.Random``."""
+    if depth == law.max_depth or draw.random() < law.digit_share:
+        return draw.randrange(10)
+    children = [generate_tree(draw, law, depth + 1) for _ in range(draw.randint(2, law.max_args))]
+    return draw.choice(OPERATORS), children
+
+
+def length_of(tree):
+    return 1 if isinstance(tree, int) else 2 + sum(map(length_of, tree[1]))
+
+
+def depth_of(tree):
+    return 1 if isinstance(tree, int) else 1 + max(map(depth_of, tree[1]))
+
+
+def n_operators_of(tree):
+    return 0 if isinstance(tree, int) else 1 + sum(map(n_operators_of, tree[1]))
+
+
+def value_of(tree):
+    if isinstance(tree, int):
+        return tree
+    return apply(tree[0], [value_of(child) for child in tree[1]])
+
+
+def apply(operator, values):
+    match operator:
+        case "[MIN":
+            return min(values)
+        case "[MAX":
+            return max(values)
+        case "[MED":
+            return int(np.median(values))
+        case "[SM":
+            return int(np.sum(values) % 10)
+    raise ValueError(operator)
+
+
+def written(tree):
+    """As in the original files: every operator takes its values one by one, in parentheses."""
+    if isinstance(tree, int):
+        return str(tree)
+    text = tree[0]
+    for child in tree[1]:
+        text = f"( {text} {written(child)} )"
+    return f"( {text} ] )"
+
+
+def length_law(law):
+    """P(length = l) of a tree that is not bounded, for l < max_length."""
+    size = law.max_length
+    digit = np.zeros(size)
+    digit[1] = 1
+    p = digit
+    for _ in range(law.max_depth - 1):
+        children, operator = p, np.zeros(size)
+        for _ in range(2, law.max_args + 1):
+            children = np.convolve(children, p)[:size]
+            operator[2:] += children[:-2] / (law.max_args - 1)
+        p = law.digit_share * digit + (1 - law.digit_share) * operator
+    return p
+
+
+def skeleton_law(law, depth=1):
+    """P of every tree with its digits rubbed out, ``{text: probability}``."""
+    if depth == law.max_depth:
+        return {"d": 1.0}
+    below = skeleton_law(law, depth + 1)
+    found = Counter({"d": law.digit_share})
+    for n_children in range(2, law.max_args + 1):
+        each = (1 - law.digit_share) / (law.max_args - 1) / len(OPERATORS)
+        for children in itertools.product(below, repeat=n_children):
+            p = each * np.prod([below[child] for child in children])
+            for operator in OPERATORS:
+                found[f"{operator} {' '.join(children)} ]"] += p
+    return found
+
+
+def value_law(law, depth=1):
+    """P(value = v), shape (10,), of a tree that is not bounded."""
+    digits = np.full(10, 0.1)
+    if depth == law.max_depth:
+        return digits
+    below, operator = value_law(law, depth + 1), np.zeros(10)
+    for n_children in range(2, law.max_args + 1):
+        for values in itertools.product(range(10), repeat=n_children):
+            p = np.prod(below[list(values)]) / (law.max_args - 1) / len(OPERATORS)
+            for name in OPERATORS:
+                operator[apply(name, list(values))] += p
+    return law.digit_share * digits + (1 - law.digit_share) * operator
+
+
+def documents(examples):
+    """The expressions of a shard."""
+    ends = examples.lengths.ravel().cumsum()
+    return [x.tobytes() for x in np.split(examples.symbols, ends[:-1])]

@@ -1,0 +1,207 @@
+"""Long Range Arena's image files, as they should be and as they should not."""
+
+import io
+import math
+import pickle
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.pathfinder.files import read_images, read_png, read_rows
+from tests.experiments.data.pathfinder.layout import as_array, as_text, fields, lay_out, png
+
+ROWS = [fields("7", number, label) for number, label in [(0, 1), (5, 0), (2, 1)]]
+PIXELS = np.arange(1024, dtype=np.uint32).reshape(32, 32).astype(np.uint8)
+
+
+def rows_of(content, folder):
+    (folder / "7.npy").write_bytes(content)
+    return read_rows(folder / "7.npy", folder)
+
+
+def saved(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+GOOD = {
+    "text": as_text(ROWS),
+    "text without an end": as_text(ROWS)[:-1],
+    "text with carriage returns": as_text(ROWS).replace(b"\n", b"\r\n"),
+    "array": as_array(ROWS),
+    "array of bytes": saved(np.array(ROWS, dtype="S")),
+    "array of the other byte order": saved(np.array(ROWS).astype(">U20")),
+    "array of columns": saved(np.asfortranarray(np.array(ROWS))),
+}
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_every_kind_of_metadata_says_the_same(tmp_path, kind):
+    rows = rows_of(GOOD[kind], tmp_path)
+    assert [row.path.relative_to(tmp_path).as_posix() for row in rows] == [
+        "imgs/7/sample_0.png", "imgs/7/sample_5.png", "imgs/7/sample_2.png"
+    ]  # fmt: skip
+    assert [row.label for row in rows] == [1, 0, 1]
+    assert {(row.contour_length, row.distractor_length) for row in rows} == {(14.0, 4.0)}
+    assert [row.where for row in rows] == [f"line {n} of {tmp_path / '7.npy'}" for n in (1, 2, 3)]
+
+
+def test_lengths_may_be_missing(tmp_path):
+    rows = rows_of(b"imgs/7 a.png 0 1\nimgs/7 b.png 0 1 1.0 nine\nimgs/7 c.png 0 1 1.0 9 3\n", tmp_path)
+    assert [(row.contour_length, row.distractor_length) for row in rows[2:]] == [(9.0, 3.0)]
+    assert all(math.isnan(x) for row in rows[:2] for x in (row.contour_length, row.distractor_length))
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"", "lines in .*7.npy, got none"),
+        (as_array(ROWS[:0]), "an array of strings, a row per image, .* shape .0,"),
+        (as_text(ROWS).replace(b" 0 1.0", b" 2 1.0"), "label 0 or 1 in line 2 of .*7.npy, got '2'"),
+        (as_text(ROWS).replace(b" 0 1.0", b" 0.0 1.0"), "label 0 or 1 in line 2 of .*7.npy, got '0.0'"),
+        (as_text(ROWS).replace(b" 0 1.0", b"  1.0"), "label 0 or 1 in line 2 of .*7.npy, got ''"),
+        (as_array([*ROWS[:2], [*ROWS[2][:3], "-1", *ROWS[2][4:]]]), "label 0 or 1 in line 3 of .*7.npy, got '-1'"),
+        (as_text(ROWS) + b"\n", "file, number and label in line 4 of .*7.npy, got 1 fields"),
+        (as_text(ROWS)[:-1] + b" \n\r\n", "in line 4 of .*7.npy, got 1 fields"),
+        (as_text(ROWS).replace(b"sample_5.png 5", b"sample_5.png"), "label 0 or 1 in line 2 of .*, got '1.0'"),
+        (as_text(ROWS).replace(b" ", b"\t"), "in line 1 of .*7.npy, got 1 fields"),
+        (as_text(ROWS).replace(b"sample_5", b"../../../x"), "a file below .* in line 2 of .*7.npy"),
+        (as_text(ROWS).replace(b"imgs/7 sample_5", b"/imgs sample_5"), "a file below .* in line 2 of .*7.npy"),
+        (as_text(ROWS).replace(b"sample_5.png", b""), "a file below .* in line 2 of .*7.npy"),
+        (as_text(ROWS).replace(b"sample_5", b"a\0b"), "a file below .* in line 2 of .*7.npy"),
+        (as_text(ROWS) + b"\xff", "UTF-8 text or an array of strings in .*7.npy, got .*invalid start byte"),
+        (saved(np.zeros((3, 11))), "an array of strings, .*, got float64 of shape"),
+        (saved(np.array(ROWS[0])), r"an array of strings, .*, got <U12 of shape \(11,\)"),
+        (as_array(ROWS)[:-1], "a whole array in .*7.npy, got damage"),
+        (as_array(ROWS) + b"\0", "a whole array in .*7.npy, got damage"),
+        (as_array(ROWS)[:9], "a whole array in .*7.npy, got damage"),
+        (b"\x93NUMPY\x09" + as_array(ROWS)[7:], "a whole array in .*7.npy, got damage"),
+        (as_array(ROWS).replace(b"(3, 11)", b"(3, 99)"), "a whole array in .*7.npy, got damage"),
+        (as_array(ROWS).replace("sample_5".encode("utf-32-le"), b"\xff" * 32), "a whole array in .*7.npy, got damage"),
+    ],
+)
+def test_wrong_metadata_are_named_with_their_line(tmp_path, content, words):
+    with pytest.raises(SbmtError, match=words):
+        rows_of(content, tmp_path)
+
+
+class Trap:
+    """Leaves a trace once it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("kind", ["array", "array of one", "pickle"])
+def test_nothing_is_unpickled(tmp_path, kind):
+    trap, trace = Trap(tmp_path / "trace"), tmp_path / "trace"
+    objects = np.array([[*ROWS[0][:-1], trap]], dtype=object)
+    contents = {
+        "array": saved(objects, allow_pickle=True),
+        "array of one": saved(np.array(trap, dtype=object), allow_pickle=True),
+        "pickle": pickle.dumps([trap]),
+    }
+    with pytest.raises(SbmtError, match="in .*7.npy, got a pickle, which can run code.*np.save"):
+        rows_of(contents[kind], tmp_path)
+    assert not trace.exists()
+    (np.load(io.BytesIO(contents[kind]), allow_pickle=True) if kind != "pickle" else pickle.loads(contents[kind]))
+    assert trace.exists()  # the trap works
+
+
+def test_metadata_that_cannot_be_read(tmp_path):
+    (tmp_path / "7.npy").mkdir()
+    with pytest.raises(SbmtError, match="to read .*7.npy, got Is a directory"):
+        read_rows(tmp_path / "7.npy", tmp_path)
+
+
+def read(content, folder):
+    (folder / "a.png").write_bytes(content)
+    return read_png(folder / "a.png", 32, "line 4 of 7.npy")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        png(PIXELS),
+        png(PIXELS, compress_level=0),
+        png(np.repeat(PIXELS[..., None], 3, axis=2)),
+        png(PIXELS, dpi=(72, 72)),
+    ],
+    ids=["grey", "stored", "grey as colour", "with a further part"],
+)  # fmt: skip
+def test_grey_levels_come_back(tmp_path, content):
+    pixels = read(content, tmp_path)
+    assert pixels.dtype == np.uint8 and pixels.tolist() == PIXELS.tolist()
+
+
+def test_an_empty_file_is_no_image(tmp_path):
+    assert read(b"", tmp_path) is None
+
+
+COLOURS = np.repeat(PIXELS[..., None], 3, axis=2)
+COLOURS[31, 31, 2] ^= 1
+
+
+def bomb(width, height):
+    """A file that says it is huge."""
+    content = bytearray(png(PIXELS))
+    content[16:24] = struct.pack(">II", width, height)
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"\x00", "a PNG file .*a.png, which line 4 of 7.npy names"),
+        (b"GIF89a" + bytes(100), "a PNG file .*a.png"),
+        (png(PIXELS)[:8], "a PNG file .*a.png"),
+        (png(PIXELS)[:25], "a PNG file .*a.png"),
+        (png(PIXELS[:, :31]), "32 × 32 pixels in .*a.png, which line 4 of 7.npy names, got 31 × 32"),
+        (png(PIXELS[:16]), "32 × 32 pixels in .*a.png, .* got 32 × 16"),
+        (bomb(1 << 30, 1 << 30), "32 × 32 pixels in .*a.png, .* got 1073741824 × 1073741824"),
+        (png(COLOURS), "8-bit grey levels in .*a.png, which line 4 of 7.npy names, got 8 bits and colour type 2"),
+        (png(PIXELS.astype(np.uint16)), "8-bit grey levels in .*a.png.* got 16 bits and colour type 0"),
+        (png(Image.fromarray(PIXELS).convert("1")), "8-bit grey levels in .*a.png.* got 1 bits and colour type 0"),
+        (png(Image.fromarray(PIXELS).convert("LA")), "8-bit grey levels in .*a.png.* got 8 bits and colour type 4"),
+        (png(Image.fromarray(PIXELS).convert("P")), "8-bit grey levels in .*a.png.* got 8 bits and colour type 3"),
+        (png(Image.fromarray(PIXELS).convert("RGBA")), "8-bit grey levels in .*a.png.* got 8 bits and colour type 6"),
+    ],
+)
+def test_other_images_are_refused(tmp_path, content, words):
+    with pytest.raises(SbmtError, match=words):
+        read(content, tmp_path)
+
+
+def test_a_file_cut_anywhere_is_damage(tmp_path):
+    whole = png(PIXELS)
+    for size in range(1, len(whole)):
+        with pytest.raises(SbmtError, match=r"a (whole )?PNG file .*a.png, which line 4 of 7.npy names"):
+            read(whole[:size], tmp_path)
+
+
+def test_a_changed_byte_is_damage(tmp_path):
+    whole = png(PIXELS)
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 0x10
+        with pytest.raises(SbmtError, match=r"a.png, which line 4 of 7.npy names"):
+            read(bytes(content), tmp_path)
+
+
+def test_a_batch_without_any_whole_image(tmp_path):
+    lay_out(tmp_path, {"1": 2})
+    for path in (tmp_path / "imgs" / "1").iterdir():
+        path.write_bytes(b"")
+    examples = read_images(tmp_path / "metadata" / "1.npy", tmp_path, 32)
+    assert examples.lengths.shape == (0, 1) and examples.symbols.size == 0
+    assert {len(x) for x in examples.extras.values()} == {0}

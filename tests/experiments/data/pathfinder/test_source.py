@@ -1,0 +1,203 @@
+"""Pathfinder as a source: shards, splits, and Long Range Arena's folders."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.pathfinder import source as module
+from sbmt.experiments.data.pathfinder.files import pathfinder_folder
+from sbmt.experiments.data.pathfinder.images import generate_images
+from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
+from sbmt.experiments.data.pathfinder.source import SHARD_SIZE, generate_shard, pathfinder_source
+from sbmt.experiments.data.prepared import prepare
+from tests.experiments.data.pathfinder.layout import as_array, as_text, lay_out, png
+
+SMALL = PathfinderSettings(size=16, contour_length=5, n_distractors=1, marker_radius=1.0, seed_distance=5.0)
+GOLDEN = {  # sha256 of the symbols and the labels of shard 0, seed 0
+    PathfinderSettings(): "3cd98f9f8bc63db452479502d4f15d389d493a0ea9ccf2f0df6185152433fb55",
+    SMALL: "72a71d9f07b3eb4a6d34e862ad97e2162c93646d2baee85f616db887e9a2a0dd",
+}
+
+
+def same(first, second):
+    arrays = [(x.symbols, x.lengths, x.labels, *x.extras.values()) for x in (first, second)]
+    return list(first.extras) == list(second.extras) and all(map(np.array_equal, *arrays))
+
+
+@pytest.mark.parametrize("settings", GOLDEN, ids=["hard", "small"])
+def test_shard_0_never_changes(settings):
+    shard = generate_shard(0, SHARD_SIZE, 0, settings)
+    content = shard.symbols.tobytes() + shard.labels.astype("<i8").tobytes()
+    assert hashlib.sha256(content).hexdigest() == GOLDEN[settings]
+
+
+def test_a_shard_is_images_row_by_row():
+    shard = generate_shard(3, 20, 4, SMALL)
+    seeds = np.random.SeedSequence([4, 3])
+    images = generate_images(20, np.random.Generator(np.random.PCG64(seeds)), SMALL)
+    assert shard.symbols.tobytes() == b"".join(bytes(row) for image in images.pixels.tolist() for row in image)
+    assert shard.lengths.tolist() == [[256]] * 20 and shard.labels.tolist() == images.labels.tolist()
+    assert shard.extras["marker_distance"].tolist() == images.marker_distances.tolist()
+    assert shard.extras["turn"].tolist() == images.turns.tolist()
+
+
+def test_a_source_can_be_made_again_and_in_any_order(monkeypatch):
+    monkeypatch.setattr(module, "SHARD_SIZE", 30)
+    first, second = (pathfinder_source(SMALL, n_images=70) for _ in "12")
+    assert [shard.name for shard in first.shards] == ["0000", "0001", "0002"]
+    forward = [shard.make() for shard in first.shards]
+    backward = [shard.make() for shard in reversed(second.shards)][::-1]
+    assert [len(x.labels) for x in forward] == [30, 30, 10]
+    assert all(map(same, forward, backward))
+    assert len({x.symbols.tobytes()[:4096] for x in forward}) == 3
+    other = pathfinder_source(SMALL, n_images=70, seed=1)
+    assert not same(forward[2], other.shards[2].make())
+
+
+def test_splits_are_a_permutation_by_the_seed(pool_of):
+    source, other = (pathfinder_source(SMALL, n_images=57, seed=seed) for seed in (0, 1))
+    pool, images = pool_of(source)
+    arranged = source.arrange(pool)
+    assert list(arranged) == ["train", "dev", "test"] and [len(x) for x in arranged.values()] == [45, 5, 7]
+    order = np.concatenate(list(arranged.values()))
+    assert order.dtype == np.int64 and sorted(order.tolist()) == list(range(57)) != order.tolist()
+    assert len(set(images)) == 57
+    assert np.concatenate(list(other.arrange(pool).values())).tolist() != order.tolist()
+    assert np.concatenate(list(source.arrange(pool).values())).tolist() == order.tolist()
+
+
+def test_what_a_source_says():
+    source = pathfinder_source()
+    assert (source.name, source.task, source.origin) == ("pathfinder", "pathfinder", "generated")
+    assert source.class_names == ("apart", "connected") and (source.vocab_size, source.first_id) == (256, 0)
+    assert len(source.shards) == 200 and len({shard.name for shard in source.shards}) == 200
+    settings = json.loads(json.dumps(source.settings))
+    assert settings == source.settings
+    assert (settings["n_images"], settings["seed"]) == (200_000, 0)
+    assert settings["images"]["contour_length"] == 14 and settings["images"]["continuity"] == 1.0
+    assert (settings["images"]["n_distractors"], settings["images"]["distractor_length"]) == (5, 4)
+    assert pathfinder_source(SMALL, name="other").name == "other"
+
+
+@pytest.mark.parametrize("changed", [dict(settings=SMALL), dict(n_images=999), dict(seed=9)])
+def test_settings_tell_contents_apart(changed):
+    assert pathfinder_source(**changed).settings != pathfinder_source().settings
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "wrong, words",
+    [(dict(n_images=0), "n_images ≥ 1"), (dict(n_images=9), "n_images ≥ 10"), (dict(n_images=20.0), "n_images"),
+     (dict(seed=-1), "seed in")],
+)  # fmt: skip
+def test_bad_numbers_are_refused(wrong, words):
+    with pytest.raises(SbmtError, match=words):
+        pathfinder_source(**wrong)
+
+
+def test_prepared_images_come_back(tmp_path):
+    prepared = prepare(pathfinder_source(SMALL, n_images=30), tmp_path)
+    whole = generate_shard(0, 30, 0, SMALL)
+    test = prepared.splits["test"]
+    assert [len(split) for split in prepared.splits.values()] == [24, 3, 3]
+    for i, at in enumerate(test.indices.tolist()):
+        assert test.documents(i)[0].tolist() == whole.symbols[256 * at : 256 * at + 256].tolist()
+        assert test.labels[i] == whole.labels[at] and test.extras["turn"][i] == whole.extras["turn"][at]
+
+
+@pytest.mark.parametrize("write", [as_text, as_array], ids=["text", "array"])
+@pytest.mark.parametrize(
+    "below",
+    ["", "curv_contour_length_14", "pathfinder32/curv_contour_length_14",
+     "lra_release/pathfinder32/curv_contour_length_14", "lra_release/lra_release/pathfinder32/curv_contour_length_14"],
+)  # fmt: skip
+def test_a_folder_is_found_and_read(tmp_path, pool_of, below, write):
+    top = tmp_path / "curv_contour_length_14" if not below else tmp_path / "top"
+    levels = lay_out(top / below, {"10": 3, "9": 4, "x": 2}, write)
+    source = pathfinder_folder(top)
+    pool, images = pool_of(source)
+    assert [shard.name for shard in source.shards] == ["9", "10", "x"]  # numbers as such, then words
+    expected = levels["9"] + levels["10"] + levels["x"]
+    assert images == [(pixels.tobytes(),) for pixels in expected]
+    assert pool.labels.tolist() == [0, 1, 0, 1, 0, 1, 0, 0, 1] and (pool.lengths == 1024).all()
+    assert set(pool.extras["contour_length"]) == {14.0} and set(pool.extras["distractor_length"]) == {4.0}
+    assert source.settings["difficulty"] == "curv_contour_length_14" and source.settings["n_empty"] == 0
+    assert [len(x) for x in source.arrange(pool).values()] == [7, 0, 2]
+
+
+def test_what_a_folder_says(tmp_path):
+    lay_out(tmp_path / "curv_baseline", {"1": 3, "2": 2})
+    source = pathfinder_folder(tmp_path / "curv_baseline", 5)
+    assert (source.name, source.task, source.origin) == ("pathfinder", "pathfinder", "official")
+    assert source.class_names == ("apart", "connected") and (source.vocab_size, source.first_id) == (256, 0)
+    content = b""
+    for name in ("1.npy", "2.npy"):
+        file = (tmp_path / "curv_baseline" / "metadata" / name).read_bytes()
+        content += f"{name} {len(file)}\n".encode() + file
+    assert json.loads(json.dumps(source.settings)) == {
+        "difficulty": "curv_baseline",
+        "size": 32,
+        "metadata": {"n_files": 2, "sha256": hashlib.sha256(content).hexdigest()},
+        "n_empty": 0,
+        "seed": 5,
+    }
+
+
+def test_empty_images_are_left_out_and_counted(tmp_path, pool_of):
+    levels = lay_out(tmp_path, {"1": 4, "2": 2})
+    for name in ("1/sample_0.png", "1/sample_2.png", "2/sample_0.png", "2/sample_1.png"):
+        (tmp_path / "imgs" / name).write_bytes(b"")
+    source = pathfinder_folder(tmp_path)
+    pool, images = pool_of(source)
+    assert source.settings["n_empty"] == 4
+    assert images == [(levels["1"][i].tobytes(),) for i in (1, 3)] and pool.labels.tolist() == [1, 1]
+    assert len(source.shards) == 2 and len(source.shards[1].make().labels) == 0
+
+
+def test_other_sizes(tmp_path, pool_of):
+    levels = lay_out(tmp_path / "pathfinder64" / "curv_contour_length_14", {"1": 2}, size=64)
+    with pytest.raises(SbmtError, match="pathfinder32"):
+        pathfinder_folder(tmp_path)
+    _, images = pool_of(pathfinder_folder(tmp_path, size=64))
+    assert images == [(pixels.tobytes(),) for pixels in levels["1"]]
+    source = pathfinder_folder(tmp_path / "pathfinder64" / "curv_contour_length_14")
+    with pytest.raises(
+        SbmtError, match=r"32 × 32 pixels in .*sample_0.png, which line 1 of .*1.npy names, got 64 × 64"
+    ):
+        source.shards[0].make()
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(
+        SbmtError, match="no such folder: unpack .*_14 of https.*lra_release.gz .*or generate the images"
+    ):
+        pathfinder_folder(tmp_path / "nowhere")
+    with pytest.raises(SbmtError, match="got no such folders"):
+        pathfinder_folder(tmp_path)
+    lay_out(tmp_path, {"1": 3})
+    (tmp_path / "imgs" / "1" / "sample_1.png").unlink()
+    with pytest.raises(SbmtError, match=r"an image .*sample_1.png, which line 2 of .*1.npy names, got No such file"):
+        pathfinder_folder(tmp_path)
+    shutil.rmtree(tmp_path / "metadata")
+    (tmp_path / "metadata").mkdir()
+    with pytest.raises(SbmtError, match="files .npy in .*metadata, got none"):
+        pathfinder_folder(tmp_path)
+
+
+def test_an_image_damaged_later_is_named_by_its_shard(tmp_path):
+    lay_out(tmp_path, {"1": 3})
+    source = pathfinder_folder(tmp_path)
+    (tmp_path / "imgs" / "1" / "sample_2.png").write_bytes(png(np.zeros((32, 32), np.uint8))[:-20])
+    with pytest.raises(SbmtError, match=r"a whole PNG file .*sample_2.png, which line 3 of .*1.npy names, got damage"):
+        source.shards[0].make()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrong, words", [(dict(seed=-1), "seed in"), (dict(size=0), "size ≥ 1")])
+def test_bad_numbers_for_a_folder_are_refused(tmp_path, wrong, words):
+    with pytest.raises(SbmtError, match=words):
+        pathfinder_folder(tmp_path, **wrong)

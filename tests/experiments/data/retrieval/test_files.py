@@ -1,0 +1,195 @@
+import gzip
+import hashlib
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.retrieval import files as module
+from sbmt.experiments.data.retrieval.files import retrieval_files
+
+PARTS = ("train", "eval", "test")
+# label as written, two texts, and what is read of them
+PAIRS = [
+    (b"1.0", b'a bare " quote', b'""', 1),
+    (b"0.0", "next line \u0085 here".encode(), "line separator \u2028 here".encode(), 0),
+    (b"1", b"carriage\rreturn", b"form\x0cfeed", 1),
+    (b"0", b"", b"an empty document", 0),
+    (b"1e0", "é 漢 🎬".encode(), b" blanks ", 1),
+    (b"0.", b"x" * 9_999, b"y" * 10_001, 0),
+]
+READ = [(a[:10_000], b[:10_000]) for _, a, b, _ in PAIRS]
+
+
+def tsv(pairs, end=b"\n"):
+    return b"".join(b"\t".join([label, b"P01-1", b"P02-2", a, b]) + end for label, a, b, *_ in pairs)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes the three files, the same content in each unless it is given."""
+
+    def write(content=None, *, folder="", stem="new_aan_pairs", suffix=".tsv", **others):
+        place = tmp_path / folder
+        place.mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            data = others.get(part, tsv(PAIRS) if content is None else content)
+            (place / f"{stem}.{part}{suffix}").write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+@pytest.mark.parametrize("folder", ["", "tsv_data", "lra_release/lra_release/tsv_data", "retrieval"])
+def test_pairs_are_read_byte_for_byte(write, pool_of, folder, suffix):
+    source = retrieval_files(write(folder=folder, suffix=suffix))
+    pool, documents = pool_of(source)
+    assert documents == READ * 3
+    assert pool.labels.tolist() == [label for *_, label in PAIRS] * 3
+    assert pool.splits.tolist() == ["train"] * 6 + ["dev"] * 6 + ["test"] * 6
+    arranged = source.arrange(pool)
+    assert {split: rows.tolist() for split, rows in arranged.items()} == {
+        "train": [0, 1, 2, 3, 4, 5],
+        "dev": [6, 7, 8, 9, 10, 11],
+        "test": [12, 13, 14, 15, 16, 17],
+    }
+
+
+def test_what_a_model_must_know(write, tmp_path):
+    write()
+    source = retrieval_files(str(tmp_path / "new_aan_pairs.eval.tsv"))  # one file brings the others
+    assert (source.name, source.task, source.origin) == ("retrieval", "retrieval", "official")
+    assert (source.vocab_size, source.first_id) == (257, 1)
+    assert source.class_names == ("unrelated", "related")
+    assert source.settings == {
+        "files": {f"new_aan_pairs.{part}.tsv": hashlib.sha256(tsv(PAIRS)).hexdigest() for part in PARTS},
+        "document_bytes": 10_000,
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tsv(PAIRS, b"\r\n"),
+        tsv(PAIRS)[:-1],  # the last line is not ended
+        b"\xef\xbb\xbf" + tsv(PAIRS),
+    ],
+    ids=["carriage returns", "no end", "mark of byte order"],
+)
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+def test_what_editors_do_to_files_changes_nothing(write, pool_of, content, suffix):
+    _, documents = pool_of(retrieval_files(write(content, suffix=suffix)))
+    assert documents == READ * 3
+
+
+def test_a_mark_of_byte_order_inside_a_text_stays(write, pool_of):
+    rows = [(b"1.0", b"\xef\xbb\xbfa", b"b"), (b"0.0", b"c", b"\xef\xbb\xbf")]
+    _, documents = pool_of(retrieval_files(write(tsv(rows))))
+    assert documents[:2] == [(b"\xef\xbb\xbfa", b"b"), (b"c", b"\xef\xbb\xbf")]
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 40, 41, 42, 43, 1000, 1 << 25])
+def test_the_size_of_the_parts_changes_nothing(write, pool_of, monkeypatch, n_bytes):
+    """No pair is lost or read twice, wherever a part ends; a part without a line of its own is empty."""
+    rows = [(b"%d" % (i % 2), b"a" * (i % 5), b"b" * i) for i in range(60)]
+    monkeypatch.setattr(module, "SHARD_BYTES", n_bytes)
+    source = retrieval_files(write(tsv(rows)))
+    pool, documents = pool_of(source)
+    assert documents == [(a, b) for _, a, b in rows] * 3
+    assert pool.labels.tolist() == [i % 2 for i in range(60)] * 3
+    n_shards = -(-len(tsv(rows)) // n_bytes)
+    assert len(source.shards) == len({shard.name for shard in source.shards}) == 3 * n_shards
+
+
+def test_a_part_at_a_time_is_in_memory(write, monkeypatch):
+    content = tsv([(b"1.0", b"a" * 8000, b"b" * 8000)] * 1000)  # 16 MB
+    monkeypatch.setattr(module, "SHARD_BYTES", 1 << 18)
+    source = retrieval_files(write(content, eval=tsv(PAIRS), test=tsv(PAIRS)))
+    del content
+    tracemalloc.start()
+    n_pairs = sum(len(shard.make().labels) for shard in source.shards)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_pairs == 1012 and peak < 4 << 20
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (b"1.0\tid\tid\ttext\n", "4 columns"),
+        (b"1.0\tid\tid\n", "3 columns"),  # the release without texts
+        (b"1.0\tid\tid\ta\tb\tc\n", "6 columns"),
+        (b"\n", "1 columns"),
+        (b"nan\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"2.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"0.5\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"-1\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"inf\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"label\tid1\tid2\ttext1\ttext2\n", "label 0.0 or 1.0"),
+        (b"\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"\xff\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"\xef\xbb\xbf1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),  # the mark belongs at the start of the file
+    ],
+)
+def test_a_wrong_line_is_named(write, monkeypatch, suffix, line, message):
+    monkeypatch.setattr(module, "SHARD_BYTES", 5000)  # so that it is not in the first part
+    source = retrieval_files(write(eval=tsv(PAIRS) + line + tsv(PAIRS), suffix=suffix))
+    with pytest.raises(SbmtError, match=message) as error:
+        [shard.make() for shard in source.shards]
+    assert f"new_aan_pairs.eval{suffix}, line 7" in str(error.value)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+def test_an_empty_file_is_refused(write, suffix):
+    source = retrieval_files(write(test=b"", suffix=suffix))
+    with pytest.raises(SbmtError, match=f"pairs in .*new_aan_pairs.test{suffix}, got an empty file"):
+        [shard.make() for shard in source.shards]
+
+
+def test_a_packed_file_that_is_cut_off_is_refused(write, tmp_path):
+    write(suffix=".tsv.gz")
+    path = tmp_path / "new_aan_pairs.train.tsv.gz"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(SbmtError, match="a whole gzip file .*train.tsv.gz"):
+        retrieval_files(tmp_path).shards[0].make()
+
+
+def test_without_files_the_error_says_what_to_get(tmp_path):
+    (tmp_path / "other.tsv").write_bytes(tsv(PAIRS))
+    for path in (tmp_path, tmp_path / "absent", tmp_path / "other.tsv"):
+        with pytest.raises(SbmtError, match="expected new_aan_pairs.train.tsv.*lra_release.gz.*SBMT_DATA"):
+            retrieval_files(path)
+
+
+def test_official_files_come_first_and_must_be_complete(write, tmp_path):
+    write(stem="imdb_film_pairs", suffix=".tsv.gz")
+    write()
+    assert retrieval_files(tmp_path).origin == "official"
+    (tmp_path / "new_aan_pairs.test.tsv").unlink()
+    with pytest.raises(SbmtError, match="got only new_aan_pairs.eval.tsv, new_aan_pairs.train.tsv"):
+        retrieval_files(tmp_path)
+
+
+def test_the_stand_in_with_other_content_is_refused(write):
+    with pytest.raises(SbmtError, match="expected sha256 .*imdb_film_pairs"):
+        retrieval_files(write(stem="imdb_film_pairs", suffix=".tsv.gz"))
+
+
+def test_the_real_stand_in_has_the_known_statistics(shared_data, pool_of):
+    """Counts, balance, lengths; and golden, the symbols of the test split."""
+    source = retrieval_files(shared_data)
+    assert (source.name, source.origin) == ("retrieval-films", "stand-in")
+    assert "Not the ACL Anthology" in source.settings["note"]
+    pool, documents = pool_of(source)
+    arranged = source.arrange(pool)
+    for split, n, median, p90 in (("train", 1200, 2205, 4509), ("dev", 200, 2243, 4580), ("test", 200, 2204, 4782)):
+        rows = arranged[split]
+        assert np.bincount(pool.labels[rows]).tolist() == [n // 2, n // 2]
+        lengths = np.sort(pool.lengths[rows].ravel())  # the values below which lie a half and nine tenths
+        assert (lengths[n], lengths[n * 18 // 10]) == (median, p90)
+    assert all(text.decode() for pair in documents for text in pair if len(text) < 10_000)  # UTF-8, not empty
+    test = b"".join(b"".join(documents[row]) for row in arranged["test"])
+    assert hashlib.sha256(test).hexdigest() == "2d63c736bd3692619b2bd104643bbc577ee77c0973e1a065dc6ab4a54e83c8c0"

@@ -1,0 +1,69 @@
+"""Pairs of documents about topics: what a label means, and that they are always the same."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.data.retrieval.topics import LENGTHS, generate_topic_pairs, topic_words, topics_source
+from tests.statistics import binomial_p_values
+
+GOLDEN = "d7e6bf3eb00d9789d548a9fc1bf59723e5b02dd73a851ef714db95e1af8b0b12"  # sha256 of symbols and labels
+
+
+def generator(seed=0):
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def topics_of(document, words):
+    """Which topics a document has words of, apart from common words."""
+    found = set(document.split(b" ")) - set(words[0])
+    return {topic for topic, own in enumerate(words[1:]) if found & set(own)}
+
+
+def documents_of(examples):
+    starts = examples.lengths.cumsum() - examples.lengths.ravel()
+    symbols = examples.symbols.tobytes()
+    cut = [symbols[a : a + n] for a, n in zip(starts, examples.lengths.ravel(), strict=True)]
+    return list(zip(cut[::2], cut[1::2], strict=True))
+
+
+def test_a_label_says_whether_the_topics_are_the_same():
+    words = topic_words(16)
+    assert len({w for topic in words for w in topic}) == sum(map(len, words)), "a word of two topics proves nothing"
+    examples = generate_topic_pairs(300, generator(), words)
+    for (first, second), label in zip(documents_of(examples), examples.labels, strict=True):
+        assert (topics_of(first, words) == topics_of(second, words)) == bool(label)
+        assert all(LENGTHS[0] <= len(d.split(b" ")) < LENGTHS[1] for d in (first, second))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_labels_are_a_fair_coin_and_half_of_the_words_are_common(judge):
+    words = topic_words(4)
+    examples = generate_topic_pairs(2000, generator(1), words)
+    written = [w for pair in documents_of(examples) for d in pair for w in d.split(b" ")]
+    n_common = sum(w in set(words[0]) for w in written)
+    counts = ((int(examples.labels.sum()), 2000), (n_common, len(written)))
+    judge(np.array([binomial_p_values(count, n, 0.5) for count, n in counts]))
+
+
+def test_pairs_are_the_same_every_time():
+    shards = topics_source(n_train=20, n_dev=5, n_test=5).shards
+    made = [shard.make() for shard in (*shards, shards[0])]
+    assert made[0].symbols.tobytes() == made[3].symbols.tobytes() != made[1].symbols.tobytes()
+    assert hashlib.sha256(made[0].symbols.tobytes() + made[0].labels.astype("<i8").tobytes()).hexdigest() == GOLDEN
+
+
+def test_they_can_be_prepared(tmp_path):
+    prepared = prepare(topics_source(n_train=20, n_dev=5, n_test=6), tmp_path)
+    assert {name: len(split) for name, split in prepared.splits.items()} == {"train": 20, "dev": 5, "test": 6}
+    assert prepared.info["n_documents"] == 2 and len(prepared.splits["test"].documents(0)) == 2
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("sizes", [{"n_topics": 1}, {"n_train": 0}, {"n_test": -1}])
+def test_numbers_that_make_no_pairs_are_refused(sizes):
+    with pytest.raises(SbmtError):
+        topics_source(**sizes)

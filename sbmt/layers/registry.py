@@ -128,9 +128,8 @@ def make_options(name: str, values: Mapping[str, Any]) -> Any:
     kind = options_of(name)
     known = {field.name: field for field in fields(kind)}
     if unknown := [option for option in values if option not in known]:
-        raise SbmtError(
-            f"options of attention {name!r}: {', '.join(known) or 'it has none'}", unknown[0], "leave it out"
-        )
+        expected = f"options of attention {name!r} ({', '.join(known) or 'it has none'})"
+        raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
     for option, value in values.items():
         if (names := known[option].metadata.get("names")) and value is not None:
             choose(option, value, dict.fromkeys(names))
@@ -213,7 +212,7 @@ def _parameters(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
 
 
 def _check_options_class(attention: type[nn.Module], options: type) -> None:
-    if not isinstance(options, type) or not is_dataclass(options) or not options.__dataclass_params__.frozen:
+    if not isinstance(options, type) or not is_dataclass(options) or not vars(options)["__dataclass_params__"].frozen:
         got = options.__name__ if isinstance(options, type) else f"a {type(options).__name__}"
         raise SbmtError("options as a frozen dataclass", got, "decorate a class with @dataclass(frozen=True)")
     for field in fields(options):

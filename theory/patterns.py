@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.patterns import check_window
 
 Pattern = Bool[np.ndarray, "n n"]
 Relays = str | Sequence[SupportsIndex]
@@ -195,7 +196,6 @@ def sliding_window(n: int, window: int) -> Pattern:
         SbmtError: If ``window`` is negative.
     """
     check_sizes(n=n)
-    if not isinstance(window, int) or window < 0:
-        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
+    check_window(window)
     i, j = np.ogrid[:n, :n]
     return np.abs(i - j) <= window // 2

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import GateRule
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
-from sbmt.attention.gate_rule import GateRule
-from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform

@@ -1,8 +1,14 @@
-"""What every attention asks of its arguments."""
+"""What every attention requires of its arguments."""
+
+from typing import Literal
 
 from torch import Tensor
 
 from sbmt.errors import SbmtError
+
+GateRule = Literal["score", "weight"]
+"""What a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate · exp(s), as in
+the released code."""
 
 
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:

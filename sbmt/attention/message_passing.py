@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import GateRule
 from sbmt.errors import choose
 from sbmt.graph.edges import EdgeList
 

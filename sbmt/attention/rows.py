@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import GateRule
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.gpu import accumulator

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.attention.gate_rule import GateRule
-from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice
+from sbmt.graph.padding import check_as_many_keys
 from sbmt.graph.patterns import check_window
 from sbmt.kernels.gpu import accumulator, can_run_on, is_interpreted
 
@@ -84,7 +84,8 @@ def attend_by_tiles(
     check_dropout(dropout)
     check_exploration(exploration)
     if window is not None:
-        check_window(window, query.shape[2], key.shape[2])
+        check_as_many_keys(block_model.shape)
+        check_window(window)
     if not can_tile(query, value, block_model):
         got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
         expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters (small chips: half), on a GPU"

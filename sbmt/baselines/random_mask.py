@@ -11,7 +11,7 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.patterns import sliding_window
+from sbmt.graph.patterns import check_window, sliding_window
 from sbmt.registration import option
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
@@ -67,8 +67,8 @@ class RandomMaskAttention(nn.Module):
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads)
         check_mask_density(mask_density)
-        if window is not None and (not isinstance(window, int) or window < 0):
-            raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
+        if window is not None:
+            check_window(window)
         check_dropout(dropout)
         check_backend(backend)
         self.d_head, self.n_heads = d_head, n_heads

@@ -1,4 +1,8 @@
-"""CSR masks as plain tensors: read by columns, and merged."""
+"""Masks in compressed sparse rows, as plain tensors: transposing one, merging two, and the cells of a window.
+
+:class:`sbmt.EdgeList` is the class that users see; its methods call these functions. Each fast version stands beside a
+plain one that gives the same result on any device.
+"""
 
 import torch
 from torch import Tensor
@@ -8,14 +12,14 @@ from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
 
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
-    """See :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges) by kernels, O(edges · log edges) where there are none."""
+    """The mask sorted by key, see :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges); a sort where no kernels run."""
     if can_run_on(keys.device) or has_gpu_kernels(keys.device):
         return _transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
 
 def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The plain twin, on any device: a stable sort by key."""
+    """The same in plain torch, on any device: a stable sort by key."""
     rows = torch.arange(row_ptr.numel() - 1, device=keys.device)
     row = rows.repeat_interleave(row_ptr.diff(), output_size=keys.numel())
     column = row // n_queries * n_keys + keys
@@ -59,9 +63,10 @@ def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool)
 def merge_rows(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of what is in either mask.
+    """The union of two masks, as ``row_ptr`` and ``keys``.
 
-    Cost: O(n + edges) on the CPU; elsewhere the second mask is searched in the first, O(edges + second · log first).
+    Cost: O(n + edges) on the CPU; on other devices the edges of the second mask are looked up in the first, which takes
+    O(edges + second · log first).
     """
     if can_run_on(first_keys.device):
         return _merge(first_ptr, first_keys, second_ptr, second_keys)
@@ -92,7 +97,7 @@ def _(first_ptr: Tensor, first_keys: Tensor, *rest: Tensor) -> tuple[Tensor, Ten
 def merge_rows_by_searching(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """On any device: what the second mask adds goes where it belongs, and the first fills the places between."""
+    """The union on any device: new edges of the second mask take their places, the first mask fills the rest."""
     first, second = _cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)
     place = torch.searchsorted(first, second)
     is_new = place == torch.searchsorted(first, second, right=True)
@@ -113,7 +118,38 @@ def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
 def merge_rows_by_sorting(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """The plain twin, on any device."""
+    """The union by sorting all cells: the plain version that tests compare the others with."""
     cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
     counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+
+
+@torch.compiler.disable  # PyTorch 2.13's inductor makes code of it that fails at the second sequence length
+def window_cells(
+    shape: tuple[int, int, int, int],
+    reach: int,
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    device: torch.device,
+) -> Tensor:
+    """The cells (i, j) with |i − j| ≤ reach between real tokens, ascending, numbered as in ``EdgeList.cells``.
+
+    Args:
+        shape: ``(batch, heads, n, n)``.
+        reach: How far a token sees to either side, ≥ 0.
+        query_mask: bool ``(batch, n)`` on ``device``, True = real token; None = all real.
+        key_mask: bool ``(batch, n)`` on ``device``, the same for keys.
+        device: Where the result lives.
+
+    Cost: O(n · reach) per graph.
+    """
+    batch, heads, n, _ = shape
+    reach = min(reach, n - 1)
+    query = torch.arange(n, device=device)[:, None].expand(n, 2 * reach + 1)
+    key = query + torch.arange(-reach, reach + 1, device=device)
+    is_inside = ((key >= 0) & (key < n)).expand(batch, heads, n, -1)
+    for mask, token in ((query_mask, query), (key_mask, key)):
+        if mask is not None:
+            is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
+    first = torch.arange(batch * heads, device=device).view(batch, heads, 1, 1) * n
+    return ((first + query) * n + key)[is_inside]

@@ -1,4 +1,9 @@
-"""The sampled mask as a list of edges in compressed sparse rows."""
+"""The sampled mask as a list of edges, in compressed sparse rows.
+
+This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. The file
+needs nothing but the tensor routines of :mod:`sbmt.graph.csr` and the padding masks of :mod:`sbmt.graph.padding`, so it
+is a good place to start reading.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,9 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_shape
-from sbmt.graph.csr import merge_rows, transpose_edges
-from sbmt.graph.edge_checks import check_every_edge, check_parts
-from sbmt.graph.padding import check_mask, count_pairs
+from sbmt.graph.csr import merge_rows, transpose_edges, window_cells
+from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,7 +35,8 @@ class EdgeList:
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
-        check: Also verify what costs a pass over the edges: order, range, and that no edge touches padding.
+        check: Whether to verify also what takes a pass over the edges: their order, their range, and that none of them
+            touches padding.
 
     Raises:
         SbmtError: If the parts do not fit together.
@@ -48,12 +53,55 @@ class EdgeList:
     check: bool = False
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        self._check_parts()
         batch, _, n_queries, n_keys = self.shape
         for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
             object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
         if self.check:
-            check_every_edge(self)
+            self._check_every_edge()
+
+    def _check_parts(self) -> None:
+        """Raises SbmtError where shapes, types or devices do not fit. Cost: O(1)."""
+        check_shape(self.shape)
+        batch, heads, n_queries, _ = self.shape
+        for name in ("row_ptr", "keys", "multiplicity"):
+            if not isinstance(part := getattr(self, name), Tensor) and (name != "multiplicity" or part is not None):
+                raise SbmtError(f"{name} as a tensor", type(part).__name__, "convert it with torch.as_tensor(…)")
+        if self.row_ptr.device != self.keys.device:
+            raise SbmtError(f"row_ptr on {self.keys.device}, as the keys", self.row_ptr.device, "move one of them")
+        rows = batch * heads * n_queries
+        if self.row_ptr.dtype != torch.int64 or self.keys.dtype != torch.int64:
+            got = f"{self.row_ptr.dtype} and {self.keys.dtype}"
+            raise SbmtError("row_ptr and keys of dtype int64", got, "convert them with .long()")
+        if self.row_ptr.shape != (rows + 1,):
+            do = "give one entry per row, and one more at the end"
+            raise SbmtError(f"row_ptr of length {rows + 1}", tuple(self.row_ptr.shape), do)
+        if self.keys.dim() != 1 or int(self.row_ptr[-1]) != self.keys.numel():
+            got = f"row_ptr[-1] = {int(self.row_ptr[-1])} for {tuple(self.keys.shape)} keys"
+            raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
+        if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
+            raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
+
+    def _check_every_edge(self) -> None:
+        """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
+        if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
+            raise SbmtError("row_ptr that starts at 0 and never falls", "another", "build it with a cumulative sum")
+        if self.n_edges == 0:
+            return
+        _, heads, n_queries, n_keys = self.shape
+        rows = self.rows()
+        if int(self.keys.min()) < 0 or int(self.keys.max()) >= n_keys:
+            got = f"from {int(self.keys.min())} to {int(self.keys.max())}"
+            raise SbmtError(f"keys in [0, {n_keys})", got, "count keys within their head")
+        if bool(((self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
+            raise SbmtError("strictly ascending keys in every row", "a row that is not", "sort and merge each row")
+        example = rows // (n_queries * heads)
+        for name, mask, token in (
+            ("query", self.query_mask, rows % n_queries),
+            ("key", self.key_mask, self.keys),
+        ):
+            if mask is not None and not bool(mask[example, token].all()):
+                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
 
     @staticmethod
     def from_cells(
@@ -168,7 +216,7 @@ class EdgeList:
     def union(self, other: "EdgeList") -> "EdgeList":
         """Edges of either; multiplicities are dropped.
 
-        Cost: O(n + edges), and elsewhere than on the CPU a search for each edge of ``other``.
+        Cost: O(n + edges) on the CPU; on other devices, a search for each edge of ``other``.
 
         Raises:
             SbmtError: If shapes or masks differ.
@@ -190,21 +238,22 @@ class EdgeList:
         Raises:
             SbmtError: If queries and keys differ in number.
         """
-        from sbmt.graph.patterns import self_loops
-
-        return self.union(self_loops(self.shape, self.query_mask, self.key_mask, device=self.keys.device))
+        check_as_many_keys(self.shape)
+        masks = self.query_mask, self.key_mask
+        loops = window_cells(self.shape, 0, *masks, self.keys.device)
+        return self.union(EdgeList.from_cells(loops, self.shape, *masks))
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
-        """The edges in the order of their keys, for sums over queries.
+        """The edges sorted by key instead of by query, which is what sums over queries need.
 
         Columns are keys, flattened over (example, head, key).
 
         Returns:
-            ``column_ptr`` int64, the queries of each column in ascending order, int32, and where each of these edges
-            stands among its graph's in EdgeList order, int32.
+            ``column_ptr`` (int64); the queries of each column in ascending order (int32); and the position of each of
+            these edges among the edges of its own graph in EdgeList order (int32).
 
-        Cost: O(n + edges), a sort where there are no kernels; kept for the next call.
+        Cost: O(n + edges), or a sort where there are no kernels. The result is kept for the next call.
         """
         return transpose_edges(self.row_ptr, self.keys, *self.shape[2:])
 

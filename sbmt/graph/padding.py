@@ -1,4 +1,4 @@
-"""Masks that say which tokens are real."""
+"""Masks that say which tokens are real, and which are padding."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,14 +11,14 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     """``mask`` expanded to ``(batch, n)``.
 
     Args:
-        name: What the error calls it.
+        name: What the error message calls the mask.
         mask: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
         batch: Number of examples.
         n: Number of tokens.
-        device: Where it has to be; None = anywhere.
+        device: The device that the mask must be on; None = any.
 
     Raises:
-        SbmtError: If it is not boolean, cannot be expanded, or is elsewhere.
+        SbmtError: If the mask is not boolean, cannot be expanded, or is on another device.
     """
     if mask is None:
         return None
@@ -30,6 +30,14 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if device is not None and mask.device != device:
         raise SbmtError(f"{name} on {device}, where the tokens are", mask.device, "move it there with .to(…)")
     return mask.expand(batch, n)
+
+
+def check_as_many_keys(shape: tuple[int, int, int, int]) -> None:
+    """Raises SbmtError unless queries and keys are equal in number, so that both can be the same tokens."""
+    _, _, n_queries, n_keys = shape
+    if n_queries != n_keys:
+        got = f"{n_queries} queries and {n_keys} keys"
+        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
 
 
 def count_pairs(
@@ -47,8 +55,8 @@ def count_pairs(
 def zero_padding(
     tokens: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None
 ) -> Float[Tensor, "batch heads n d"]:
-    """Zeros where ``mask`` is False, whatever stood there (NaN and infinity included), and in the gradient too.
+    """Sets padded tokens to zero, whatever they held (NaN and infinity included), and their gradients too.
 
-    Weights of zero do not do that: 0 · NaN is NaN.
+    Multiplying by a weight of zero would not do: 0 · NaN is NaN.
     """
     return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)

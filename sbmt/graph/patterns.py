@@ -1,12 +1,13 @@
-"""Fixed masks as edge lists, on real pairs only."""
+"""Fixed masks as edge lists: sliding windows and self-loops, restricted to real tokens."""
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_shape
+from sbmt.graph.csr import window_cells
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import check_mask
+from sbmt.graph.padding import check_as_many_keys, check_mask
 
 
 def sliding_window(
@@ -39,29 +40,20 @@ def sliding_window(
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
     check_shape(shape)
-    batch, heads, n, n_keys = shape
-    check_window(window, n, n_keys)
-    reach = min(window // 2, max(n - 1, 0))
-    query = torch.arange(n, device=device)[:, None].expand(n, 2 * reach + 1)
-    key = query + torch.arange(-reach, reach + 1, device=device)
-    is_inside = ((key >= 0) & (key < n)).expand(batch, heads, n, -1)
+    check_as_many_keys(shape)
+    check_window(window)
+    batch, _, n, _ = shape
+    device = torch.device(device)
     query_mask, key_mask = (
         None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
         for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
     )
-    for mask, token in ((query_mask, query), (key_mask, key)):
-        if mask is not None:
-            is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
-    first = torch.arange(batch * heads, device=device).view(batch, heads, 1, 1) * n
-    cells = (first + query) * n + key
-    return EdgeList.from_cells(cells[is_inside], shape, query_mask, key_mask)
+    cells = window_cells(shape, window // 2, query_mask, key_mask, device)
+    return EdgeList.from_cells(cells, shape, query_mask, key_mask)
 
 
-def check_window(window: int, n_queries: int, n_keys: int) -> None:
-    """Raises SbmtError unless the window is an integer ≥ 0 and queries and keys are as many."""
-    if n_queries != n_keys:
-        got = f"{n_queries} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
+def check_window(window: int) -> None:
+    """Raises SbmtError unless the window is an integer ≥ 0."""
     if not isinstance(window, int) or window < 0:
         raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
 

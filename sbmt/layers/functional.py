@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dispatch import edge_attention
-from sbmt.attention.gate_rule import GateRule
-from sbmt.attention.inputs import check_attention_inputs
+from sbmt.attention.inputs import GateRule, check_attention_inputs
 from sbmt.attention.tiles import attend_by_tiles, can_tile
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration

@@ -8,12 +8,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend
-from sbmt.attention.gate_rule import GateRule
-from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.model import BlockModel, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.graph.padding import check_mask, zero_padding
+from sbmt.graph.patterns import check_window
 from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
@@ -101,8 +101,8 @@ class SBMAttention(nn.Module):
             check_exploration(exploration)
         check_dropout(dropout)
         check_backend(backend)
-        if window is not None and (not isinstance(window, int) or window < 0):
-            raise SbmtError("window as None or an integer ≥ 0", window, "w attends w / 2 tokens to either side")
+        if window is not None:
+            check_window(window)
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
         self.is_diagonal = is_diagonal

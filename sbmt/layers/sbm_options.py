@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from sbmt.attention.gate_rule import GateRule
+from sbmt.attention.inputs import GateRule
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.model import Link
 from sbmt.errors import SbmtError, check_sizes

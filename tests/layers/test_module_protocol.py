@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,32 @@ print("the same")
 def test_the_compiler_takes_it(backend):
     """Graph breaks are allowed, other values are not. The compiler cannot read the type checks that tests switch on."""
     done = subprocess.run([sys.executable, "-c", COMPILED, backend], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
+
+
+TWO_LENGTHS = """
+import sys
+import torch
+from sbmt import MultiHeadAttention
+
+settings = {"self_loops": dict(self_loops=True), "window": dict(window=4), "neither": {}}[sys.argv[1]]
+torch.manual_seed(0)
+layer = MultiHeadAttention(16, 2, n_clusters=4, **settings).eval()
+compiled = torch.compile(layer)
+for n in (12, 15, 9):
+    x = torch.randn(2, n, 16)
+    plain, other = (torch.manual_seed(1) and attend(x, x, x)[0] for attend in (layer, compiled))
+    torch.testing.assert_close(plain, other)
+print("the same")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.parametrize("settings", ["self_loops", "window", "neither"])
+def test_compiled_code_serves_every_sequence_length(settings):
+    """The second length makes the compiler replace fixed sizes by symbols."""
+    done = subprocess.run([sys.executable, "-c", TWO_LENGTHS, settings], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
 
 

@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.attention.gate_rule import GateRule
-from sbmt.attention.inputs import check_attention_inputs
+from sbmt.attention.inputs import GateRule, check_attention_inputs
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.errors import SbmtError

@@ -1,0 +1,187 @@
+"""The library computes what the model in ``sbmt/reference.py`` computes, and that model draws the masks it should."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from sbmt import Encoder, SequenceClassifier, TokenTagger, reference
+from sbmt.block_model.density import density_penalty
+from tests.statistics import binomial_p_values, pair_p_values, pattern_p_value
+
+SOURCE = Path(reference.__file__)
+VOCABULARY, LABELS, LONGEST, N, CLUSTERS = 11, 3, 9, 7, 5
+SIZES = dict(d_model=12, d_hidden=10, n_heads=3, n_layers=2)
+N_REAL = torch.tensor([[N], [4], [1], [0]])  # the last example is all padding
+IS_REAL = torch.arange(N) < N_REAL
+IN_SINGLE = 1e-7  # the library counts edges exactly but divides in float32
+VARIANTS = {
+    "plain": {},
+    "without positions": dict(max_length=0),
+    "self-loops": dict(self_loops=True),
+    "sparse": dict(offset=-0.5),
+    "sparse, self-loops": dict(offset=-0.5, self_loops=True),
+    "empty": dict(offset=-40.0, exploration=0.0),
+}
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+each_padding = pytest.mark.parametrize("is_real", [None, IS_REAL], ids=["real", "padded"])
+
+
+def make_pair(max_length=LONGEST, offset=0.0, **settings):
+    """The library's tagger and the reference with its weights; an offset of the memberships thins the masks."""
+    torch.manual_seed(0)
+    sizes = SIZES | dict(n_clusters=CLUSTERS) | settings
+    library = TokenTagger(Encoder(VOCABULARY, max_length or None, **sizes, embedding_std=1.0), LABELS).double()
+    with torch.no_grad():
+        for name, parameter in library.named_parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+            if name.endswith("clusters"):
+                parameter.copy_(torch.rand_like(parameter))  # positive, so that the offset moves all memberships
+            if name.endswith("node_mlp.2.weight"):
+                parameter.mul_(2)
+            if name.endswith("node_mlp.2.bias"):
+                parameter.add_(offset)
+    plain = reference.TokenTagger(LABELS, VOCABULARY, max_length, **sizes).double()
+    plain.load_state_dict(library.state_dict())
+    return library, plain
+
+
+def ids():
+    return torch.randint(VOCABULARY, (len(N_REAL), N), generator=torch.Generator().manual_seed(1))
+
+
+def loss_of(logits):
+    """Any smooth function that tells all entries apart."""
+    return (logits * torch.linspace(-1, 2, logits.numel(), dtype=logits.dtype).view_as(logits)).sin().sum()
+
+
+def run_both(library, plain, is_real, seed=2):
+    """Both models along the edges that the library draws: logits and L_s of each, and the reference's layers."""
+    theirs = library(ids(), is_real, generator=torch.Generator().manual_seed(seed), return_edges=True)
+    masks = [layer.edges.to_dense() for layer in theirs.attention]
+    logits, layers = plain(ids(), is_real, masks)
+    return (
+        (theirs.values, density_penalty(theirs.attention)),
+        (logits, reference.density_penalty(layers)),
+        layers,
+        theirs,
+    )
+
+
+@each_padding
+@every_variant
+def test_the_library_gives_the_same_values(variant, is_real):
+    ours, expected, layers, theirs = run_both(*make_pair(**VARIANTS[variant]), is_real)
+    torch.testing.assert_close(ours[0], expected[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours[1], expected[1], rtol=0, atol=IN_SINGLE)
+    for layer, attended in zip(layers, theirs.attention, strict=True):
+        torch.testing.assert_close(attended.density, layer.density, rtol=0, atol=IN_SINGLE)
+        n_pairs = layer.probability.new_tensor([[N * N]] * 4 if is_real is None else [[N * N], [16], [1], [1]])
+        expected_density = layer.probability.sum((2, 3)) / n_pairs
+        torch.testing.assert_close(attended.expected_density, expected_density, rtol=0, atol=1e-12)
+    density = layers[0].density.detach()[:2].mean()
+    assert 0.01 < density < 0.6 if variant != "empty" else density == 0  # what is compared is neither all nor nothing
+
+
+@each_padding
+@every_variant
+@pytest.mark.parametrize("part", ["task", "density", "both"])
+def test_the_library_has_the_same_gradients(part, variant, is_real):
+    library, plain = make_pair(**VARIANTS[variant])
+    for logits, penalty in run_both(library, plain, is_real)[:2]:
+        loss = {"task": loss_of(logits), "density": 3 * penalty, "both": loss_of(logits) + 3 * penalty}[part]
+        loss.backward()
+    expected = {name: parameter.grad for name, parameter in plain.named_parameters()}
+    for name, parameter in library.named_parameters():
+        mine, other = (torch.zeros_like(parameter) if g is None else g for g in (parameter.grad, expected[name]))
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
+    if variant != "empty":
+        assert expected["encoder.blocks.0.attention.attention.clusters"].abs().max() > 1e-6
+
+
+def test_the_encoder_of_a_classifier_is_the_same():
+    library, plain = make_pair()
+    classifier = SequenceClassifier(library.encoder, LABELS, d_hidden=4)
+    torch.nn.init.eye_(plain.head.weight), torch.nn.init.zeros_(plain.head.bias)
+    encoded = classifier.encoder(ids(), IS_REAL, generator=torch.Generator().manual_seed(2), return_edges=True)
+    logits, _ = plain(ids(), IS_REAL, [layer.edges.to_dense() for layer in encoded.attention])
+    torch.testing.assert_close(encoded.values[..., :LABELS], logits, rtol=0, atol=1e-12)
+
+
+# --- its own masks -------------------------------------------------------------------------------------------------
+
+
+def draw_masks(n_draws=20_000, *, is_training=True, **settings):
+    """Masks of one sequence whose last token is padding, the edge probabilities, and the pairs of real tokens."""
+    _, plain = make_pair(**settings)
+    attention = plain.encoder.blocks[0].attention.train(is_training)
+    x = torch.randn(1, 5, SIZES["d_model"], generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    is_real = torch.arange(5) < 4
+    is_pair = (is_real[:, None] & is_real)[None, None]  # 1 1 n n
+    with torch.no_grad():
+        attended = attention(x.expand(n_draws, -1, -1), is_pair, None, torch.Generator().manual_seed(4))
+    return attended.mask.numpy(), attended.probability[0].numpy(), is_pair[0].numpy()
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize(
+    "settings, added",
+    [
+        ({"is_training": False}, 0.0),
+        ({"exploration": 0.0}, 0.0),
+        ({}, 0.01),
+        ({"exploration": 0.9}, 0.9),
+        ({"self_loops": True}, 0.01),
+    ],
+    ids=["eval", "without exploration", "training", "much exploration", "self-loops"],
+)
+def test_it_draws_every_pair_with_its_probability(settings, added, judge):
+    masks, probability, is_pair = draw_masks(**settings)
+    assert 0.02 < probability[:, :4, :4].min() and probability.max() < 0.98 and probability.std() > 0.05
+    law = (probability + added).clip(max=1) * is_pair
+    if "self_loops" in settings:
+        law[:, range(4), range(4)] = 1.0
+    assert not masks[:, :, 4].any() and not masks[:, :, :, 4].any()
+    judge(binomial_p_values(masks.sum(0), len(masks), law))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_it_draws_every_pair_independently(judge):
+    masks, probability, _ = draw_masks(60_000, offset=1.0)
+    cells, p = masks[:, :, :4, :4].reshape(len(masks), -1), probability[:, :4, :4].ravel() + 0.01
+    middle = abs(p - 0.5).argsort()[:4]  # of all heads, so that every pattern is common enough for a chi-square
+    judge(pair_p_values(cells, p), pattern_p_value(cells[:, middle], p[middle]))
+
+
+def test_without_a_generator_the_global_one_is_used_and_masks_differ_between_layers():
+    _, plain = make_pair()
+    first, again, other = (torch.manual_seed(seed) and plain(ids())[1] for seed in (5, 5, 6))
+    assert torch.equal(first[0].mask, again[0].mask) and torch.equal(first[1].mask, again[1].mask)
+    assert not torch.equal(first[0].mask, other[0].mask) and not torch.equal(first[0].mask, first[1].mask)
+
+
+# --- the file ------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_read_in_one_sitting_and_needs_nothing_but_torch():
+    source = SOURCE.read_text("utf-8")
+    assert len(source.splitlines()) <= 150
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in modules} == {"torch", "typing"}
+
+
+def test_it_is_read_from_leaf_to_root():
+    """Nothing is used above the line that defines it."""
+    tree = ast.parse(SOURCE.read_text("utf-8"))
+    lines = {node.name: node.lineno for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    used = [(node.id, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in lines]
+    assert len(used) > 8 and all(lines[name] < line for name, line in used)
+
+
+def test_every_equation_of_the_model_has_its_place():
+    source = SOURCE.read_text("utf-8")
+    for equation in ["quation 1:", "quations 3 and 4", "quation 5", "quations 6 and 7", "quation 8", "quation 9"]:
+        assert source.count(equation) == 1

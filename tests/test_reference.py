@@ -20,8 +20,8 @@ VARIANTS = {
     "plain": {},
     "without positions": dict(max_length=0),
     "self-loops": dict(self_loops=True),
-    "sparse": dict(offset=-0.5),
-    "sparse, self-loops": dict(offset=-0.5, self_loops=True),
+    "sparse": dict(offset=-0.3),
+    "sparse, self-loops": dict(offset=-0.3, self_loops=True),
     "empty": dict(offset=-40.0, exploration=0.0),
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

@@ -5,9 +5,8 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList
-from sbmt.attention import dispatch, rows, tiles
-from sbmt.block_model import pair_products
-from sbmt.graph import csr
+from sbmt.attention import dispatch, tiles
+from sbmt.kernels import attention, masks, products
 from sbmt.kernels.gpu import is_interpreted
 from sbmt.samplers import compiled
 from tests.attention.row_loop import make_case
@@ -35,11 +34,11 @@ def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=to
 
 def attend_backward(density, **options):
     arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend(density, **options)]
-    out, log_total = rows._attend(*arguments)
-    return torch.randn_like(out), out, log_total, *arguments
+    results = list(attention.attend(*arguments))
+    return torch.randn_like(results[0]), results, [*arguments[:5]], [*arguments[5:10]], *arguments[10:]
 
 
-def products(density, is_differentiable=True, use_gpu=False):
+def edge_products(density, is_differentiable=True, use_gpu=False):
     """Arguments of ``sbmt::edge_dot`` and ``sbmt::edge_gate``."""
     case = make_case(2, 2, 5, 7, 3, 4, density=density)
     given = [t.detach().flatten(0, 2) for t in (case.query, case.key)]
@@ -48,8 +47,9 @@ def products(density, is_differentiable=True, use_gpu=False):
 
 
 def edge_dot_backward(density, use_gpu=False):
-    arguments = products(density, is_differentiable=False, use_gpu=use_gpu)
-    return torch.randn(arguments[3].shape, dtype=torch.float64), *arguments
+    query, key, *mask_and_by_key, n_queries, n_keys, _ = edge_products(density, is_differentiable=False)
+    grad = torch.randn(mask_and_by_key[1].shape, dtype=torch.float64)
+    return grad, [query, key], mask_and_by_key, n_queries, n_keys, use_gpu
 
 
 def attend_tiles(density, is_poisson=False):
@@ -97,23 +97,26 @@ GATES = [
 ON_GPU = {  # those whose kernels Triton's interpreter can run
     "attend": lambda density: [attend(density, use_gpu=True), attend(density, is_gated=False, use_gpu=True)],
     "attend_backward": lambda density: [attend_backward(density, use_gpu=True)],
-    "edge_dot": lambda density: [products(density, use_gpu=True)],
-    "edge_gate": lambda density: [products(density, use_gpu=True)],
+    "edge_dot": lambda density: [edge_products(density, use_gpu=True)],
+    "edge_gate": lambda density: [edge_products(density, use_gpu=True)],
     "edge_dot_backward": lambda density: [edge_dot_backward(density, use_gpu=True)],
     "transpose": lambda density: [transpose(density, use_gpu=True)],
     "attend_tiles": lambda density: [attend_tiles(density), attend_tiles(density, is_poisson=True)],
     "attend_tiles_backward": lambda density: [attend_tiles_backward(density)],
 }
 CASES = {  # operator by operator: where it is defined, and arguments
-    "attend": (rows._attend, lambda density: [attend(density, **gate) for gate in GATES]),
-    "attend_backward": (rows._attend_backward, lambda density: [attend_backward(density, **gate) for gate in GATES]),
-    "edge_dot": (pair_products._edge_dot, lambda density: [products(density)]),
-    "edge_gate": (pair_products._edge_gate, lambda density: [products(density)]),
-    "edge_dot_backward": (pair_products._edge_dot_backward, lambda density: [edge_dot_backward(density)]),
+    "attend": (attention.attend, lambda density: [attend(density, **gate) for gate in GATES]),
+    "attend_backward": (
+        attention.attend_backward,
+        lambda density: [attend_backward(density, **gate) for gate in GATES],
+    ),
+    "edge_dot": (products.edge_dot, lambda density: [edge_products(density)]),
+    "edge_gate": (products.edge_gate, lambda density: [edge_products(density)]),
+    "edge_dot_backward": (products.edge_dot_backward, lambda density: [edge_dot_backward(density)]),
     "attend_tiles": (tiles._attend_tiles, lambda density: []),
     "attend_tiles_backward": (tiles._attend_tiles_backward, lambda density: []),
-    "transpose": (csr._transpose, lambda density: [transpose(density)]),
-    "merge_rows": (csr._merge, lambda density: [merge_rows(density)]),
+    "transpose": (masks.transpose, lambda density: [transpose(density)]),
+    "merge_rows": (masks.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),
     "sample_exact": (compiled._sample, lambda density: [sample(density)]),
 }
@@ -141,8 +144,8 @@ def test_operators_keep_them_on_the_gpu(name, density):
 
 
 def test_operators_keep_them_in_float32_too():
-    torch.library.opcheck(rows._attend, attend(0.4, dtype=torch.float32))
-    torch.library.opcheck(rows._attend_backward, attend_backward(0.4, dtype=torch.float32))
+    torch.library.opcheck(attention.attend, attend(0.4, dtype=torch.float32))
+    torch.library.opcheck(attention.attend_backward, attend_backward(0.4, dtype=torch.float32))
 
 
 def test_a_broken_rule_is_noticed():

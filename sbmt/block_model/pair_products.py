@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels import products as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
@@ -25,7 +26,7 @@ def edge_dot(
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
     if _has_kernels(query):
-        return _edge_dot(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
+        return kernels.edge_dot(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
     if edges.cell_count <= edges.n_edges * query.shape[3]:
         with full_precision(query):
             return (query @ key.mT).flatten()[edges.cells()]
@@ -41,7 +42,7 @@ def edge_gate(
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
     if _has_kernels(query):
-        return _edge_gate(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
+        return kernels.edge_gate(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
     product = edge_dot(query, key, edges)
     return 1 + (product - product.detach())
 
@@ -61,110 +62,6 @@ def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in rows)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3]
-
-
-@torch.library.custom_op("sbmt::edge_dot", mutates_args=())
-def _edge_dot(
-    query: Tensor,
-    key: Tensor,
-    row_ptr: Tensor,
-    keys: Tensor,
-    column_ptr: Tensor,
-    queries: Tensor,
-    positions: Tensor,
-    n_queries: int,
-    n_keys: int,
-    use_gpu: bool,
-) -> Tensor:
-    if use_gpu:
-        from sbmt.kernels.gpu.rows.launch import dots
-
-        with torch.cuda.device_of(query):
-            return dots(query, key, (row_ptr, keys), (n_queries, n_keys))
-    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
-    from sbmt.kernels.cpu.products import edge_dots
-
-    out = query.new_empty(keys.shape)
-    arrays = [t.numpy() for t in (query, key, row_ptr, keys)]
-    in_parallel(edge_dots, balanced_parts(arrays[2], query.shape[1]), *arrays, n_queries, n_keys, out.numpy())
-    return out
-
-
-@torch.library.custom_op("sbmt::edge_gate", mutates_args=())
-def _edge_gate(
-    query: Tensor,
-    key: Tensor,
-    row_ptr: Tensor,
-    keys: Tensor,
-    column_ptr: Tensor,
-    queries: Tensor,
-    positions: Tensor,
-    n_queries: int,
-    n_keys: int,
-    use_gpu: bool,
-) -> Tensor:
-    return query.new_ones(keys.shape)
-
-
-@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=())
-def _edge_dot_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    row_ptr: Tensor,
-    keys: Tensor,
-    column_ptr: Tensor,
-    queries: Tensor,
-    positions: Tensor,
-    n_queries: int,
-    n_keys: int,
-    use_gpu: bool,
-) -> tuple[Tensor, Tensor]:
-    """Σ_j g_ij y_j for every query and Σ_i g_ij x_i for every key."""
-    if use_gpu:
-        from sbmt.kernels.gpu.rows import launch as row_launch
-
-        sizes, columns = (n_queries, n_keys), (column_ptr, queries, positions)
-        with torch.cuda.device_of(query):
-            to_queries = row_launch.sum_over_keys(grad.contiguous(), key, (row_ptr, keys), sizes, query.dtype)
-            return to_queries, row_launch.sum_over_queries(grad.contiguous(), query, columns, row_ptr, sizes, key.dtype)
-    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
-    from sbmt.kernels.cpu.products import sum_over_keys, sum_over_queries
-
-    grads = torch.empty_like(query), torch.empty_like(key)
-    to_query, to_key = (t.numpy() for t in grads)
-    g, q, k, ptr, j, *by_key = (
-        t.numpy() for t in (grad.contiguous(), query, key, row_ptr, keys, column_ptr, queries, positions)
-    )
-    width = query.shape[1]
-    in_parallel(sum_over_keys, balanced_parts(ptr, width), g, k, ptr, j, n_queries, n_keys, to_query)
-    in_parallel(sum_over_queries, balanced_parts(by_key[0], width), g, q, *by_key, ptr, n_queries, n_keys, to_key)
-    return grads
-
-
-@_edge_dot.register_fake
-@_edge_gate.register_fake
-def _(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
-    return query.new_empty(keys.shape)
-
-
-@_edge_dot_backward.register_fake
-def _(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(query), torch.empty_like(key)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.n_queries, ctx.n_keys, ctx.use_gpu = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    grads = _edge_dot_backward(grad, *ctx.saved_tensors, ctx.n_queries, ctx.n_keys, ctx.use_gpu)
-    return *grads, *(None,) * 8
-
-
-for _operator in (_edge_dot, _edge_gate):
-    _operator.register_autograd(_differentiate, setup_context=_keep)
 
 
 class _GatheredDot(torch.autograd.Function):

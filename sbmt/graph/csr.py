@@ -7,6 +7,7 @@ plain one that gives the same result on any device.
 import torch
 from torch import Tensor
 
+from sbmt.kernels import masks
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
@@ -14,7 +15,7 @@ from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """The mask sorted by key, see :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges); a sort where no kernels run."""
     if can_run_on(keys.device) or has_gpu_kernels(keys.device):
-        return _transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
+        return masks.transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
 
@@ -30,36 +31,6 @@ def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: 
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), (row % n_queries)[order].int(), positions.int()
 
 
-@torch.library.custom_op("sbmt::transpose", mutates_args=())
-def _transpose(
-    row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    if use_gpu:
-        from sbmt.kernels.gpu.rows.transposing import transpose as transpose_on_gpu
-
-        with torch.cuda.device_of(keys):
-            return transpose_on_gpu(row_ptr, keys, n_queries, n_keys)
-    from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
-    from sbmt.kernels.cpu.products import transpose
-
-    n_graphs = (row_ptr.numel() - 1) // n_queries
-    column_ptr = row_ptr.new_empty(n_graphs * n_keys + 1)
-    column_ptr[-1] = keys.numel()
-    queries, positions = (torch.empty(keys.shape, dtype=torch.int32) for _ in range(2))
-    arrays = (t.numpy() for t in (row_ptr, keys))
-    parts = equal_parts(n_graphs, 4 * (keys.numel() // n_graphs + n_queries + n_keys))
-    found = (t.numpy() for t in (column_ptr, queries, positions))
-    in_parallel(transpose, parts, *arrays, n_queries, n_keys, *found)
-    return column_ptr, queries, positions
-
-
-@_transpose.register_fake
-def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    n_graphs = (row_ptr.numel() - 1) // n_queries
-    int32 = keys.new_empty(keys.shape, dtype=torch.int32)
-    return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
-
-
 def merge_rows(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
@@ -69,29 +40,8 @@ def merge_rows(
     O(edges + second · log first).
     """
     if can_run_on(first_keys.device):
-        return _merge(first_ptr, first_keys, second_ptr, second_keys)
+        return masks.merge_rows(first_ptr, first_keys, second_ptr, second_keys)
     return merge_rows_by_searching(first_ptr, first_keys, second_ptr, second_keys, n_keys)
-
-
-@torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
-def _merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
-    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
-    from sbmt.kernels.cpu.unions import count_union, fill_union
-
-    arrays = [t.numpy() for t in (first_ptr, first_keys, second_ptr, second_keys)]
-    row_ptr = torch.zeros_like(first_ptr)
-    parts = balanced_parts(arrays[0] + arrays[2], 8)
-    in_parallel(count_union, parts, *arrays, row_ptr[1:].numpy())
-    row_ptr = row_ptr.cumsum(0)
-    keys = first_keys.new_empty(int(row_ptr[-1]))
-    in_parallel(fill_union, parts, *arrays, row_ptr.numpy(), keys.numpy())
-    return row_ptr, keys
-
-
-@_merge.register_fake
-def _(first_ptr: Tensor, first_keys: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-    n_edges = torch.library.get_ctx().new_dynamic_size()
-    return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
 
 
 def merge_rows_by_searching(

@@ -6,6 +6,7 @@ import torch
 
 from sbmt.experiments.benchmarks.gpu_builds import Launch, recorded
 from sbmt.kernels.gpu import accumulator
+from sbmt.kernels.structures import AttentionInputs, ByKey, Mask
 
 N = 256  # queries and keys; kernels do not depend on how many there are
 
@@ -37,18 +38,18 @@ def row_launches(dtype: torch.dtype, d: int, n_clusters: int, *, is_gated: bool 
     """Attention along rows, forward and backward, and the products of rates: their values and their gradients."""
     from sbmt.kernels.gpu.rows import launch as row_launch
 
-    rows, sizes = torch.zeros(2 * N, d, dtype=dtype), (N, N)
-    row_ptr, keys = torch.arange(2 * N + 1), torch.zeros(2 * N, dtype=torch.int64)
-    by_key = (row_ptr, keys.int(), keys.int())
+    rows = torch.zeros(2 * N, d, dtype=dtype)
+    mask = Mask(torch.arange(2 * N + 1), torch.zeros(2 * N, dtype=torch.int64), N, N)
+    by_key = ByKey(mask.row_ptr, mask.keys.int(), mask.keys.int())
     per_edge = torch.zeros(2 * N if is_gated else 0, dtype=accumulator(rows))
-    inputs = (rows, rows, rows, per_edge, per_edge[:0], (row_ptr, keys))
+    inputs = AttentionInputs(rows, rows, rows, per_edge, per_edge[:0])
     rates = torch.zeros(2 * N, n_clusters)
     with recorded() as launches:
-        out, log = row_launch.attend(*inputs, sizes, True)
-        row_launch.attend_backward(out, out, log, *inputs, by_key, sizes, True)
-        row_launch.dots(rates, rates, (row_ptr, keys), sizes)
-        row_launch.sum_over_keys(per_edge, rates, (row_ptr, keys), sizes, rates.dtype)
-        row_launch.sum_over_queries(per_edge, rates, by_key, row_ptr, sizes, rates.dtype)
+        results = row_launch.attend(inputs, mask, True)
+        row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)
+        row_launch.dots(rates, rates, mask)
+        row_launch.sum_over_keys(per_edge, rates, mask, rates.dtype)
+        row_launch.sum_over_queries(per_edge, rates, mask, by_key, rates.dtype)
     return launches
 
 

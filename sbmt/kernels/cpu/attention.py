@@ -1,23 +1,74 @@
 """Softmax attention along the rows of a CSR mask, and its gradients.
 
-Everything is flattened: row r of ``query`` and ``row_ptr`` belongs to graph r // n_queries, whose keys and values are
-rows graph · n_keys + j of ``key`` and ``value``. ``gate`` and ``weight_scale`` of length 0 mean ones.
+Everything is flattened as in :mod:`sbmt.kernels.cpu.products`.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from sbmt.kernels.cpu.elementary import exp, log
-from sbmt.kernels.cpu.row_sums import dots, weighted_sum
+from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+from sbmt.kernels.cpu.products import dots, sum_over_queries, weighted_sum
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask, as_arrays
+
+
+class Gradients(NamedTuple):
+    """What the backward pass along rows writes."""
+
+    query: Tensor
+    score: Tensor  # per edge, of q·k
+    gate: Tensor  # per edge
+    weight: Tensor  # per edge, not a gradient: the weight of its value, which the gradients of values need
+
+
+def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
+    """Output, and the logarithms of denominators in float64, since float32 would lose digits of large scores."""
+    n_rows, d_value = inputs.query.shape[0], inputs.value.shape[1]
+    results = AttentionResults(
+        inputs.value.new_empty(n_rows, d_value), inputs.query.new_empty(n_rows, dtype=torch.float64)
+    )
+    arrays = as_arrays(mask)
+    parts = balanced_parts(arrays.row_ptr, _work_per_edge(inputs))
+    in_parallel(attend_rows, parts, as_arrays(inputs), arrays, is_score_rule, as_arrays(results))
+    return results
+
+
+def attend_backward(
+    grad_out: Tensor,
+    results: AttentionResults,
+    inputs: AttentionInputs,
+    mask: Mask,
+    by_key: ByKey,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and gate."""
+    query, _, _, gate, _ = inputs
+    per_edge = query.new_empty(mask.keys.shape)
+    grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), torch.empty_like(per_edge))
+    arrays = as_arrays(mask)
+    parts = balanced_parts(arrays.row_ptr, _work_per_edge(inputs))
+    given = as_arrays(inputs), arrays, is_score_rule, as_arrays(results), grad_out.numpy()
+    in_parallel(differentiate_rows, parts, *given, as_arrays(grads))
+    grad_key = sum_over_queries(grads.score, query, mask, by_key)
+    grad_value = sum_over_queries(grads.weight, grad_out, mask, by_key)
+    return grads.query, grad_key, grad_value, grads.gate
+
+
+def _work_per_edge(inputs: AttentionInputs) -> int:
+    return 2 * (inputs.key.shape[1] + inputs.value.shape[1])
 
 
 @kernel
-def attend(
-    start, stop, query, key, value, row_ptr, keys, gate, weight_scale, is_score_rule, n_queries, n_keys, out, log_total
-):
-    """Rows start … stop of the output, and the logarithm of each row's softmax denominator for the way back."""
+def attend_rows(start, stop, inputs, mask, is_score_rule, results):
+    """Fills rows start … stop of the results."""
+    query, key, value, gate, weight_scale = inputs
+    row_ptr, keys, n_queries, n_keys = mask
+    out, log_total = results
     scores = np.empty(n_keys, query.dtype)
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
@@ -44,14 +95,15 @@ def attend(
 
 
 @kernel
-def attend_backward(
-    start, stop, query, key, value, row_ptr, keys, gate, weight_scale, is_score_rule, n_queries, n_keys, out, log_total,
-    grad_out, grad_query, grad_score, grad_gate, weights,
-):  # fmt: skip
-    """Gradients of the queries; per edge those of q·k and of the gate, and the weight that its value had.
+def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_out, grads):
+    """Fills rows start … stop of the gradients, and what belongs to their edges.
 
     With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
     """
+    query, key, value, gate, weight_scale = inputs
+    row_ptr, keys, n_queries, n_keys = mask
+    out, log_total = results
+    grad_query, grad_score, grad_gate, weights = grads
     scale = query.dtype.type(1 / math.sqrt(query.shape[1]))
     scores = np.empty(n_keys, query.dtype)
     for row in range(start, stop):
@@ -90,7 +142,7 @@ def attend_backward(
 
 @kernel
 def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores):
-    """What the softmax runs over: g · q·k / √d, or q·k / √d + ln g."""
+    """Computes what the softmax is taken of: g · q·k / √d, or q·k / √d + ln g."""
     scale = vector.dtype.type(1 / math.sqrt(vector.shape[0]))
     dots(vector, key, offset, keys, first, last, scores)
     for i in range(last - first):
@@ -106,7 +158,7 @@ def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores)
 
 @kernel
 def _largest(x, count):
-    """The largest of the first ``count`` numbers, four at a time: one comparison need not wait for the last."""
+    """The largest of the first ``count`` numbers; four at a time, so that no comparison waits for the one before it."""
     a = b = c = d = x[0]
     for i in range(0, count - 3, 4):
         a, b, c, d = max(a, x[i]), max(b, x[i + 1]), max(c, x[i + 2]), max(d, x[i + 3])

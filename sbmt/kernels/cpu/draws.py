@@ -8,7 +8,7 @@ from sbmt.counter_rng import MAX_HEADS, Purpose
 from sbmt.kernels.cpu.candidates import GAPS, skip_through, walk_clusters
 from sbmt.kernels.cpu.elementary import log
 from sbmt.kernels.cpu.philox import BATCH, fill_words
-from sbmt.kernels.cpu.row_sums import dots
+from sbmt.kernels.cpu.products import dots
 from sbmt.kernels.cpu.toolchain import kernel
 
 _KEEP = int(Purpose.KEEP) * MAX_HEADS  # in the head's counter word

@@ -1,33 +1,67 @@
-"""Products of a CSR matrix, whose entries belong to edges, with dense rows; from the queries' side and the keys'.
+"""Products of a CSR mask's entries with dense rows: scalar products along edges, and weighted sums over neighbours.
 
-Rows are flattened over graphs as in :mod:`sbmt.kernels.cpu.attention`.
+Everything is flattened: row r of the mask and of ``query`` belongs to graph r // n_queries, whose keys are rows
+graph · n_keys + j of ``key``.
 """
 
 import numpy as np
+from torch import Tensor
 
-from sbmt.kernels.cpu.row_sums import dots, weighted_sum
+from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.structures import ByKey, Mask, as_arrays
+
+
+def edge_dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
+    """⟨query_i, key_j⟩ for every edge (i, j)."""
+    out = query.new_empty(mask.keys.shape)
+    arrays = as_arrays(mask)
+    parts = balanced_parts(arrays.row_ptr, query.shape[1])
+    in_parallel(dots_along_rows, parts, query.numpy(), key.numpy(), arrays, out.numpy())
+    return out
+
+
+def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
+    """Σ_j w_ij key_j for every query i."""
+    out = key.new_empty(mask.row_ptr.numel() - 1, key.shape[1])
+    arrays = as_arrays(mask)
+    parts = balanced_parts(arrays.row_ptr, key.shape[1])
+    in_parallel(sum_rows, parts, weights.numpy(), key.numpy(), arrays, out.numpy())
+    return out
+
+
+def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey) -> Tensor:
+    """Σ_i w_ij query_i for every key j."""
+    out = query.new_empty(by_key.column_ptr.numel() - 1, query.shape[1])
+    columns = as_arrays(by_key)
+    parts = balanced_parts(columns.column_ptr, query.shape[1])
+    in_parallel(sum_columns, parts, weights.numpy(), query.numpy(), as_arrays(mask), columns, out.numpy())
+    return out
 
 
 @kernel
-def edge_dots(start, stop, query, key, row_ptr, keys, n_queries, n_keys, out):
+def dots_along_rows(start, stop, query, key, mask, out):
     """out[e] = ⟨query_i, key_j⟩ for the edges e = (i, j) of rows start … stop."""
+    row_ptr, keys, n_queries, n_keys = mask
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
         dots(query[row], key, row // n_queries * n_keys, keys, first, last, out[first:last])
 
 
 @kernel
-def sum_over_keys(start, stop, weights, key, row_ptr, keys, n_queries, n_keys, out):
+def sum_rows(start, stop, weights, key, mask, out):
     """out_i = Σ_j w_ij key_j for the queries start … stop."""
+    row_ptr, keys, n_queries, n_keys = mask
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
         weighted_sum(weights[first:last], key, row // n_queries * n_keys, keys, first, last, out[row])
 
 
 @kernel
-def sum_over_queries(start, stop, weights, query, column_ptr, queries, positions, row_ptr, n_queries, n_keys, out):
-    """out_j = Σ_i w_ij query_i for the keys start … stop, through the transposed mask."""
+def sum_columns(start, stop, weights, query, mask, by_key, out):
+    """out_j = Σ_i w_ij query_i for the keys start … stop."""
+    row_ptr, _, n_queries, n_keys = mask
+    column_ptr, queries, positions = by_key
     ours = np.empty(n_queries, weights.dtype)
     for column in range(start, stop):
         first, last = column_ptr[column], column_ptr[column + 1]
@@ -38,30 +72,56 @@ def sum_over_queries(start, stop, weights, query, column_ptr, queries, positions
         weighted_sum(ours, query, graph * n_queries, queries, first, last, out[column])
 
 
-@kernel
-def transpose(start, stop, row_ptr, keys, n_queries, n_keys, column_ptr, queries, positions):
-    """For graphs start … stop: the queries of each key in ascending order, and where each edge stands in its graph.
+# The two inner loops below are those of everything that follows edges. They take four neighbours at a time, so that the
+# loads of one hide behind the arithmetic of the others.
 
-    A counting sort: sizes of the columns, their starts, then every edge in turn to the next place of its column.
-    """
-    for graph in range(start, stop):
-        base = row_ptr[graph * n_queries]
-        end = row_ptr[(graph + 1) * n_queries]
-        to = column_ptr[graph * n_keys : (graph + 1) * n_keys]
-        to[:] = 0
-        for e in range(base, end):
-            to[keys[e]] += 1
-        position = base
-        for j in range(n_keys):  # counts become starts
-            count = to[j]
-            to[j] = position
-            position += count
-        for row in range(graph * n_queries, (graph + 1) * n_queries):
-            for e in range(row_ptr[row], row_ptr[row + 1]):
-                place = to[keys[e]]
-                to[keys[e]] = place + 1
-                queries[place] = row - graph * n_queries
-                positions[place] = e - base
-        for j in range(n_keys - 1, 0, -1):  # each start has moved to its end, which is the next one's start
-            to[j] = to[j - 1]
-        to[0] = base
+
+@kernel
+def dots(vector, matrix, offset, index, start, stop, out):
+    """Sets out[e − start] to ⟨vector, matrix[offset + index[e]]⟩ for start ≤ e < stop."""
+    width = vector.shape[0]
+    zero = vector.dtype.type(0)
+    e = start
+    while e + 4 <= stop:
+        a, b = matrix[offset + index[e]], matrix[offset + index[e + 1]]
+        c, d = matrix[offset + index[e + 2]], matrix[offset + index[e + 3]]
+        sum_a = sum_b = sum_c = sum_d = zero
+        for i in range(width):
+            x = vector[i]
+            sum_a += x * a[i]
+            sum_b += x * b[i]
+            sum_c += x * c[i]
+            sum_d += x * d[i]
+        to = e - start
+        out[to], out[to + 1], out[to + 2], out[to + 3] = sum_a, sum_b, sum_c, sum_d
+        e += 4
+    while e < stop:
+        a = matrix[offset + index[e]]
+        sum_a = zero
+        for i in range(width):
+            sum_a += vector[i] * a[i]
+        out[e - start] = sum_a
+        e += 1
+
+
+@kernel
+def weighted_sum(weights, matrix, offset, index, start, stop, out):
+    """Sets out to Σ_e weights[e − start] · matrix[offset + index[e]] over start ≤ e < stop."""
+    width = out.shape[0]
+    for i in range(width):
+        out[i] = 0
+    e = start
+    while e + 4 <= stop:
+        a, b = matrix[offset + index[e]], matrix[offset + index[e + 1]]
+        c, d = matrix[offset + index[e + 2]], matrix[offset + index[e + 3]]
+        to = e - start
+        w_a, w_b, w_c, w_d = weights[to], weights[to + 1], weights[to + 2], weights[to + 3]
+        for i in range(width):
+            out[i] += (w_a * a[i] + w_b * b[i]) + (w_c * c[i] + w_d * d[i])
+        e += 4
+    while e < stop:
+        a = matrix[offset + index[e]]
+        w_a = weights[e - start]
+        for i in range(width):
+            out[i] += w_a * a[i]
+        e += 1

@@ -12,6 +12,7 @@ import numba
 from numba.core import caching, config
 
 from sbmt import counter_rng
+from sbmt.kernels import structures
 
 # Products may be fused into sums, and sums regrouped, which vectorises them. NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz"}
@@ -40,8 +41,8 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _stamp() -> str:
-    """Of all that goes into kernels: code is inlined across files, so a file's own hash would keep stale code alive."""
-    sources = sorted([*Path(__file__).parent.glob("*.py"), Path(counter_rng.__file__)])
+    """A hash of all that goes into kernels: code is inlined across files, so a file's own hash would miss changes."""
+    sources = sorted([*Path(__file__).parent.rglob("*.py"), Path(structures.__file__), Path(counter_rng.__file__)])
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 

@@ -112,7 +112,7 @@ def check_uniforms(edges):
 
 def call_out_of_range():
     """Checked, an index beyond the end is an error."""
-    from sbmt.kernels.cpu.row_sums import dots
+    from sbmt.kernels.cpu.products import dots
 
     try:
         dots(np.ones(2), np.ones((3, 2)), 0, np.array([3]), 0, 1, np.empty(1))
@@ -123,8 +123,9 @@ def call_out_of_range():
 
 def kernels():
     """Every kernel of the package by its dotted name."""
-    for path in sorted(Path(sbmt.kernels.cpu.__file__).parent.glob("[a-z]*.py")):
-        module = import_module(f"sbmt.kernels.cpu.{path.stem}")
+    root = Path(sbmt.kernels.cpu.__file__).parent
+    for path in sorted(root.rglob("[a-z]*.py")):
+        module = import_module(".".join(["sbmt.kernels.cpu", *path.relative_to(root).with_suffix("").parts]))
         for name, thing in vars(module).items():
             if hasattr(thing, "py_func") and thing.py_func.__module__ == module.__name__:
                 yield f"{path.stem}.{name}", thing

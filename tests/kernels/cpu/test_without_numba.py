@@ -17,7 +17,7 @@ COMPLETE = """
     sys.modules["numba"] = None  # what an import finds where it is not installed
 
     import torch
-    from sbmt import SBMAttention, available_backends, compiled
+    from sbmt import SBMAttention, available_backends
     from sbmt.kernels.cpu import can_run_on
 
     assert available_backends() == ["dense", "pyg"] and not can_run_on(torch.device("cpu"))

@@ -9,6 +9,7 @@ import torch
 
 from sbmt.attention import tiles
 from sbmt.kernels.gpu import is_interpreted
+from sbmt.kernels.structures import AttentionInputs, ByKey, Mask
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -72,15 +73,16 @@ def test_counts_of_one():
     token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
     rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
     about = tile_launch.Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
-    mask, by_key = (torch.tensor([0, 1]), one - 1), (torch.tensor([0, 1]), one.int(), one.int())
+    mask = Mask(torch.tensor([0, 1]), one - 1, 1, 1)
+    by_key = ByKey(torch.tensor([0, 1]), one.int(), one.int())
     with recorded() as launches:
         inputs = (token, token, token, rates, rates, none, none)
         out, _, *kept = tile_launch.attend_tiles(inputs, about)
         tile_launch.attend_tiles_backward(inputs, about, out, *kept, out, torch.zeros(1, 1))
-        rows = (row, row, row, torch.ones(1), torch.ones(1), mask)
-        out, log = row_launch.attend(*rows, (1, 1), True)
-        row_launch.attend_backward(out, out, log, *rows, by_key, (1, 1), True)
-        transposing.transpose(*mask, 1, 1)
+        inputs = AttentionInputs(row, row, row, torch.ones(1), torch.ones(1))
+        results = row_launch.attend(inputs, mask, True)
+        row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)
+        transposing.transpose(mask)
     launches += draw_launches(1, is_poisson=True, n=1)
     for launch in launches:
         build(launch, 90)
@@ -115,7 +117,7 @@ def test_transposing():
     from sbmt.kernels.gpu.rows import transposing
 
     with recorded() as launches:
-        transposing.transpose(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256)
+        transposing.transpose(Mask(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256))
     assert_they_build(launches, 90, n_kernels=2)
 
 

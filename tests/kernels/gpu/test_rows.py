@@ -7,6 +7,7 @@ from sbmt import EdgeList, SbmtError
 from sbmt import edge_attention as attention_anywhere
 from sbmt.kernels.gpu.rows import launch as row_launch
 from sbmt.kernels.gpu.rows import pieces
+from sbmt.kernels.structures import ByKey, Mask
 from tests.attention.row_loop import attend_row_by_row, make_case
 from tests.kernels.gpu.device import DEVICE, edge_attention, to_device
 
@@ -57,7 +58,7 @@ def test_pieces_of_large_scores_stay_finite():
 
 def test_no_piece_is_long_and_none_is_lost():
     row_ptr = torch.tensor([0, 0, 1, 1 + pieces.PIECE, 2 + 2 * pieces.PIECE, 7 + 5 * pieces.PIECE])
-    cut = pieces.cut_rows(row_ptr, int(row_ptr[-1]))
+    cut = pieces.cut_rows(Mask(row_ptr, torch.zeros(int(row_ptr[-1])), 5, 1))
     counts = torch.bincount(cut.row, minlength=6)
     assert counts[:5].tolist() == [1, 1, 1, 2, 4]
     assert cut.ptr.diff().tolist() == counts[:5].tolist() and cut.slot_ptr.tolist() == [0, 0, 0, 0, 2, 6]
@@ -67,7 +68,7 @@ def test_no_piece_is_long_and_none_is_lost():
 @pytest.mark.usefixtures("short_pieces")
 def test_sums_and_products_along_edges():
     case, mask, edges, gate = uneven_case(seed=2)
-    sizes, cells = edges.shape[2:], edges.cells()
+    cells = edges.cells()
     dense = torch.zeros(mask.numel(), dtype=torch.float64)
     dense[cells] = gate.detach()
     dense = dense.view(mask.shape)
@@ -75,12 +76,12 @@ def test_sums_and_products_along_edges():
     row_ptr, keys, weights, flat_query, flat_key = to_device(
         edges.row_ptr, edges.keys, gate.detach(), query.flatten(0, 2), key.flatten(0, 2)
     )
-    by_key = tuple(to_device(*edges.by_key))
-    dots = row_launch.dots(flat_query, flat_key, (row_ptr, keys), sizes)
+    mask, by_key = Mask(row_ptr, keys, *edges.shape[2:]), ByKey(*to_device(*edges.by_key))
+    dots = row_launch.dots(flat_query, flat_key, mask)
     torch.testing.assert_close(dots.cpu(), (query @ key.mT).flatten()[cells], rtol=0, atol=1e-12)
-    to_query = row_launch.sum_over_keys(weights, flat_key, (row_ptr, keys), sizes, torch.float64)
+    to_query = row_launch.sum_over_keys(weights, flat_key, mask, torch.float64)
     torch.testing.assert_close(to_query.cpu(), (dense @ key).flatten(0, 2), rtol=0, atol=1e-12)
-    to_key = row_launch.sum_over_queries(weights, flat_query, by_key, row_ptr, sizes, torch.float64)
+    to_key = row_launch.sum_over_queries(weights, flat_query, mask, by_key, torch.float64)
     torch.testing.assert_close(to_key.cpu(), (dense.mT @ query).flatten(0, 2), rtol=0, atol=1e-12)
 
 

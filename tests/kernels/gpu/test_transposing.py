@@ -5,10 +5,12 @@ import torch
 
 from sbmt.graph import csr
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels import masks
+from sbmt.kernels.structures import Mask
 from tests.kernels.gpu.device import to_device
 
 
-def masks():
+def edge_lists():
     """Rows of all kinds, many rows and few, more programs than one, empty columns and graphs."""
     generator = torch.Generator().manual_seed(0)
     for shape, density in (
@@ -25,10 +27,10 @@ def masks():
         yield EdgeList.from_dense(mask)
 
 
-@pytest.mark.parametrize("edges", list(masks()), ids=lambda edges: str(edges.shape))
+@pytest.mark.parametrize("edges", list(edge_lists()), ids=lambda edges: str(edges.shape))
 def test_by_key(edges):
     row_ptr, keys = to_device(edges.row_ptr, edges.keys)
-    found = csr._transpose(row_ptr, keys, *edges.shape[2:], True)
+    found = masks.transpose(row_ptr, keys, *edges.shape[2:], True)
     twin = csr.transpose_by_sorting(edges.row_ptr, edges.keys, *edges.shape[2:])
     for ours, theirs in zip(found, twin, strict=True):
         assert ours.dtype == theirs.dtype and torch.equal(ours.cpu(), theirs)
@@ -47,6 +49,6 @@ def test_long_columns_are_shared_among_programs(monkeypatch):
             return counting[grid]
 
     monkeypatch.setattr(transposing, "count_columns", Counted())
-    for edges in masks():
-        transposing.transpose(*to_device(edges.row_ptr, edges.keys), *edges.shape[2:])
+    for edges in edge_lists():
+        transposing.transpose(Mask(*to_device(edges.row_ptr, edges.keys), *edges.shape[2:]))
     assert n_programs == [6 * 3, 2 * 5, 4, 1, 2, 1]

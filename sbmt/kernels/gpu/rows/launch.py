@@ -1,4 +1,4 @@
-"""Kernels along rows, called with torch tensors."""
+"""Launches the kernels along rows."""
 
 import torch
 from torch import Tensor
@@ -7,127 +7,97 @@ from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.rows import attention as row_attention
 from sbmt.kernels.gpu.rows import sums as row_sums
 from sbmt.kernels.gpu.rows.pieces import Pieces, cut_rows
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
 
 EDGES = 32  # at a time: a warp fetches their keys at once
 ATTEND_WIDTH, SUM_WIDTH = 64, 128  # of a vector, per warp
 
-Mask = tuple[Tensor, Tensor]
-"""``row_ptr`` and ``keys``, or by key ``column_ptr`` and ``queries``."""
-Sizes = tuple[int, int]
-"""``n_queries`` and ``n_keys``."""
 
-
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    gate: Tensor,
-    weight_scale: Tensor,
-    mask: Mask,
-    sizes: Sizes,
-    is_score_rule: bool,
-) -> tuple[Tensor, Tensor]:
-    """The output, and the logarithm of each row's softmax denominator in float64; empty gate or scale means ones."""
-    n_rows, d_value = query.shape[0], value.shape[1]
-    out = value.new_empty(n_rows, d_value)
-    log_total = query.new_empty(n_rows, dtype=torch.float64)
-    pieces = cut_rows(mask[0], mask[1].numel())
-    part = value.new_empty(pieces.n_slots, d_value, dtype=accumulator(value))
-    part_log_total = log_total.new_empty(pieces.n_slots)
-    inputs = (query, key, value, _unless_empty(gate), _unless_empty(weight_scale), *mask, *_pointers(pieces))
-    found = (out, log_total, part, part_log_total)
-    about = _block(pieces, max(query.shape[1], d_value), ATTEND_WIDTH) | {"D": query.shape[1], "D_VALUE": d_value}
-    row_attention.attend[pieces.grid](*inputs, *found, n_rows, *sizes, **about, IS_SCORE_RULE=is_score_rule)
+def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
+    """Output, and the logarithm of each row's softmax denominator."""
+    n_rows, d, d_value = inputs.query.shape[0], inputs.query.shape[1], inputs.value.shape[1]
+    out = inputs.value.new_empty(n_rows, d_value)
+    log_total = inputs.query.new_empty(n_rows, dtype=torch.float64)
+    pieces = cut_rows(mask)
+    part = out.new_empty(pieces.n_slots, d_value, dtype=accumulator(out))
+    found = (out, log_total, part, log_total.new_empty(pieces.n_slots))
+    options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
+    program = row_attention.attend[pieces.grid]
+    program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_attention.join_softmax[(n_rows,)](*found, pieces.slot_ptr, D_VALUE=d_value, num_warps=1)
-    return out, log_total
+    return AttentionResults(out, log_total)
 
 
 def attend_backward(
     grad_out: Tensor,
-    out: Tensor,
-    log_total: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    gate: Tensor,
-    weight_scale: Tensor,
+    results: AttentionResults,
+    inputs: AttentionInputs,
     mask: Mask,
-    by_key: tuple[Tensor, Tensor, Tensor],
-    sizes: Sizes,
+    by_key: ByKey,
     is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and gate."""
-    n_rows, dtype = query.shape[0], accumulator(value)
-    grad_out = grad_out.contiguous()
+    query, key, value, gate, _ = inputs
+    n_rows, d, d_value, dtype = query.shape[0], query.shape[1], value.shape[1], accumulator(value)
     grad_query, grad_gate = torch.empty_like(query), torch.empty_like(gate)
-    grad_score, weights = (query.new_empty(mask[1].shape, dtype=dtype) for _ in range(2))  # per edge
-    pieces = cut_rows(mask[0], mask[1].numel())
-    part = query.new_empty(pieces.n_slots, query.shape[1], dtype=dtype)
-    inputs = (query, key, value, _unless_empty(gate), _unless_empty(weight_scale), *mask, *_pointers(pieces))
-    found = (out, log_total, grad_out, grad_query, part, grad_score, grad_gate, weights)
-    widths = {"D": query.shape[1], "D_VALUE": value.shape[1]}
-    about = _block(pieces, max(widths.values()), ATTEND_WIDTH) | widths
-    row_attention.attend_backward[pieces.grid](*inputs, *found, n_rows, *sizes, **about, IS_SCORE_RULE=is_score_rule)
-    row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=query.shape[1], num_warps=1)
-    grad_key = sum_over_queries(grad_score, query, by_key, mask[0], sizes, key.dtype)
-    grad_value = sum_over_queries(weights, grad_out, by_key, mask[0], sizes, value.dtype)
+    grad_score, weights = (query.new_empty(mask.keys.shape, dtype=dtype) for _ in range(2))  # per edge
+    pieces = cut_rows(mask)
+    part = query.new_empty(pieces.n_slots, d, dtype=dtype)
+    found = (*results, grad_out, grad_query, part, grad_score, grad_gate, weights)
+    options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
+    program = row_attention.attend_backward[pieces.grid]
+    program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
+    row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=d, num_warps=1)
+    grad_key = sum_over_queries(grad_score, query, mask, by_key, key.dtype)
+    grad_value = sum_over_queries(weights, grad_out, mask, by_key, value.dtype)
     return grad_query, grad_key, grad_value, grad_gate
 
 
-def dots(query: Tensor, key: Tensor, mask: Mask, sizes: Sizes) -> Tensor:
-    """⟨query, key⟩ of every edge."""
-    out = query.new_empty(mask[1].shape)
-    pieces = cut_rows(mask[0], mask[1].numel())
-    about = _block(pieces, query.shape[1], SUM_WIDTH) | {"WIDTH": query.shape[1]}
-    row_sums.dots_along[pieces.grid](query, key, *mask, *_pointers(pieces), out, query.shape[0], *sizes, **about)
+def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
+    """⟨query_i, key_j⟩ for every edge (i, j)."""
+    out = query.new_empty(mask.keys.shape)
+    pieces = cut_rows(mask)
+    options = _block(pieces, query.shape[1], SUM_WIDTH) | {"WIDTH": query.shape[1]}
+    row_sums.dots_along[pieces.grid](query, key, *mask[:2], *pieces.pointers, out, *_sizes(mask), **options)
     return out
 
 
-def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask, sizes: Sizes, dtype: torch.dtype) -> Tensor:
-    """Σ_j w_ij y_j of every query."""
-    return _sum(weights, key, mask, (None, None), sizes, dtype)
+def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask, dtype: torch.dtype) -> Tensor:
+    """Σ_j w_ij key_j for every query i."""
+    return _sum(weights, key, mask, (None, None), dtype)
 
 
-def sum_over_queries(
-    weights: Tensor,
-    query: Tensor,
-    by_key: tuple[Tensor, Tensor, Tensor],
-    row_ptr: Tensor,
-    sizes: Sizes,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Σ_i w_ij x_i of every key."""
-    column_ptr, queries, positions = by_key
-    return _sum(weights, query, (column_ptr, queries), (positions, row_ptr), (sizes[1], sizes[0]), dtype)
+def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey, dtype: torch.dtype) -> Tensor:
+    """Σ_i w_ij query_i for every key j."""
+    transposed = Mask(by_key.column_ptr, by_key.queries, mask.n_keys, mask.n_queries)
+    return _sum(weights, query, transposed, (by_key.positions, mask.row_ptr), dtype)
 
 
 def _sum(
-    weights: Tensor,
-    vectors: Tensor,
-    mask: Mask,
-    places: tuple[Tensor | None, Tensor | None],
-    sizes: Sizes,
-    dtype: torch.dtype,
+    weights: Tensor, vectors: Tensor, mask: Mask, places: tuple[Tensor | None, Tensor | None], dtype: torch.dtype
 ) -> Tensor:
-    n_rows, width = mask[0].numel() - 1, vectors.shape[1]
+    """Weighted sums along rows; ``places`` says where weights stand unless in the mask's order, see ``sum_along``."""
+    n_rows, width = mask.row_ptr.numel() - 1, vectors.shape[1]
     out = vectors.new_empty(n_rows, width, dtype=dtype)
-    pieces = cut_rows(mask[0], mask[1].numel())
+    pieces = cut_rows(mask)
     part = vectors.new_empty(pieces.n_slots, width, dtype=accumulator(out))
-    arguments = (weights, vectors, *mask, *places, *_pointers(pieces), out, part, n_rows, *sizes)
+    arguments = (weights, vectors, *mask[:2], *places, *pieces.pointers, out, part, *_sizes(mask))
     row_sums.sum_along[pieces.grid](*arguments, WIDTH=width, **_block(pieces, width, SUM_WIDTH))
     row_sums.join_sums[(n_rows,)](out, part, pieces.slot_ptr, WIDTH=width, num_warps=1)
     return out
 
 
-def _pointers(pieces: Pieces) -> tuple[Tensor, Tensor, Tensor]:
-    return pieces.row, pieces.ptr, pieces.slot_ptr
+def _pointers(inputs: AttentionInputs, mask: Mask, pieces: Pieces) -> tuple[Tensor | None, ...]:
+    """The first arguments of both kernels of attention, in which None stands for ones."""
+    per_edge = (t if t.numel() else None for t in (inputs.gate, inputs.weight_scale))
+    return *inputs[:3], *per_edge, *mask[:2], *pieces.pointers
 
 
-def _unless_empty(per_edge: Tensor) -> Tensor | None:
-    return per_edge if per_edge.numel() else None
+def _sizes(mask: Mask) -> tuple[int, int, int]:
+    return mask.row_ptr.numel() - 1, mask.n_queries, mask.n_keys
 
 
 def _block(pieces: Pieces, width: int, per_warp: int) -> dict[str, int]:
-    """Edges at a time, and so many warps that their vectors, ``per_warp`` numbers wide, fit into registers."""
+    """How many edges a program takes at a time, and how many warps hold vectors of that width."""
     columns = 1 << (width - 1).bit_length()
     return {"PIECE": pieces.size, "EDGES": EDGES, "num_warps": max(1, columns // per_warp)}

@@ -11,13 +11,14 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.kernels.gpu.toolchain import kernel
+from sbmt.kernels.structures import Mask
 
 PIECE = 512  # edges
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What kernels need to find their piece.
+    """Where each program finds its piece.
 
     Attributes:
         ptr: int64 ``(n_rows + 1,)``, the first piece of each row, which has at least one.
@@ -38,9 +39,15 @@ class Pieces:
         """A program for each piece."""
         return (self.row.numel(),)
 
+    @property
+    def pointers(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What :func:`locate` reads."""
+        return self.row, self.ptr, self.slot_ptr
 
-def cut_rows(row_ptr: Tensor, n_edges: int) -> Pieces:
-    """Pieces of at most ``PIECE`` edges; nothing waits for the device. Cost: O(pieces · log rows)."""
+
+def cut_rows(mask: Mask) -> Pieces:
+    """Cuts rows into pieces of at most ``PIECE`` edges without waiting for the device. Cost: O(pieces · log rows)."""
+    row_ptr, n_edges = mask.row_ptr, mask.keys.numel()
     counts = ((row_ptr.diff() + PIECE - 1) // PIECE).clamp(min=1)
     ptr, slot_ptr = (torch.nn.functional.pad(c.cumsum(0), (1, 0)) for c in (counts, counts * (counts > 1)))
     n_pieces = counts.numel() + n_edges // PIECE

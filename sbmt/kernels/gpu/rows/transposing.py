@@ -7,9 +7,9 @@ column and nothing depends on who comes first.
 
 import torch
 import triton.language as tl
-from torch import Tensor
 
 from sbmt.kernels.gpu.toolchain import kernel
+from sbmt.kernels.structures import ByKey, Mask
 
 EDGES = 128  # at a time
 
@@ -53,8 +53,9 @@ def fill_columns(
         tl.debug_barrier()  # the next row's edges come behind these
 
 
-def transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+def transpose(mask: Mask) -> ByKey:
     """See :attr:`sbmt.EdgeList.by_key`. Memory: a count for each column and program, no more than edges and columns."""
+    row_ptr, keys, n_queries, n_keys = mask
     n_graphs = (row_ptr.numel() - 1) // n_queries
     per_column = max(1, keys.numel() // (n_graphs * n_keys))
     n_rows = 1 << max(6, (-(-n_queries // per_column) - 1).bit_length())  # of a program: at most per_column programs
@@ -66,4 +67,4 @@ def transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tup
     before = (counts.cumsum(1, dtype=torch.int32) - counts).contiguous()
     queries, positions = (torch.empty(keys.shape, dtype=torch.int32, device=keys.device) for _ in range(2))
     fill_columns[(n_graphs * n_blocks,)](row_ptr, keys, before, column_ptr, queries, positions, *sizes, **about)
-    return column_ptr, queries, positions
+    return ByKey(column_ptr, queries, positions)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sbmt.kernels.cpu.row_sums import dots, weighted_sum
+from sbmt.kernels.cpu.products import dots, weighted_sum
 
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 each_count = pytest.mark.parametrize("count", [*range(10), 31])

@@ -13,7 +13,7 @@ from results.paper_costs.growth import Verdict, compare_with_claims
 from results.paper_costs.measured_growth import PRODUCTS, measure_products
 from results.paper_costs.tables import paper_table, slope_table
 from sbmt.experiments.costs.methods import METHODS, REFERENCE
-from sbmt.experiments.costs.report import DENSITIES
+from sbmt.experiments.costs.report import DENSITIES, cost_report
 from sbmt.experiments.tables import LEFT_OUT
 
 ROOT = Path(__file__).parents[3]

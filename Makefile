@@ -105,8 +105,8 @@ long-range: $(STAMP)
 	for task in $(LONG_RANGE); do \
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
 	done
-	$(BIN)/python results/measure_retrieval_ceiling.py
-	$(BIN)/python results/start_full_size.py
+	$(BIN)/python results/measure/retrieval_ceiling.py
+	$(BIN)/python results/measure/full_size.py
 	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
 	done
@@ -121,7 +121,7 @@ language: $(STAMP)
 	done
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
-	$(BIN)/python results/measure_window_coverage.py
+	$(BIN)/python results/measure/window_coverage.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)
@@ -129,12 +129,12 @@ results: $(STAMP)
 	mkdir -p results
 	cp runs/demo5/result.json results/demo.json
 	cp runs/demo5/demo.png results/demo.png
-	$(BIN)/python results/measure_landing.py
+	$(BIN)/python results/measure/landing.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
-	$(BIN)/python results/measure_gate_gradients.py
-	$(BIN)/python results/measure_ste_bias.py
+	$(BIN)/python results/measure/gate_gradients.py
+	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 
@@ -147,7 +147,7 @@ bench: $(STAMP)
 
 # Text and Image need their files: see docs/long-range.md. GPU_ARGS='--part bench --minutes 30' does less.
 gpu: $(STAMP)
-	$(BIN)/python results/measure_gpu.py $(GPU_ARGS)
+	$(BIN)/python results/measure/gpu.py $(GPU_ARGS)
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)

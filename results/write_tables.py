@@ -1,6 +1,6 @@
-"""Writes what README.md and the site say of the results, from the result files, between pairs of markers.
+"""Writes the tables and numbers of README.md and of the site from the result files.
 
-``python results/write_tables.py`` rewrites it; with ``--check`` it exits with 1 where a page is stale.
+``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 where a page is stale.
 """
 
 import sys

@@ -1,23 +1,70 @@
-"""The tables of the pages on speed and on cost."""
+"""The tables of the page on benchmarks."""
 
-from results.tables.references import Results
+from typing import Any
+
+from results.tables.files import Files
+from sbmt.experiments.benchmarks import tables_of
+
+GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-trouble")
+NO_GPU = "*Not measured yet: run `make gpu`.*"
+FIGURE = "Time of SBM attention over that of full attention, against the density and against the number of tokens"
 
 
-def bench_blocks(results: Results) -> dict[str, str]:
-    """The benchmarks' tables, figure and machine by the names that the markers call them."""
-    from sbmt.experiments.benchmarks import tables_of
+def bench_page(files: Files) -> dict[str, str]:
+    """The benchmarks' tables, figure and machines by name."""
+    tables = {}
+    if files.has("bench"):
+        result = files.load("bench")
+        tables = {table.name: table.markdown() for table in tables_of(result)} | {"machine": _machine(result)}
+        if (files.root / "results" / "bench.png").exists():
+            tables["figure"] = f"![{FIGURE}](assets/bench.png)"
+    return tables | _builds(files) | _gpu(files)
 
-    if not results.has("bench"):
-        return {}
-    result = results.load("bench")
+
+def _machine(result: dict[str, Any]) -> str:
     about = result["manifest"]
-    machine = f"Measured on {about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` "
-    machine += f"{about['OMP_WAIT_POLICY']}; Python {about['python']}, torch {about['torch']}, numba {about['numba']}; "
-    machine += f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
-    blocks = {table.name: table.markdown() for table in tables_of(result)} | {"machine": machine}
-    if (results.root / "results" / "bench.png").exists():
-        title = (
-            "Time of SBM attention over that of full attention, against the density and against the number of tokens"
-        )
-        blocks["figure"] = f"![{title}](assets/bench.png)"
-    return blocks
+    text = f"Measured on {about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` "
+    text += f"{about['OMP_WAIT_POLICY']}; Python {about['python']}, torch {about['torch']}, numba {about['numba']}; "
+    return text + f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
+
+
+def _builds(files: Files) -> dict[str, str]:
+    """Registers of the GPU's kernels, for which no GPU is needed."""
+    if not files.has("gpu_builds"):
+        return {"gpu-builds": "*Not built yet: run `python results/measure/gpu_builds.py`.*"}
+    result = files.load("gpu_builds")
+    rows = ["| kernel | registers of a thread | spilled, bytes |", "| --- | ---: | ---: |"]
+    rows += [f"| {one['kernel']} | {one['registers']} | {one['spilled']} |" for one in result["kernels"]]
+    return {"gpu-builds": "\n".join(rows) + f"\n\n*Built with triton {result['triton']}.*"}
+
+
+def _gpu(files: Files) -> dict[str, str]:
+    """The suite ``gpu`` and the runs at full size, which ``make gpu`` writes on a machine with a GPU."""
+    tables = dict.fromkeys((*GPU_TABLES, "gpu-runs"), NO_GPU)
+    if files.has("gpu/bench"):
+        result = files.load("gpu/bench")
+        found = {table.name: table.markdown() for table in tables_of(result)}
+        tables |= {"gpu-trouble": "Everything ran.", "gpu-machine": _gpu_machine(result)} | found
+    if files.has("gpu/runs"):
+        tables["gpu-runs"] = _runs(files.load("gpu/runs")["runs"])
+    return tables
+
+
+def _gpu_machine(result: dict[str, Any]) -> str:
+    about = result["manifest"]
+    gpu = f"Measured on one {about['gpu']} ({about['gpu_memory_gib']:.0f} GiB), driver {about['driver']}, CUDA "
+    gpu += f"{about['cuda']}, torch {about['torch']}, triton {about['triton']}, Python {about['python']}; "
+    return gpu + f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
+
+
+def _runs(runs: dict[str, dict[str, Any]]) -> str:
+    rows = ["| run | status | accuracy, % | density, % | minutes |", "| --- | --- | ---: | ---: | ---: |"]
+    for name, one in runs.items():
+        result = one.get("result")
+        if result is None:
+            rows.append(f"| {name} | {one['status']} | – | – | – |")
+        else:
+            test = result["test"]
+            cells = (f"{100 * test['accuracy']:.2f}", f"{100 * test['density']:.2f}", f"{result['seconds'] / 60:.1f}")
+            rows.append(f"| {name} | {one['status']} | {' | '.join(cells)} |")
+    return "\n".join(rows)

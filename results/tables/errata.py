@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.tables.commands import commands, file_of
+from results.tables.commands import commands
 from results.tables.links import anchor, link
-from results.tables.references import TEMPLATE, Results
+from results.tables.results import Results
 
 VERDICTS = {
     "reproduced": "it holds here too, at the size given",
@@ -24,16 +24,16 @@ GRADES = {
 
 @dataclass(frozen=True)
 class Claim:
-    """What was examined.
+    """One claim that was examined.
 
     Attributes:
         name: Heading of its entry.
-        claim: What is said, in our words.
-        source: Where.
+        claim: What the paper says, in our words.
+        source: Where it says so.
         verdict: One of :data:`VERDICTS`.
-        finding: What was found, with references for numbers.
-        evidence: Short names of what shows it, see :func:`~results.tables.links.link`.
-        grade: One of :data:`GRADES`; empty if it was reproduced.
+        finding: What was found: a template whose numbers come from the result files.
+        evidence: Short names of pages that show it, see :func:`~results.tables.links.link`.
+        grade: One of :data:`GRADES`; empty if the claim was reproduced.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Claim:
 
     @property
     def group(self) -> str:
-        """Where on the page it belongs."""
+        """The part of the page to which it belongs."""
         if self.verdict == "reproduced" or self.grade == "slip":
             return self.grade or "reproduced"
         return "open" if self.verdict == "open" else self.grade
@@ -61,16 +61,9 @@ class Claim:
         """Numbers of the notebooks among the evidence."""
         return [name[:2] for name in self.evidence if name[:2].isdigit()]
 
-    @property
-    def files(self) -> list[str]:
+    def files(self, results: Results) -> list[str]:
         """Names of the result files behind the finding and the evidence."""
-        found = [file_of(reference) for reference in self.references] + ["theory"] * bool(self.statements)
-        return [name for name in found if name]
-
-    @property
-    def references(self) -> list[str]:
-        """Of the numbers in the finding, without their formats."""
-        return [found.partition(":")[0] for found in TEMPLATE.findall(self.finding)]
+        return results.files_of(self.finding) + ["theory"] * bool(self.statements)
 
 
 def read_claims(root: Path) -> list[Claim]:
@@ -79,8 +72,8 @@ def read_claims(root: Path) -> list[Claim]:
     return [Claim(**row | {"evidence": tuple(row["evidence"])}) for row in rows]
 
 
-def errata_blocks(results: Results) -> dict[str, str]:
-    """What the errata page shows, by the names that its markers call it."""
+def errata_page(results: Results) -> dict[str, str]:
+    """The parts of the errata page by name."""
     claims = read_claims(results.root)
     groups = {name: [claim for claim in claims if claim.group == name] for name in (*GRADES, "reproduced", "open")}
     blocks = {f"errata-{name}": "\n\n".join(_entry(c, results) for c in of) for name, of in groups.items()}
@@ -108,9 +101,9 @@ def _overview(claims: Sequence[Claim], groups: dict[str, list[Claim]]) -> str:
 def _entry(claim: Claim, results: Results) -> str:
     shown = [link(results.root, name) for name in claim.evidence]
     grade = f" *({claim.grade})*" if claim.grade else ""
-    again = ", ".join(f"`{one}`" for one in commands(claim.files, claim.notebooks, results))
+    again = ", ".join(f"`{one}`" for one in commands(claim.files(results), claim.notebooks, results))
     lines = [f"### {claim.name}", f"**Said** in {claim.source}: {claim.claim}"]
-    lines.append(f"**{claim.verdict.capitalize()}**{grade}: {results.filled(claim.finding)}")
+    lines.append(f"**{claim.verdict.capitalize()}**{grade}: {results.render(claim.finding)}")
     lines.append(f"**Shown** in {', '.join(shown)}.{f' **Again:** {again}' if again else ''}")
     return "\n\n".join(lines)
 
@@ -119,6 +112,6 @@ def _slips(claims: Sequence[Claim], results: Results) -> str:
     rows = ["| slip | printed | right | shown in |", "|---|---|---|---|"]
     for claim in claims:
         shown = ", ".join(link(results.root, name) for name in claim.evidence)
-        cells = [f"{claim.name} ({claim.source})", claim.claim, results.filled(claim.finding), shown]
+        cells = [f"{claim.name} ({claim.source})", claim.claim, results.render(claim.finding), shown]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

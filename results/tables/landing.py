@@ -3,7 +3,7 @@
 from statistics import median
 from typing import Any
 
-from results.tables.references import Results
+from results.tables.files import Files
 from sbmt.experiments.tables import LEFT_OUT
 
 TITLES = {
@@ -13,14 +13,19 @@ TITLES = {
     "sbm-algorithm-1": "SBM, the paper's Algorithm 1",
     "random-quarter": "random mask of density ¼",
 }
-# Tokens and density of the cases of the benchmark that are told here: too short, too dense, and two that pay.
+# Tokens and density of the benchmark's cases shown here: one too short, one too dense, and two where SBM pays off.
 CASES = ((1024, 0.04), (4096, 0.16), (4096, 0.01), (16384, 0.0025))
 
 
-def demo_table(results: Results) -> str:
-    """A row per attention: accuracy, density and time of a training step; below it, time where sequences are long."""
-    runs = results.load("demo")["runs"]
-    timed = results.load("landing") if results.has("landing") else None
+def landing_page(files: Files) -> dict[str, str]:
+    """The page's only table by name."""
+    return {"demo": demo_table(files)} if files.has("demo") else {}
+
+
+def demo_table(files: Files) -> str:
+    """A row per attention: accuracy, density and time of a training step; below it, times on longer sequences."""
+    runs = files.load("demo")["runs"]
+    timed = files.load("landing") if files.has("landing") else None
     seeds = sorted({run["config"]["seed"] for run in runs})
     heads = (f"{len(seeds)} seeds", "accuracy", "density", "time of a step")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -30,8 +35,8 @@ def demo_table(results: Results) -> str:
         cells.append("1 ×" if trial == "full" else _spread(ratios, ".1f", " ×"))
         rows.append(f"| {title} | {' | '.join(cells)} |")
     parts = ["\n".join(rows), _caption(runs[0]["config"], seeds, timed)]
-    if results.has("bench"):
-        parts.append(_where_it_pays(results.load("bench")))
+    if files.has("bench"):
+        parts.append(_where_it_pays(files.load("bench")))
     return "\n\n".join(parts)
 
 
@@ -45,13 +50,13 @@ def _spread(values: list[float], digits: str = ".3f", unit: str = "") -> str:
 def _caption(config: dict[str, Any], seeds: list[int], timed: dict[str, Any] | None) -> str:
     text = f"*Median (range) over seeds {seeds[0]} to {seeds[-1]}; {config['length']} tokens, {config['steps']} steps. "
     if timed is None:
-        return text + "Time was not measured yet: run `python results/measure_landing.py`.*"
+        return text + "Time was not measured yet: run `python results/measure/landing.py`.*"
     text += "Time is that of a whole training step over full attention's, all of them taking turns in one process"
     return f"{text} ({machine(timed['manifest'])}).*"
 
 
 def machine(manifest: dict[str, Any]) -> str:
-    """What times were measured on, in a few words."""
+    """The machine on which times were measured, in a few words."""
     threads = "one thread" if manifest["threads"] == 1 else f"{manifest['threads']} threads"
     return f"{manifest['processor']}, {threads}, torch {manifest['torch']}"
 
@@ -66,7 +71,7 @@ def _where_it_pays(bench: dict[str, Any]) -> str:
 
 
 def step_ratios(bench: dict[str, Any], n: int, density: float, *, is_training: bool = True) -> str:
-    """Time over that of full attention for the cheapest and the dearest kind of memberships, k = 128."""
+    """Time over that of full attention for the cheaper and the more expensive kind of memberships, k = 128."""
     found = [
         case["results"]["sbm"]["ratio"]
         for case in bench["suites"].get("attention", {"found": {"cases": []}})["found"]["cases"]

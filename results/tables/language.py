@@ -1,30 +1,59 @@
 """The tables of the page on language tasks."""
 
-from results.tables.references import Results
+from typing import Any
+
+from results.tables.files import Files
+from results.tables.long_range import full_size_table
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.studies.language import TABLE_4
+from sbmt.experiments.studies.language_tables import (
+    glue_accuracy_table,
+    glue_f1_table,
+    glue_layers_table,
+    glue_runs_table,
+    glue_settings_table,
+    mlm_table,
+)
+
+FIGURE = "Perplexity after pre-training, and accuracy on each task, against the density of the masks"
+FULL_SIZE = ("mlm", "mnli")  # of which one step was taken at full size
 
 
-def language_blocks(results: Results) -> dict[str, str]:
-    """The tables and the figure by the names that the markers call them."""
-    from results.measure_window_coverage import window_coverage_table
-    from results.start_full_size import LANGUAGE, full_size_table
-    from sbmt.experiments.data.glue.tasks import GLUE
-    from sbmt.experiments.studies import language_tables as tables
-    from sbmt.experiments.studies.language import TABLE_4
+def language_page(files: Files) -> dict[str, str]:
+    """The page's tables and figure by name."""
+    tables = {"paper-table-4": paper_table()}
+    if files.has("glue"):
+        result = files.load("glue")
+        found = [mlm_table(result["mlm"])]
+        for table in (glue_accuracy_table, glue_f1_table, glue_runs_table, glue_layers_table, glue_settings_table):
+            found.append(table(result))
+        tables |= {table.name: table.markdown() for table in found}
+        if (files.root / "results" / "glue.png").exists():
+            tables["glue-figure"] = f"![{FIGURE}](assets/glue.png)"
+    if files.has("window_coverage"):
+        tables["window-coverage"] = window_coverage_table(files.load("window_coverage"))
+    if files.has("full_size"):
+        tables["glue-full-size"] = full_size_table(files.load("full_size"), FULL_SIZE)
+    return tables
 
+
+def paper_table() -> str:
+    """The paper's Table 4."""
     rows = [f"| | {' | '.join(task.folder for task in GLUE.values())} |", "|---" * (len(GLUE) + 1) + "|"]
     rows += [f"| {title} | {' | '.join(f'{score:.1f}' for score in scores)} |" for title, scores in TABLE_4.items()]
-    blocks = {"paper-table-4": "\n".join(rows)}
-    if results.has("glue"):
-        result = results.load("glue")
-        found = [tables.mlm_table(result["mlm"])]
-        names = ("accuracy", "f1", "runs", "layers", "settings")
-        found += [getattr(tables, f"glue_{name}_table")(result) for name in names]
-        blocks |= {table.name: table.markdown() for table in found}
-        if (results.root / "results" / "glue.png").exists():
-            title = "Perplexity after pre-training, and accuracy on each task, against the density of the masks"
-            blocks["glue-figure"] = f"![{title}](assets/glue.png)"
-    if results.has("window_coverage"):
-        blocks["window-coverage"] = window_coverage_table(results.load("window_coverage"))
-    if results.has("full_size"):
-        blocks["glue-full-size"] = full_size_table(results.load("full_size"), LANGUAGE)
-    return blocks
+    return "\n".join(rows)
+
+
+def window_coverage_table(result: dict[str, Any]) -> str:
+    """The length of GLUE's examples, and what share of their pairs each window covers."""
+    windows = list(next(iter(result["found"]["a full block"].values()))["pairs"])
+    heads = ["test examples of", "at most", "cut", "median", *(f"window {w}, %" for w in windows)]
+    heads.append(f"whole in {windows[-1]}, %")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, by_length in result["found"].items():
+        for length, found in by_length.items():
+            cells = [name, length, f"{found['n_cut']:,}", f"{found['median']:.0f}"]
+            cells += [f"{100 * found['pairs'][w]:.1f}" for w in windows]
+            cells.append(f"{100 * found['whole'][windows[-1]]:.1f}")
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)

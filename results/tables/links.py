@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from theory.statements import STATEMENTS
+
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 MARKUP = re.compile(r"[`*$]|<!--.*?-->|\[([^\]]*)\]\([^)]*\)")
@@ -18,16 +20,19 @@ def anchor(heading: str) -> str:
 
 
 def link(root: Path, name: str) -> str:
-    """A Markdown link from a page in ``docs``; ``KeyError`` if there is no such heading.
+    """A Markdown link from a page in ``docs``.
 
     Args:
-        root: Of the tree.
-        name: ``NN#heading``, ``theory#statement`` or ``page#heading``, a heading by its id. Without ``#`` the page
-            as a whole.
+        root: Root of the tree.
+        name: ``NN#heading``, ``theory#statement`` or ``page#heading``, with the heading's id. Without ``#`` the link
+            leads to the page as a whole.
+
+    Raises:
+        KeyError: If there is no such page or heading.
     """
     page, _, place = name.partition("#")
     if page == "theory" and place:
-        if place not in _statements():
+        if place not in {statement.name for statement in STATEMENTS}:
             raise KeyError(f"no statement {place!r}")
         return f"[Theory: {place}](theory.md#{anchor(place)})"
     path = next(root.glob(f"notebooks/{page}_*.ipynb"), None) if page.isdigit() else root / "docs" / f"{page}.md"
@@ -49,7 +54,7 @@ def link(root: Path, name: str) -> str:
 
 @cache
 def _headings(path: Path, _: int) -> tuple[str, dict[str, str]]:
-    """The title of a page and its other headings, by their ids."""
+    """The title of a page, and its other headings by id."""
     text = path.read_text("utf-8")
     if path.suffix == ".ipynb":
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
@@ -57,10 +62,3 @@ def _headings(path: Path, _: int) -> tuple[str, dict[str, str]]:
     found = [MARKUP.sub(lambda x: x[1] or "", heading) for heading in HEADING.findall(FENCE.sub("", text))]
     title = "Home" if path.stem == "index" else found[0]
     return title, {anchor(heading): heading for heading in found[1:]}
-
-
-@cache
-def _statements() -> set[str]:
-    from theory.statements import STATEMENTS
-
-    return {statement.name for statement in STATEMENTS}

@@ -1,9 +1,12 @@
 """The tables of the page on long-range tasks, from the results of their studies."""
 
+from collections.abc import Iterable
 from statistics import mean
 from typing import Any
 
-from results.tables.references import Results
+from results.tables.files import Files
+from sbmt.experiments.cli.tables import accuracy_cell
+from sbmt.experiments.training.long_range import PAPER
 
 TASKS = {
     "listops": "ListOps",
@@ -16,9 +19,7 @@ TASKS = {
 
 
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
-    """In the layout of the paper's Tables 1 and 2: mean ± deviation over seeds, and density, in percent."""
-    from sbmt.experiments.cli.tables import accuracy_cell
-
+    """Mean ± deviation over seeds, and density, in percent, laid out as in the paper's Tables 1 and 2."""
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     rows = [f"| | {' | '.join(TASKS[task] for task in results)} |", "|---" * (len(results) + 1) + "|"]
     for trial, title in titles.items():
@@ -30,7 +31,7 @@ def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def interval_table(results: dict[str, dict[str, Any]]) -> str:
-    """Every run with the 95 % interval that its test examples allow, beside what guessing reaches."""
+    """Every run with the 95 % interval that its test examples allow, beside the accuracy of guessing."""
     rows = ["| task | attention | seed | accuracy | 95 % interval | guessing | seconds |", "|---" * 7 + "|"]
     for task, result in results.items():
         for trial, title in result["titles"].items():
@@ -43,7 +44,7 @@ def interval_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def settings_table(results: dict[str, dict[str, Any]]) -> str:
-    """What was reduced, task by task."""
+    """How each task was reduced."""
     rows = ["| | examples | tokens | batch, steps | train, test examples | origin |", "|---" * 6 + "|"]
     for task, result in results.items():
         run = result["runs"][0]
@@ -64,23 +65,38 @@ def layers_table(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def long_range_blocks(results: Results) -> dict[str, str]:
-    """The page's tables by the names that the markers call them."""
-    from results.measure_retrieval_ceiling import retrieval_ceiling_table
-    from results.start_full_size import full_size_table
+def retrieval_ceiling_table(result: dict[str, Any]) -> str:
+    """What counting the words that two documents share achieves, by how much of them is read."""
+    rows = ["| first bytes of each document | accuracy of counting shared words |", "|---|---|"]
+    rows += [f"| {int(length):,} | {value:.3f} |" for length, value in result["accuracy"].items()]
+    return "\n".join(rows)
 
-    found = {task: results.load(task) for task in TASKS if results.has(task)}
+
+def full_size_table(result: dict[str, Any], tasks: Iterable[str]) -> str:
+    """One optimiser step at the paper's length, for those of the tasks that were tried."""
+    heads = ("", "tokens", "density", "seconds per example", "peak memory, MiB", "paper's batch", "minutes for it")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for task in (task for task in tasks if task in result["tasks"]):
+        found = result["tasks"][task]
+        names = ("length", "density", "seconds_per_example", "peak_mib", "batch_size", "minutes_per_batch")
+        rows.append(f"| {task} | {' | '.join(f'{found[name]:,}' for name in names)} |")
+    return "\n".join(rows)
+
+
+def long_range_page(files: Files) -> dict[str, str]:
+    """The page's tables by name."""
+    found = {task: files.load(task) for task in TASKS if files.has(task)}
     if not found:
         return {}
-    tables = {
+    makers = {
         "accuracy": accuracy_table,
         "interval": interval_table,
         "settings": settings_table,
         "layers": layers_table,
     }
-    blocks = {f"long-range-{name}": table(found) for name, table in tables.items()}
-    if results.has("retrieval_ceiling"):
-        blocks["retrieval-ceiling"] = retrieval_ceiling_table(results.load("retrieval_ceiling"))
-    if results.has("full_size"):
-        blocks["full-size"] = full_size_table(results.load("full_size"))
-    return blocks
+    tables = {f"long-range-{name}": table(found) for name, table in makers.items()}
+    if files.has("retrieval_ceiling"):
+        tables["retrieval-ceiling"] = retrieval_ceiling_table(files.load("retrieval_ceiling"))
+    if files.has("full_size"):
+        tables["full-size"] = full_size_table(files.load("full_size"), PAPER)
+    return tables

@@ -5,11 +5,11 @@ from typing import Any
 
 from results.tables.commands import command_of, read_questions
 from results.tables.links import link
-from results.tables.references import Results
+from results.tables.results import Results
 
 
-def overview_blocks(results: Results) -> dict[str, str]:
-    """What the results page shows, by the names that its markers call it."""
+def overview_page(results: Results) -> dict[str, str]:
+    """The parts of the results page by name."""
     rows = read_questions(results.root)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     parts = [_group(name, [row for row in rows if row["group"] == name], results) for name in groups]
@@ -20,14 +20,14 @@ def _group(name: str, rows: Sequence[dict[str, Any]], results: Results) -> str:
     lines = [f"## {name}", ""]
     for row in rows:
         told = ", ".join(link(results.root, page) for page in row["pages"])
-        answer = results.filled(row["answer"]) if results.has(row["file"]) else "*Not measured yet.*"
+        answer = results.render(row["answer"]) if results.has(row["file"]) else "*Not measured yet.*"
         lines += [f"**{row['question']}** {answer}<br>", f"`{row['file']}.json` → {told}", ""]
     targets = [f"`{target}`" for target in dict.fromkeys(row["again"] for row in rows)]
     return "\n".join([*lines, f"All of it again: {', '.join(targets)}."])
 
 
 def _origins(rows: Sequence[dict[str, Any]], results: Results) -> str:
-    """What the files have in common in a sentence, the rest in a table."""
+    """A sentence with what the files have in common, and a table with the rest."""
     found = [row["file"] for row in rows if results.has(row["file"])]
     places = list(dict.fromkeys(place for name in found if (place := _place(name, results))))
     heads = ("file", "again", "how much, how and when", *["on"] * (len(places) > 1))
@@ -41,7 +41,7 @@ def _origins(rows: Sequence[dict[str, Any]], results: Results) -> str:
 
 
 def _measured(studies: Sequence[dict[str, Any]]) -> str:
-    """Seeds, runs, hours, threads and date, as far as there are any."""
+    """Seeds, runs, hours, threads and date, as far as a file records them."""
     runs = [run for study in studies for run in study.get("runs", [])]
     about = studies[0].get("manifest", {}) if studies else {}
     said = []
@@ -58,12 +58,12 @@ def _many(n: int, what: str) -> str:
 
 
 def _studies(name: str, results: Results) -> list[dict[str, Any]]:
-    """The parts of a result file that have a manifest of their own; the theory's numbers have none and need none."""
+    """The parts of a result file that have a manifest; the theory's numbers have none and need none."""
     result = results.load(name)
     return list(result.values()) if name == "glue" else [] if name == "theory" else [result]
 
 
 def _place(name: str, results: Results) -> str:
-    """Machine and versions; empty where nothing depends on them."""
+    """Machine and versions; empty if nothing depends on them."""
     about = next(iter(_studies(name, results)), {}).get("manifest", {})
     return f"{about['machine']}, with sbmt {about['sbmt']}, torch {about['torch']}" if about else ""

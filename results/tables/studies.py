@@ -4,9 +4,18 @@ from math import exp
 from statistics import median
 from typing import Any
 
-from results.tables.references import Results
+from results.tables.files import Files
 
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
+ESTIMATORS = {
+    "score": "straight-through, `score` (equation 9)",
+    "weight": "straight-through, `weight`",
+    "removal": "straight-through, `removal`",
+    "score/q": "`score` / q",
+    "weight/q": "`weight` / q",
+    "removal/q": "`removal` / q",
+    "reinforce": "REINFORCE",
+}
 
 
 def study_table(result: dict[str, Any]) -> str:
@@ -36,7 +45,7 @@ def seeds_table(result: dict[str, Any]) -> str:
 
 
 def algorithm_1_table(result: dict[str, Any]) -> str:
-    """Where the density of Algorithm 1 ends, with exploration and without, beside its limits."""
+    """Where the density of Algorithm 1 ends up, with and without exploration, beside its limits."""
     rows = ["| Algorithm 1 | limit | density reached |", "|---|---|---|"]
     run = next(run for run in result["runs"] if run["trial"] == "sbm-algorithm-1")
     for title, rate, density in (
@@ -48,7 +57,7 @@ def algorithm_1_table(result: dict[str, Any]) -> str:
 
 
 def pushes_table(result: dict[str, Any]) -> str:
-    """What each kind of edge asks for, at a few moments of training."""
+    """How each kind of edge pushes its probability, at a few moments of training."""
     rows = ["| | step | loss | density | p of twins | push of self | of twins | of others |", "|---" * 8 + "|"]
     for title, found in result["cases"].items():
         for step in (100, 200, 300, 500, 700, 900):
@@ -60,20 +69,36 @@ def pushes_table(result: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def study_blocks(results: Results) -> dict[str, str]:
-    """The tables of the synthetic task's page by the names that the markers call them."""
-    from results.measure_ste_bias import ste_bias_table
+def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", exploration: float = 0.0) -> str:
+    """Relative bias · relative variance · cosine: a row per estimator, a column per p."""
+    wanted = {"scores": scores, "exploration": exploration}
+    rows = next(part["rows"] for part in result["parts"] if wanted.items() <= part.items())
+    by_place = {(row["estimator"], row["probability"]): row for row in rows}
+    columns = [p for p in result["settings"]["probabilities"] if p in (0.05, 0.25, 0.5, 0.75, 0.95)]
+    lines = [f"| bias · variance · cosine | {' | '.join(f'p = {p:g}' for p in columns)} |", "|---" * 6 + "|"]
+    for name, title in ESTIMATORS.items():
+        cells = []
+        for p in columns:
+            row = by_place[name, p]
+            variance = row["relative_variance"]
+            shown = f"{variance:.2g}" if variance < 10 else f"{variance:.0f}"
+            cells.append(f"{row['relative_bias']:.2f} · {shown} · {row['cosine']:.2f}")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
-    blocks = {}
-    for name in filter(results.has, STUDIES):
-        result = results.load(name)
-        blocks[name] = study_table(result)
-        blocks[f"{name}-seeds"] = seeds_table(result)
+
+def study_page(files: Files) -> dict[str, str]:
+    """The tables of the synthetic task's page by name."""
+    tables = {}
+    for name in filter(files.has, STUDIES):
+        result = files.load(name)
+        tables[name] = study_table(result)
+        tables[f"{name}-seeds"] = seeds_table(result)
         if "sbm-algorithm-1" in result["titles"]:
-            blocks["algorithm-1"] = algorithm_1_table(result)
-    if results.has("gate_gradients"):
-        blocks["gate-gradients"] = pushes_table(results.load("gate_gradients"))
-    if results.has("ste_bias"):
-        blocks["ste-bias"] = ste_bias_table(results.load("ste_bias"))
-        blocks["ste-bias-aligned"] = ste_bias_table(results.load("ste_bias"), scores="scores aligned with use")
-    return blocks
+            tables["algorithm-1"] = algorithm_1_table(result)
+    if files.has("gate_gradients"):
+        tables["gate-gradients"] = pushes_table(files.load("gate_gradients"))
+    if files.has("ste_bias"):
+        tables["ste-bias"] = ste_bias_table(files.load("ste_bias"))
+        tables["ste-bias-aligned"] = ste_bias_table(files.load("ste_bias"), scores="scores aligned with use")
+    return tables

@@ -1,18 +1,18 @@
-"""The tables of the page on when to use SBM attention: what it costs in three currencies, and what else there is."""
+"""The tables of the page on when to use SBM attention: its costs, and the alternatives."""
 
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
 
+from results.tables.files import Files
 from results.tables.landing import CASES, step_ratios
-from results.tables.references import Results
 from sbmt.experiments.tables import LEFT_OUT
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
 KINDS = ("near-constant", "structured")
 N_CLUSTERS, D_HEAD = 128, 32
-DENSEST = 0.16  # beyond it a mask is drawn densely, and the straight line ends
+DENSEST = 0.16  # beyond this a mask is drawn densely, and time is no longer a straight line
 # Names in costs.json, figure4.json, listops.json and glue.json.
 ROWS = (
     ("full attention, fused kernel", "full-fused", "full", "full", "full"),
@@ -27,18 +27,18 @@ ROWS = (
 )
 
 
-def when_to_use_blocks(results: Results) -> dict[str, str]:
-    """The tables by the names that the markers call them; those whose results are missing are left out."""
-    blocks = {}
-    if results.has("bench"):
-        bench = results.load("bench")
+def when_to_use_page(files: Files) -> dict[str, str]:
+    """The tables by name, without those whose results are missing."""
+    tables = {}
+    if files.has("bench"):
+        bench = files.load("bench")
         if "attention" in bench["suites"]:
-            blocks |= {"when-limits": limits_table(bench), "when-seconds": seconds_table(bench)}
+            tables |= {"when-limits": limits_table(bench), "when-seconds": seconds_table(bench)}
         if "memory" in bench["suites"]:
-            blocks["when-bytes"] = bytes_table(bench)
-    if all(results.has(name) for name in ("costs", "figure4", "listops", "glue")):
-        blocks["when-others"] = others_table(results)
-    return blocks
+            tables["when-bytes"] = bytes_table(bench)
+    if all(files.has(name) for name in ("costs", "figure4", "listops", "glue")):
+        tables["when-others"] = others_table(files)
+    return tables
 
 
 def fit_line(bench: dict[str, Any], kind: str, *, is_training: bool) -> tuple[float, float, float]:
@@ -109,9 +109,9 @@ def bytes_table(bench: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def others_table(results: Results) -> str:
-    """Every attention beside the others: cost on the longest of the paper's easy cases, and what it reached here."""
-    costs, lm = results.load("costs"), results.load("glue")["mlm"]
+def others_table(files: Files) -> str:
+    """All attentions side by side: their costs on ListOps, and what they reached here."""
+    costs, lm = files.load("costs"), files.load("glue")["mlm"]
     heads = ("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for title, cost, tokens, listops, words in ROWS:
@@ -122,8 +122,8 @@ def others_table(results: Results) -> str:
             )
             cells[0] = f"{counted[0]['attention']['n_flops'] / counted[1]['attention']['n_flops']:.2f}"
             cells[1] = f"{used[0]['forward'] / used[1]['forward']:.1f}"
-        cells[2] = _reached(results.load("figure4"), tokens, median)
-        cells[3] = _reached(results.load("listops"), listops, mean)
+        cells[2] = _reached(files.load("figure4"), tokens, median)
+        cells[3] = _reached(files.load("listops"), listops, mean)
         perplexities = [run["test"]["metrics"]["perplexity"] for run in lm["runs"] if run["trial"] == words]
         cells[4] = f"{mean(perplexities):.0f}" if perplexities else LEFT_OUT
         rows.append(f"| {title} | {' | '.join(cells)} |")

@@ -18,7 +18,7 @@ from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 
 # Where a GPU visits every pair: up to so many keys, since edges take many launches, and above this expected density,
-# below which edges take fewer clocks by count (results/gpu_needs.json). Neither is measured.
+# below which edges take fewer clocks by a count of instructions. Neither is measured.
 TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from results.measure_costs import blocks, with_blocks
 from results.paper_costs import measured_growth
 from results.paper_costs.claims import TABLE_3
 from results.paper_costs.growth import Verdict, compare_with_claims
@@ -55,13 +54,3 @@ def test_the_results_file_holds_a_peak_of_every_method_and_column():
             if METHODS[name].draws_mask:
                 assert one["density"] == pytest.approx(wanted, rel=0.15)
     assert RESULT["memory"][REFERENCE][2]["forward"] > RESULT["memory"]["sbm"][2]["forward"]
-
-
-def test_the_page_is_fresh():
-    text = (ROOT / "docs" / "api" / "cost.md").read_text("utf-8")
-    found = blocks(RESULT)
-    assert with_blocks(text, found) == text
-    for name, block in found.items():
-        assert (
-            text.count(f"<!-- costs {name}: results/measure_costs.py -->\n{block}\n<!-- end of costs {name} -->") == 1
-        )

@@ -1,6 +1,6 @@
-"""How well counting shared words tells the reduced retrieval pairs apart: what a model would have to reach.
+"""How well counting shared words separates the reduced retrieval pairs: what a model would have to reach.
 
-``python results/measure_retrieval_ceiling.py`` writes ``results/retrieval_ceiling.json``; it needs the prepared pairs
+``python results/measure/retrieval_ceiling.py`` writes ``results/retrieval_ceiling.json``; it needs the prepared pairs
 (``sbmt data prepare retrieval``) and takes seconds.
 """
 
@@ -43,7 +43,7 @@ def similarities(pairs: list[list[Counter[bytes]]], rarity: dict[bytes, float]) 
 
 
 def accuracy(train: Split, test: Split, length: int) -> float:
-    """On test, with the threshold that is best on train."""
+    """Accuracy on test with the threshold that is best on train."""
     known, unseen = words(train, length), words(test, length)
     documents = Counter(word for pair in known + unseen for counts in pair for word in counts)
     n = 2 * (len(known) + len(unseen))
@@ -53,23 +53,15 @@ def accuracy(train: Split, test: Split, length: int) -> float:
     return float(((similarities(unseen, rarity) >= threshold) == test.labels).mean())
 
 
-def retrieval_ceiling_table(result: dict[str, object]) -> str:
-    """As Markdown."""
-    found: dict[str, float] = result["accuracy"]  # type: ignore[assignment]
-    rows = ["| first bytes of each document | accuracy of counting shared words |", "|---|---|"]
-    rows += [f"| {int(length):,} | {value:.3f} |" for length, value in found.items()]
-    return "\n".join(rows)
-
-
 def main() -> None:
     """Measures and writes."""
     prepared = open_prepared(prepared_folder() / "retrieval-films")
     splits = prepared.splits["train"], prepared.splits["test"]
     found = {str(length): round(accuracy(*splits, length), 4) for length in LENGTHS}
-    path = Path(__file__).parent / "retrieval_ceiling.json"
+    path = Path(__file__).parents[1] / "retrieval_ceiling.json"
     write_json(path, {"data": prepared.info["sha256"], "accuracy": found, "manifest": manifest()})
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    run_command(main, "measure_retrieval_ceiling")
+    run_command(main, "retrieval_ceiling")

@@ -4,9 +4,9 @@ from unittest.mock import patch
 
 import torch
 
-from sbmt.experiments.benchmarks.gpu_builds import Launch, recorded
 from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.structures import AttentionInputs, ByKey, Mask
+from tests.kernels.gpu.builds import Launch, recorded
 
 N = 256  # queries and keys; kernels do not depend on how many there are
 

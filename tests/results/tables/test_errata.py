@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from results.tables.commands import commands, file_of, read_questions
-from results.tables.errata import GRADES, VERDICTS, errata_blocks, read_claims
+from results.tables.commands import commands, read_questions
+from results.tables.errata import GRADES, VERDICTS, errata_page, read_claims
 from results.tables.links import anchor, link
-from results.tables.references import NOT_YET, TEMPLATE, Results
+from results.tables.results import NOT_YET, Results
 from theory.statements import STATEMENTS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 RESULTS = Results(ROOT)
 CLAIMS = read_claims(ROOT)
 BY_NAME = {statement.name: statement for statement in STATEMENTS}
+TEMPLATE = re.compile(r"\{\{.+?\}\}")
 DECIMAL = re.compile(r"(?<![\d.])\d*\.\d+")
 
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -38,8 +39,8 @@ def test_all_evidence_exists(claim):
 
 @every_claim
 def test_all_numbers_come_from_results(claim):
-    for reference in TEMPLATE.findall(claim.finding):
-        assert RESULTS.shown(reference) not in (NOT_YET, ""), reference
+    for number in TEMPLATE.findall(claim.finding):
+        assert RESULTS.render(number) not in (NOT_YET, ""), number
 
 
 def text_of(evidence):
@@ -79,7 +80,7 @@ def test_names_make_headings_of_their_own():
 
 
 def test_slips_are_not_counted_with_the_rest():
-    overview = errata_blocks(RESULTS)["errata-overview"]
+    overview = errata_page(RESULTS)["errata-overview"]
     counted = [claim for claim in CLAIMS if claim.grade != "slip"]
     assert overview.startswith(f"**{len(counted)} claims: ")
     assert sum(map(int, re.findall(r"(\d+) (?:reproduced|conclusions|arguments|open)", overview))) == len(counted)
@@ -88,11 +89,12 @@ def test_slips_are_not_counted_with_the_rest():
 
 def test_commands_name_what_made_the_numbers():
     claim = next(claim for claim in CLAIMS if claim.name == "Towards full attention")
-    found = commands(claim.files, claim.notebooks, RESULTS)
+    found = commands(claim.files(RESULTS), claim.notebooks, RESULTS)
     assert found == ["make results", "python notebooks/execute.py notebooks/06*"]
     assert commands(["sparse"], [], RESULTS) == ["sbmt study sparse --json results/sparse.json"]
-    assert commands(["ste_bias"], [], RESULTS) == ["python results/measure_ste_bias.py"]
-    assert {file_of(r) for r in ("limit/1", "twins/lra/full/ahead", "gate/x/y")} == {"", "make long-range", "ste_bias"}
+    assert commands(["ste_bias"], [], RESULTS) == ["python results/measure/ste_bias.py"]
+    lra = RESULTS.files_of('{{ n_comparisons("lra", "full", "ahead") }}')
+    assert commands([*lra, "ste_bias"], [], RESULTS) == ["make long-range", "python results/measure/ste_bias.py"]
 
 
 def test_every_result_file_answers_a_question():
@@ -103,5 +105,5 @@ def test_every_result_file_answers_a_question():
     for row in rows:
         assert all(link(ROOT, page) for page in row["pages"])
         if row["file"] in files:
-            assert [r for r in TEMPLATE.findall(row["answer"]) if RESULTS.shown(r) == NOT_YET] == []
-            assert row["file"] in {file_of(r.partition(":")[0]) for r in TEMPLATE.findall(row["answer"])}
+            assert NOT_YET not in RESULTS.render(row["answer"])
+            assert row["file"] in RESULTS.files_of(row["answer"])

@@ -1,8 +1,9 @@
 """Takes one optimiser step with every preset of Table 7, at the paper's length, eight examples in eight parts.
 
-``python results/start_full_size.py`` writes ``results/full_size.json``: that the presets start and step here, what
-memory a part takes, and how long the paper's whole batch would at that rate. The tokens are random and as many as the
-task allows. Of GLUE's tasks MNLI stands for all: a pair, and three classes. Minutes on one core; tasks can be named.
+``python results/measure/full_size.py`` writes ``results/full_size.json``: that the presets start and step here, how
+much memory a part takes, and how long the paper's whole batch would take at that rate. The tokens are random, and as
+many as the task allows. MNLI, with pairs and three classes, stands for all of GLUE's tasks. It takes minutes on one
+core; tasks can be named on the command line.
 """
 
 import json
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,9 @@ from sbmt.experiments.training.runs import manifest
 from sbmt.experiments.training.sequence_config import SequenceConfig
 
 BATCH = 8
-PATH = Path(__file__).parent / "full_size.json"
+PATH = Path(__file__).parents[1] / "full_size.json"
 LANGUAGE = ("mlm", "mnli")
-N_SPECIAL = {"mlm": 2, "mnli": 4}  # starts and ends in a block, in a pair
+N_SPECIAL = {"mlm": 2, "mnli": 4}  # start and end tokens in a block, in a pair
 TASKS = (*PAPER, *LANGUAGE)
 SIZES = {"train": BATCH, "dev": 1, "test": 1}
 CLASSES = {"listops": 10, "image": 10}
@@ -127,17 +127,6 @@ def step(task: str) -> dict[str, Any]:
     }
 
 
-def full_size_table(result: dict[str, Any], tasks: Iterable[str] = tuple(PAPER)) -> str:
-    """As Markdown, those of the tasks that were tried."""
-    heads = ("", "tokens", "density", "seconds per example", "peak memory, MiB", "paper's batch", "minutes for it")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for task in (task for task in tasks if task in result["tasks"]):
-        found = result["tasks"][task]
-        names = ("length", "density", "seconds_per_example", "peak_mib", "batch_size", "minutes_per_batch")
-        rows.append(f"| {task} | {' | '.join(f'{found[name]:,}' for name in names)} |")
-    return "\n".join(rows)
-
-
 def main() -> None:
     """Measures and writes."""
     if sys.argv[1:2] == ["--one"]:
@@ -155,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, "start_full_size")
+    run_command(main, "full_size")

@@ -1,10 +1,9 @@
-"""Builds the kernels for GPUs that need not be there, and counts what the assembler makes of them."""
+"""Builds kernels for GPUs that need not be present, and reads off the registers and memory that they take."""
 
 import re
 import subprocess
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,9 +23,6 @@ TYPES = {
     torch.bool: "i1",
 }
 OPTIONS = ("num_warps", "num_stages")
-LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", re.MULTILINE)  # an address and an instruction
-JUMP = re.compile(r"\bBRA\b.*0x([0-9a-f]+)")
-PRODUCT = re.compile(r"(?P<groups>HGMMA\.(\d+)x(\d+)x(\d+)\.)|(?P<warps>HMMA\.(\d\d)(\d)(\d+)\.)")
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,8 @@ class Launch:
 
     Attributes:
         kernel: What Triton made of the function.
-        arguments: By name.
-        options: Warps and stages.
+        arguments: Arguments by name.
+        options: Numbers of warps and stages.
     """
 
     kernel: Any
@@ -45,38 +41,23 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """Name of the function."""
         return str(self.kernel.fn.__name__)
 
 
 @dataclass(frozen=True)
 class Build:
-    """What the assembler says of a kernel.
+    """What a kernel takes.
 
     Attributes:
-        registers: Of a thread.
-        spilled: Bytes of a thread's registers that are kept in memory.
+        registers: Registers of a thread.
+        spilled: Bytes of a thread's registers that are kept in memory instead.
         shared: Bytes of shared memory of a program.
-        loop: How often each instruction stands in the longest loop.
     """
 
     registers: int
     spilled: int
     shared: int
-    loop: Counter[str]
-
-    def products(self) -> int:
-        """Additions and multiplications of the loop's matrix products, per program of four warps or per warp."""
-        total = 0
-        for instruction, times in self.loop.items():
-            if found := PRODUCT.match(instruction):
-                sizes = [int(size) for size in found.groups() if size and size.isdigit()]
-                total += 2 * sizes[0] * sizes[1] * sizes[2] * times
-        return total
-
-    def count(self, start: str) -> int:
-        """How many of the loop's instructions begin so."""
-        return sum(times for instruction, times in self.loop.items() if instruction.startswith(start))
 
 
 @contextmanager
@@ -98,33 +79,21 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def build(launch: Launch, capability: int) -> Build:
-    """Builds a kernel for NVIDIA GPUs of a compute capability, 90 for 9.0, as Triton would for the call.
+    """Builds a kernel for NVIDIA GPUs of a compute capability (90 stands for 9.0), as Triton would for the launch.
 
-    Takes Triton, no GPU, and seconds.
+    Needs Triton but no GPU, and takes seconds.
     """
+    import triton
+
     compiled = _compile(launch, capability)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(compiled.asm["cubin"])
-        usage, code = _dump("--dump-resource-usage", path), _dump("--dump-sass", path)
+        command = [tool, "--dump-resource-usage", path]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = {name: int(number) for name, number in re.findall(r"(REG|STACK):(\d+)", usage)}
-    return Build(found["REG"], found["STACK"], compiled.metadata.shared, longest_loop(code))
-
-
-def longest_loop(code: str) -> Counter[str]:
-    """The instructions between a jump back and where it leads, for the widest such jump; predicates left out."""
-    lines = [(int(address, 16), text) for address, text in LINE.findall(code)]
-    jumps = [(at - int(to[1], 16), int(to[1], 16), at) for at, text in lines if (to := JUMP.search(text))]
-    span, first, last = max(jumps, default=(0, 0, 0))
-    inside = [text for at, text in lines if first <= at <= last] if span > 0 else []
-    return Counter(re.sub(r"^@!?U?P\w+\s+", "", text).split()[0] for text in inside)
-
-
-def _dump(what: str, path: Path) -> str:
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    return subprocess.run([tool, what, path], capture_output=True, text=True, check=True).stdout
+    return Build(found["REG"], found["STACK"], compiled.metadata.shared)
 
 
 def _compile(launch: Launch, capability: int) -> Any:
@@ -147,13 +116,13 @@ def _compile(launch: Launch, capability: int) -> Any:
 
 
 def _is_constant(parameter: Any, value: Any) -> bool:
-    """Triton also builds what is None, or the number 1, into the kernel."""
+    """Triton also builds None and the number 1 into the kernel."""
     is_one = isinstance(value, int) and value == 1 and not parameter.do_not_specialize
     return parameter.is_constexpr or value is None or is_one
 
 
 def _is_aligned(parameter: Any, value: Any) -> bool:
-    """Whether Triton builds the kernel for a multiple of 16: PyTorch's memory is, whole numbers may be."""
+    """Whether Triton builds the kernel for a multiple of 16; PyTorch's memory is aligned so, integers may be."""
     if isinstance(value, Tensor):
         return True
     return isinstance(value, int) and value % 16 == 0 and not parameter.do_not_specialize

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from results.measure_landing import REFERENCE, measure_seed
+from results.measure.landing import REFERENCE, measure_seed
+from results.tables.files import Files
 from results.tables.landing import TITLES, demo_table, step_ratios
-from results.tables.references import Results
-from results.tables.when_to_use import KINDS, bytes_table, fit_line, limits_table, when_to_use_blocks
+from results.tables.when_to_use import KINDS, bytes_table, fit_line, limits_table, when_to_use_page
 from sbmt.experiments.training import SIZES
 
 MACHINE = {"processor": "a processor", "threads": 1, "torch": "9.9"}
@@ -17,7 +17,7 @@ def write(root, **files):
     (root / "results").mkdir()
     for name, content in files.items():
         (root / "results" / f"{name}.json").write_text(json.dumps(content), "utf-8")
-    return Results(root)
+    return Files(root)
 
 
 def demo():
@@ -66,7 +66,7 @@ def test_the_demo_table_has_a_time_for_every_attention(tmp_path):
 def test_what_was_not_timed_is_said_to(tmp_path):
     text = demo_table(write(tmp_path, demo=demo()))
     assert "| **SBM**, exact edge law | 0.600 (0.500 to 0.700) | 0.250 | – |" in text
-    assert "run `python results/measure_landing.py`" in text
+    assert "run `python results/measure/landing.py`" in text
 
 
 def test_the_line_is_found_and_what_lies_beyond_it_left_out():
@@ -86,8 +86,8 @@ def test_limits_are_where_the_line_meets_one():
     # Even where (1 + structured) · (1000 / n + 10 ρ) = 1: ρ = (1 − 1000 / n) / 10 and (1 / 2 − 1000 / n) / 10.
     assert by_length["4,096"] == "| 4,096 | 89 % | 2.6 to 7.6 % | 3.8 to 8.8 % |"
     assert by_length["1,024"] == "| 1,024 | 55 % | 0.2 %, or never | 0.1 to 5.1 % |"
-    dear = limits_table(bench(lambda kind, n, density, _: 20000 / n + density))
-    assert dear.count("| never | never |") == 5
+    expensive = limits_table(bench(lambda kind, n, density, _: 20000 / n + density))
+    assert expensive.count("| never | never |") == 5
 
 
 def test_what_could_not_be_measured_is_left_out(tmp_path):
@@ -95,7 +95,7 @@ def test_what_could_not_be_measured_is_left_out(tmp_path):
     assert bytes_table(made_up).splitlines()[2:] == ["| 4,096 | 1 % | 10 | 1,234 |"]
     assert step_ratios(made_up, 2048, 0.02) == "–"
     del made_up["suites"]["memory"]
-    assert set(when_to_use_blocks(write(tmp_path, bench=made_up))) == {"when-limits", "when-seconds"}
+    assert set(when_to_use_page(write(tmp_path, bench=made_up))) == {"when-limits", "when-seconds"}
 
 
 def test_steps_are_timed_in_turn():

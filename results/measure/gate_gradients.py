@@ -1,8 +1,8 @@
-"""Measures which edges push a network's mask in training; writes gate_gradients.json and .png beside this file.
+"""Measures which edges push a network's mask in training; writes ``results/gate_gradients.json`` and ``.png``.
 
-``python results/measure_gate_gradients.py``: two minutes or so on one thread. The same network, data and seed, without
-and with self-loops; the push of a kind of edges is minus the sum of the gate's gradients over the edges of that kind,
-so that it is positive where the loss asks for more of them.
+``python results/measure/gate_gradients.py`` takes two minutes or so on one thread. It trains the same network on the
+same data and seed, without and with self-loops. The push of a kind of edges is minus the sum of the gate's gradients
+over the edges of that kind, so that it is positive where the loss asks for more of them.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt.block_model.model import BlockModel  # noqa: E402
@@ -28,7 +28,7 @@ KINDS = ("self", "twin", "other")
 
 
 class Watch:
-    """Looks at each gate that a layer makes: its edges, their probabilities, and its gradient once there is one."""
+    """Observes each gate that a layer makes: its edges, their probabilities, and its gradient once that is known."""
 
     def __init__(self, layer: Any) -> None:
         self.pushes: Tensor | None = None
@@ -66,7 +66,7 @@ class Watch:
 
 
 def measure(self_loops: bool) -> dict[str, list[float]]:
-    """One run at demo settings; means over stretches of steps."""
+    """One run at demo settings; returns means over every 25 steps."""
     config = SIZES["demo"].override(seed=SEED, self_loops=self_loops)
     model = build_model(config)
     watch = Watch(model.get_submodule("encoder.blocks.0.attention.attention"))
@@ -135,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, "measure_gate_gradients")
+    run_command(main, "gate_gradients")

@@ -1,6 +1,6 @@
 """How short GLUE's sentences are, and what share of their pairs a window covers by itself.
 
-``python results/measure_window_coverage.py`` writes ``results/window_coverage.json``; it needs the prepared examples of
+``python results/measure/window_coverage.py`` writes ``results/window_coverage.json``; it needs the prepared examples of
 the reduced runs and the tokeniser beside their corpus (``sbmt data prepare corpus --reduced``, then ``sst2`` and the
 others), and takes seconds.
 """
@@ -38,7 +38,7 @@ def shares(n_tokens: NDArray[np.int64], window: int) -> NDArray[np.float64]:
 
 
 def describe(n_tokens: NDArray[np.int64], n_cut: int) -> dict[str, Any]:
-    """Lengths, and per window the mean share of pairs (over examples) and the share of examples covered whole."""
+    """Lengths, and for each window the mean share of pairs (over examples) and the share of examples fully covered."""
     covered = {str(w): shares(n_tokens, w) for w in WINDOWS}
     return {
         "n_examples": len(n_tokens),
@@ -48,20 +48,6 @@ def describe(n_tokens: NDArray[np.int64], n_cut: int) -> dict[str, Any]:
         "pairs": {w: round(float(share.mean()), 4) for w, share in covered.items()},
         "whole": {w: round(float((share == 1).mean()), 4) for w, share in covered.items()},
     }
-
-
-def window_coverage_table(result: dict[str, Any]) -> str:
-    """As Markdown."""
-    heads = ["test examples of", "at most", "cut", "median", *(f"window {w}, %" for w in WINDOWS)]
-    heads.append(f"whole in {WINDOWS[-1]}, %")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, by_length in result["found"].items():
-        for length, found in by_length.items():
-            cells = [name, length, f"{found['n_cut']:,}", f"{found['median']:.0f}"]
-            cells += [f"{100 * found['pairs'][str(w)]:.1f}" for w in WINDOWS]
-            cells.append(f"{100 * found['whole'][str(WINDOWS[-1])]:.1f}")
-            rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
 
 
 def main() -> None:
@@ -77,10 +63,10 @@ def main() -> None:
             encoded, n_cut = encode_split(prepared.splits["test"], tokenizer, length)
             found[layout.folder][str(length)] = describe(encoded.lengths.sum(1), n_cut)
     found["a full block"] = {str(length): describe(np.array([length]), 0) for length in LENGTHS}
-    path = Path(__file__).parent / "window_coverage.json"
+    path = Path(__file__).parents[1] / "window_coverage.json"
     write_json(path, {"data": data, "found": found, "manifest": manifest()})
     print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
-    run_command(main, "measure_window_coverage")
+    run_command(main, "window_coverage")

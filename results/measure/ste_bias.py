@@ -1,6 +1,6 @@
-"""Measures the gradient estimators over p, and writes ste_bias.json beside this file.
+"""Measures the bias and variance of the gradient estimators over p, and writes ``results/ste_bias.json``.
 
-``python results/measure_ste_bias.py``: about 15 seconds on one thread. All but the manifest is the same each time.
+``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. All but the manifest is the same each time.
 """
 
 import json
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
+from results.tables.studies import ste_bias_table  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
 from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators  # noqa: E402
 
@@ -24,20 +25,11 @@ PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 ALIGNMENTS = {"scores blind to use": 0.0, "scores aligned with use": 2.0}
 EXPLORATIONS = (0.0, 0.01)
 N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = 24, 3, 4, 3, 4
-TITLES = {
-    "score": "straight-through, `score` (equation 9)",
-    "weight": "straight-through, `weight`",
-    "removal": "straight-through, `removal`",
-    "score/q": "`score` / q",
-    "weight/q": "`weight` / q",
-    "removal/q": "`removal` / q",
-    "reinforce": "REINFORCE",
-}
 
 
 @dataclass(frozen=True, eq=False)
 class ToyGraph:
-    """A head that reads a few values, and a classifier that grades what it read."""
+    """A head that reads a few values, and a classifier that judges what it read."""
 
     query: Tensor  # n_queries d
     key: Tensor  # n_keys d
@@ -55,8 +47,8 @@ def sample_toy_graph(alignment: float, generator: torch.Generator) -> ToyGraph:
     r"""A graph of standard normal queries, keys, values and readout, with uniform labels.
 
     The score of edge (i, j) is $q_i k_j^\top / \sqrt d$ plus ``alignment`` times $\text{readout}_{y_i} v_j / \sqrt d$.
-    At 0 attention knows nothing of use. Above 0, a query tends to give large scores to the values that speak for its
-    label, as in a network that has learned something.
+    At 0, scores are independent of how useful a value is. Above 0, a query tends to give large scores to the values
+    that speak for its label, as in a network that has learned something.
     """
     shapes = ((N_QUERIES, WIDTH), (N_KEYS, WIDTH), (N_KEYS, WIDTH), (WIDTH, N_CLASSES))
     query, key, value, readout = (torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
@@ -116,24 +108,6 @@ def pull(gradient: Tensor, report: EstimatorReport) -> float:
     return total if abs(total) > 1e-9 else 0.0
 
 
-def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", exploration: float = 0.0) -> str:
-    """A Markdown table of relative bias · relative variance · cosine, one row per estimator, one column per p."""
-    wanted = {"scores": scores, "exploration": exploration}
-    rows = next(part["rows"] for part in result["parts"] if wanted.items() <= part.items())
-    by_place = {(row["estimator"], row["probability"]): row for row in rows}
-    columns = [p for p in result["settings"]["probabilities"] if p in (0.05, 0.25, 0.5, 0.75, 0.95)]
-    lines = [f"| bias · variance · cosine | {' | '.join(f'p = {p:g}' for p in columns)} |", "|---" * 6 + "|"]
-    for name, title in TITLES.items():
-        cells = []
-        for p in columns:
-            row = by_place[name, p]
-            variance = row["relative_variance"]
-            shown = f"{variance:.2g}" if variance < 10 else f"{variance:.0f}"
-            cells.append(f"{row['relative_bias']:.2f} · {shown} · {row['cosine']:.2f}")
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Measures and writes."""
     from sbmt.experiments.files import write_json
@@ -154,4 +128,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, "measure_ste_bias")
+    run_command(main, "ste_bias")

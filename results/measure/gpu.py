@@ -1,6 +1,6 @@
 """Measures on a machine with a GPU all that the site says of GPUs; goes on where it stopped.
 
-``python results/measure_gpu.py`` runs three parts, each of which writes a file of its own under ``results/gpu``:
+``python results/measure/gpu.py`` runs three parts, each of which writes a file of its own under ``results/gpu``:
 
 - ``tests``: the tests whose kernels need a GPU, and ``tests.json`` with their outcome;
 - ``bench``: ``sbmt bench --device cuda``, and ``bench.json``, begun again where a call has lost the GPU;
@@ -22,7 +22,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 import typer  # noqa: E402
@@ -258,4 +258,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_command(app, "measure_gpu")
+    run_command(app, "gpu")

@@ -1,7 +1,7 @@
-"""How long a training step of the demo takes, relative to full attention; writes landing.json beside this file.
+"""How long a training step of the demo takes, relative to full attention; writes ``results/landing.json``.
 
-``python results/measure_landing.py`` trains the very runs of ``results/demo.json`` once more, seed by seed and on one
-thread. The attentions take turns, one step each, so that a slow moment of the machine hits them all. About a quarter of
+``python results/measure/landing.py`` repeats the runs of ``results/demo.json``, seed by seed and on one thread. The
+attentions take turns, one step each, so that a slow moment of the machine affects them all. It takes about a quarter of
 an hour.
 """
 
@@ -20,13 +20,13 @@ from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training import RepeatedTokensConfig
 from sbmt.experiments.training.loop import build_model
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"
 REFERENCE = "full"
 
 
 def step_of(config: RepeatedTokensConfig) -> Entry:
-    """A training step: forward, backward and the optimiser's; drawing the batch is not timed."""
+    """A training step: forward, backward and the optimiser's update; drawing the batch is not timed."""
     model = build_model(config)
     optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
     data = torch.Generator().manual_seed(config.seed)
@@ -48,7 +48,7 @@ def step_of(config: RepeatedTokensConfig) -> Entry:
 def measure_seed(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Every attention's time and ratio over one training: medians and quartiles over its steps."""
     configs = {run["trial"]: RepeatedTokensConfig.from_dict(run["config"]) for run in runs}
-    n_rounds = configs[REFERENCE].steps - 1  # the call that does not count is a step, too
+    n_rounds = configs[REFERENCE].steps - 1  # the warm-up call is a step, too
     pace = Pace(seconds=1.0, least=n_rounds, most=n_rounds)
     entries = {trial: step_of(config) for trial, config in configs.items()}
     return race(entries, pace, reference=REFERENCE, headline=tuple(configs))
@@ -68,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, "measure_landing")
+    run_command(main, "landing")

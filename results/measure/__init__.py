@@ -1,0 +1,1 @@
+"""Scripts that measure: ``python results/measure/NAME.py`` writes ``results/NAME.json``."""

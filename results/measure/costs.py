@@ -1,0 +1,54 @@
+"""Counts operations and measures memory as the paper's Tables 3, 5 and 6 do; writes ``results/costs.json``.
+
+``python results/measure/costs.py`` takes three minutes on one core; memory is measured only on Linux. Counts are the
+same each time, memory varies by a few per cent.
+"""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+
+from results.paper_costs.claims import TABLE_3  # noqa: E402
+from results.paper_costs.growth import compare_with_claims  # noqa: E402
+from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
+from sbmt.command import run_command  # noqa: E402
+from sbmt.experiments.costs.report import cost_report  # noqa: E402
+from sbmt.experiments.costs.tables import cost_tables  # noqa: E402
+from sbmt.experiments.files import write_json  # noqa: E402
+from sbmt.experiments.training.runs import manifest  # noqa: E402
+
+
+def measure() -> dict[str, Any]:
+    """Everything; reports progress on the terminal."""
+    torch.set_num_threads(1)
+    report = cost_report(on_method=lambda done, total: _progress("Table 3", done, total))
+    paper = {name: {"flops": list(both[0]), "memory": list(both[1])} for name, both in TABLE_3.items()}
+    claims = {name: asdict(verdict) for name, verdict in compare_with_claims().items()}
+    products = [measure_products(sweep) for sweep in PRODUCTS]
+    memory = []
+    for done, sweep in enumerate(MEMORY, start=1):
+        memory.append(measure_memory(sweep))
+        _progress("slopes of memory", done, len(MEMORY))
+    slopes = {"products": products, "memory": memory}
+    return report | {"paper": paper, "claims": claims, "slopes": slopes, "manifest": manifest()}
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    print(f"\r{what}: {done}/{total}", end="" if done < total else "\n", flush=True)
+
+
+def main() -> None:
+    """Measures and writes."""
+    found = measure()
+    write_json(ROOT / "results" / "costs.json", found)
+    print(*(table.markdown() for table in cost_tables(found)), sep="\n\n")
+
+
+if __name__ == "__main__":
+    run_command(main, "costs")

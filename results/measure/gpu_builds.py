@@ -1,0 +1,68 @@
+"""Registers of the GPU kernels, which are built without a GPU; writes ``results/gpu_builds.json``.
+
+``python results/measure/gpu_builds.py`` needs Triton and takes a minute. The kernels are built for compute capability
+9.0, that of an H200, for heads of width 64 in bfloat16 and 128 clusters; the launches are those of the tests. Numbers
+depend on Triton's version, and say nothing about time.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+
+from sbmt.command import run_command  # noqa: E402
+from sbmt.experiments.files import write_json  # noqa: E402
+from sbmt.experiments.training.runs import manifest  # noqa: E402
+from tests.kernels.gpu.builds import build  # noqa: E402
+from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches  # noqa: E402
+
+D, N_CLUSTERS, CAPABILITY = 64, 128, 90
+TITLES = {
+    "attend_tiles": ["tiles, forward"],
+    "differentiate_queries": ["tiles, backward by queries"],
+    "differentiate_keys": ["tiles, backward by keys"],
+    "skip": ["rows, drawing to count", "rows, drawing to write"],
+    "attend": ["rows, forward"],
+    "attend_backward": ["rows, backward"],
+    "sum_along": [
+        "rows, gradients of keys",
+        "rows, gradients of values",
+        "rows, gradients of queries' memberships",
+        "rows, gradients of keys' memberships",
+    ],
+}
+"""The kernels that do most of the work, by name; a kernel with several titles is launched once for each."""
+
+
+def build_kernels() -> list[dict[str, Any]]:
+    """Registers and spilled bytes of each of the kernels."""
+    from sbmt.kernels.gpu.tiles import launch as tile_launch
+
+    with patch.object(tile_launch, "has_warp_groups", return_value=True):
+        tiles = tile_launches(torch.bfloat16, D, N_CLUSTERS)
+    titles = {name: iter(mine) for name, mine in TITLES.items()}
+    found = []
+    for launch in [*tiles, *draw_launches(N_CLUSTERS), *row_launches(torch.bfloat16, D, N_CLUSTERS)]:
+        if launch.name in titles:
+            built = build(launch, CAPABILITY)
+            one = {"kernel": next(titles[launch.name]), "registers": built.registers, "spilled": built.spilled}
+            found.append(one)
+    return found
+
+
+def main() -> None:
+    """Builds and writes."""
+    import triton
+
+    found = {"d": D, "n_clusters": N_CLUSTERS, "triton": triton.__version__, "kernels": build_kernels()}
+    write_json(ROOT / "results" / "gpu_builds.json", found | {"manifest": manifest()})
+    print(*found["kernels"], sep="\n")
+
+
+if __name__ == "__main__":
+    run_command(main, "gpu_builds")

@@ -1,4 +1,4 @@
-"""``python -m sbmt``, for those who have the source tree but no installed command."""
+"""``python -m sbmt`` does what the installed command ``sbmt`` does."""
 
 from sbmt.experiments.cli import main
 

@@ -1,7 +1,8 @@
-"""How a command ends: after a mistake, Ctrl-C or SIGTERM with one line instead of a traceback.
+"""How a command ends: after a mistake, Ctrl-C or SIGTERM it prints one line instead of a traceback.
 
-Importing this module makes a process that was begun as ``sbmt``, ``python -m sbmt`` or ``python -m theory`` answer
-Ctrl-C so from then on, for importing torch takes seconds. In other processes it does nothing.
+Importing torch takes seconds, during which a user may press Ctrl-C. In a process that was started as ``sbmt``,
+``python -m sbmt`` or ``python -m theory``, importing this module is therefore enough to get that one line. In any
+other process the import changes nothing.
 """
 
 import os
@@ -15,75 +16,75 @@ from typing import Any, NoReturn
 from sbmt.errors import SbmtError
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes after Ctrl-C and SIGTERM, as shells have them."""
+"""Exit codes after Ctrl-C and SIGTERM: 128 plus the number of the signal, as shells report it."""
 
 IS_COMMAND = Path(*sys.argv[:1]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1:3] in (
     ["-m", "sbmt"],
     ["-m", "theory"],
 )
-"""Whether this process was begun as a command of ours, and is nothing else."""
+"""Whether this process was started as one of our commands."""
 
 
 def leave_at_once(*_: Any) -> None:
-    """Ends the process in the middle of what it does, which is importing."""
+    """Handles Ctrl-C while Python is still importing: ends the process without unwinding."""
     os.write(2, b"\nsbmt: stopped\n")
     os._exit(INTERRUPTED)
 
 
-# Who began this process with the signal ignored, as shells do with what scripts put in the background, meant it.
-_HEARS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-if IS_COMMAND and _HEARS and threading.current_thread() is threading.main_thread():
+# Shells start the background jobs of a script with SIGINT ignored; we leave that as it is.
+_HEARS_CTRL_C = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if IS_COMMAND and _HEARS_CTRL_C and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, leave_at_once)
 
 
 def run_command(app: Callable[[], Any], name: str) -> None:
-    """Calls a Typer application and ends with one line where it does not come to its own end.
+    """Calls a Typer application, and prints one line if it fails or is stopped.
 
-    Exit codes: 2 after a mistake, or where files cannot be read or written; 130 after Ctrl-C; 143 after SIGTERM, which
-    is answered as Ctrl-C is, so that nothing stays half-written.
+    Exit codes: 2 after a mistake, or when files cannot be read or written; 130 after Ctrl-C; 143 after SIGTERM, which
+    is handled like Ctrl-C so that no file is left half-written.
 
     Args:
         app: The application.
         name: What the line begins with.
     """
-    hears = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if hears:
+    handles_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if handles_sigterm:
         signal.signal(signal.SIGTERM, _leave)
     if signal.getsignal(signal.SIGINT) is leave_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if hasattr(sys.stdout, "reconfigure"):  # or a file name that is no Unicode would end what prints it
+    if hasattr(sys.stdout, "reconfigure"):  # file names need not be valid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except SbmtError as error:
         _end(name, error, 2)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # whoever read our output, such as head, has left
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:  # of a full disk that our output goes to, for example
+    except OSError as error:  # among them a full disk behind a redirected stdout
         _drop_output()
         file = "the output" if error.filename is None else error.filename
-        do = "choose a place with room and rights"
+        do = "choose a place with free space that you may write to"
         _end(name, SbmtError(f"to read or write {file}", error.strerror or error, do), 2)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        _end(name, SbmtError("memory for what was asked", "none left", "ask for smaller sizes, or fewer at a time"), 2)
+        _end(name, SbmtError("enough memory", "none left", "ask for smaller sizes, or fewer at a time"), 2)
     except KeyboardInterrupt:
         _end(name, "stopped", INTERRUPTED)
     except SystemExit as leaving:
-        if leaving.code in (INTERRUPTED, TERMINATED):  # Typer makes the former of Ctrl-C
+        if leaving.code in (INTERRUPTED, TERMINATED):  # Typer turns Ctrl-C into the former
             _end(name, "stopped", int(leaving.code))
         raise
     finally:
         if IS_COMMAND:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to stop
-        if hears:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop, only Python's own shutdown
+        if handles_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python, NumPy or torch, whose error has no type of its own, found no memory."""
+    """Whether an error says that memory ran out; torch raises it as a RuntimeError, recognisable only by its words."""
     words = "can't allocate memory", "out of memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
@@ -98,7 +99,7 @@ def _end(name: str, words: object, code: int) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Lets what could not be printed go, or Python would try again while it ends."""
+    """Discards unprinted output, which Python would otherwise try to print again at exit, with a traceback."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,6 +1,7 @@
 """Writes the option tables of the command line page from the commands themselves, so that they cannot go stale.
 
-In ``cli.md``, a line ``<!-- options: train repeated-tokens -->`` is replaced by that command's options.
+In ``cli.md``, a line ``<!-- options: train repeated-tokens -->`` is replaced by that command's options, and
+``<!-- options: sbmt -->`` by those of ``sbmt`` itself.
 """
 
 import re
@@ -17,7 +18,7 @@ def on_page_markdown(markdown, page, config, files):
     from sbmt.experiments.cli import app
 
     root = get_command(app)
-    return MARK.sub(lambda match: _table(_find(root, match[1].split())), markdown)
+    return MARK.sub(lambda match: _table(_find(root, match[1].removeprefix("sbmt").split())), markdown)
 
 
 def _find(command, names):

@@ -1,26 +1,53 @@
-"""The command line. Mistakes are answered in one line and exit code 2, never with a traceback."""
+"""The command line. A mistake is answered in one line with exit code 2, never with a traceback."""
 
+from typing import Annotated
+
+import torch
 import typer
 
+import sbmt
 from sbmt.command import run_command
 from sbmt.experiments.cli.bench import bench
 from sbmt.experiments.cli.cost import cost
 from sbmt.experiments.cli.data import data_app
 from sbmt.experiments.cli.demo import demo
 from sbmt.experiments.cli.glue import glue
-from sbmt.experiments.cli.look import inspect, sample
+from sbmt.experiments.cli.inspect import inspect
 from sbmt.experiments.cli.predict import predict
+from sbmt.experiments.cli.sample import sample
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
 from sbmt.experiments.cli.train import evaluate, train_app
 
 app = typer.Typer(
-    help="SBM-Transformer: attention along edges sampled from an inferred block model.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def print_version(is_asked: bool) -> bool:
+    """Prints the version, PyTorch's, the device that training would use, and the attention backends."""
+    if is_asked:
+        device = f"cuda ({torch.cuda.get_device_name()})" if torch.cuda.is_available() else "cpu"
+        typer.echo(f"sbmt {sbmt.__version__}")
+        typer.echo(f"torch {torch.__version__}")
+        typer.echo(f"device {device}")
+        typer.echo(f"backends {', '.join(sbmt.available_backends())}")
+        raise typer.Exit
+    return is_asked
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="print versions and leave")
+    ] = False,
+) -> None:
+    """SBM-Transformer: attention along edges sampled from an inferred block model."""
+
+
 app.command()(demo)
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
@@ -36,5 +63,5 @@ app.command()(cost)
 
 
 def main() -> None:
-    """Runs the command line."""
-    run_command(app, "sbmt")
+    """Runs the command line under the name ``sbmt``, however Python was started."""
+    run_command(lambda: app(prog_name="sbmt"), "sbmt")

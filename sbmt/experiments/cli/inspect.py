@@ -1,0 +1,132 @@
+"""``sbmt inspect``: what a trained model does, and the masks that it draws."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sbmt.errors import SbmtError, check_seed
+from sbmt.experiments.training.any_run import load_any_run
+from sbmt.experiments.training.runs import SHIPPED, Run
+
+if TYPE_CHECKING:
+    from sbmt.experiments.plots.attended import Inspection
+    from sbmt.experiments.training.task_runs import TaskRun
+
+N_EXAMPLES = 256
+"""Test examples to look at, unless the user says how many."""
+
+
+def inspect(
+    run: Annotated[Path | None, typer.Argument(help="folder of a run; the shipped checkpoint if left out")] = None,
+    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("inspect.png"),
+    examples: Annotated[int | None, typer.Option(help="test examples to look at; 256 if left out")] = None,
+    query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
+    seed: Annotated[int, typer.Option(help="seed of the masks, and of the sequence of repeated tokens")] = 0,
+) -> None:
+    """Show what a trained model does: settings, results, and the masks that it draws."""
+    check_seed(seed)
+    folder = SHIPPED if run is None else run
+    title = "the shipped checkpoint" if run is None else str(folder)
+    loaded = load_any_run(folder)
+    console = Console(markup=False)
+    if isinstance(loaded, Run):
+        for name, value in (("--examples", examples), ("--query", query)):
+            if value is not None:
+                raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
+        _inspect_repeated_tokens(console, loaded, title, output, seed)
+        return
+    if examples is not None and examples < 2:
+        raise SbmtError("--examples ≥ 2", examples, "one example has no deviation")
+    _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
+
+
+def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
+    """Prints settings and results, and draws a sampled mask beside its expectation."""
+    from sbmt.experiments.plots.inspection import draw_inspection
+
+    shown = {name: value for name, value in run.config.to_dict().items() if value is not None}
+    console.print(_settings(title, shown))
+    test = run.test
+    console.print(f"Unseen sequences: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
+    draw_inspection(run, output, seed)
+    console.print(f"Figure: {output}")
+
+
+def _inspect_prepared(
+    console: Console, run: "TaskRun", title: str, output: Path, n_examples: int, query: int | None, seed: int
+) -> None:
+    """Prints settings, scores, densities and rank correlations of a run on prepared examples, and draws its figure."""
+    from sbmt.experiments.plots.attended import inspect_examples
+    from sbmt.experiments.plots.long_range import draw_long_range_inspection
+    from sbmt.experiments.plots.save import figure_format
+
+    figure_format(output)
+    if query is not None and run.config.is_image:
+        raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
+    inspection = inspect_examples(run, n_examples, seed=seed)
+    defaults = {field.name: field.default for field in fields(run.config)}
+    shown = {
+        name: value
+        for name, value in run.config.to_dict().items()
+        if name in ("task", "attention") or value != defaults[name]
+    }
+    console.print(_settings(title, shown))
+    low, high = run.about["interval"]
+    console.print(
+        f"Test, {run.about['n_test']:,} examples: accuracy {run.test.accuracy:.4f}, 95 % interval {low:.3f} to "
+        f"{high:.3f}, chance {run.about['chance']:.3f}  loss {run.test.loss:.4f}  density {run.test.density:.4f}"
+    )
+    console.print(_densities(inspection))
+    _print_correlations(console, inspection)
+    draw_long_range_inspection(inspection, output, query)
+    console.print(f"Figure: {output}", highlight=False)
+
+
+def _settings(title: str, values: dict[str, Any]) -> Table:
+    table = Table(title=title, show_header=False)
+    for name, value in values.items():
+        table.add_row(name, str(value))
+    return table
+
+
+def _densities(inspection: "Inspection") -> Table:
+    from sbmt.experiments.plots.density_bars import density_moments
+
+    densities = inspection.per_example.densities
+    mean, deviation = density_moments(densities)
+    n_heads = densities.shape[2]
+    table = Table(title=f"Density on {len(densities):,} test examples: mean ± standard deviation over these inputs")
+    for heading in ("layer", "mean of its heads", *(f"head {head}" for head in range(n_heads))):
+        table.add_column(heading, justify="right")
+    for layer in range(len(mean)):
+        cells = [f"{m:.4f} ± {d:.4f}" for m, d in zip(mean[layer].tolist(), deviation[layer].tolist(), strict=True)]
+        table.add_row(str(layer), *cells)
+    return table
+
+
+def _print_correlations(console: Console, inspection: "Inspection") -> None:
+    from sbmt.experiments.plots.difficulty import difficulty_measures, rank_correlations
+
+    measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
+    rows = rank_correlations(inspection.per_example.densities, measures)
+    if not rows:
+        console.print("Nothing is known of how difficult these examples are, so there is nothing to rank them by.")
+        return
+    if all(row.rho is None for row in rows):
+        names = ", ".join(measures)
+        console.print(f"Every example has the same density in every head: no rank correlation with {names}.")
+        return
+    table = Table(title="Spearman's rank correlation of density; each p-value is that of its row alone")
+    for heading in ("with", "density of", "ρ", "p", "n"):
+        table.add_column(heading, justify="right" if heading in "ρpn" else "left")
+    for row in rows:
+        numbers = ("constant", "") if row.rho is None else (f"{row.rho:+.3f}", f"{row.p_value:.2g}")
+        table.add_row(row.measure, row.part, *numbers, f"{row.n:,}")
+    console.print(table)
+    attention = inspection.run.model.get_submodule("encoder.blocks.0.attention.attention")
+    if "length" in measures and getattr(attention, "window", None) is not None:
+        console.print("Edges that a window or self-loops make certain weigh less in longer inputs: 1/n for self-loops.")

@@ -1,0 +1,120 @@
+"""How commands end: their exit codes, the one line that they print, and the name they go by."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sbmt.command import run_command
+from sbmt.errors import SbmtError
+from sbmt.experiments.cli import main
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(*arguments, **settings):
+    """``python -m`` in a process of its own, with Ctrl-C as a terminal has it."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (SbmtError("a run", "none", "train one"), 2, "x: expected a run, got none: train one\n"),
+        (FileNotFoundError(2, "No such file", "a.txt"), 2, "x: expected to read or write a.txt, got No such file: "),
+        (MemoryError(), 2, "x: expected enough memory, got none left: "),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "x: expected enough memory, got none left: "),
+        (KeyboardInterrupt(), 130, "x: stopped\n"),
+        (SystemExit(130), 130, "x: stopped\n"),
+        (SystemExit(143), 143, "x: stopped\n"),
+        (SystemExit(2), 2, ""),
+    ],
+)
+def test_every_end_has_its_exit_code_and_at_most_one_line(capsys, error, code, line):
+    def app():
+        raise error
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(app, "x")
+    err = capsys.readouterr().err
+    assert stop.value.code == code
+    assert err.startswith(line) and err.count("\n") == (1 if line else 0)
+
+
+def test_other_errors_are_bugs_and_keep_their_traceback():
+    def app():
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_command(app, "x")
+
+
+def test_a_command_within_another_program_restores_its_signals():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run_command(lambda: None, "x")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_sigterm_ends_a_command_in_a_line(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_command(lambda: os.kill(os.getpid(), signal.SIGTERM), "x")
+    assert stop.value.code == 143 and capsys.readouterr().err == "x: stopped\n"
+
+
+@pytest.mark.parametrize("program", ["sbmt", "/usr/lib/python3/site-packages/sbmt/__main__.py"])
+@pytest.mark.parametrize("words", [["--help"], ["sample", "--help"], ["sample", "--frobnicate"]])
+def test_usage_says_sbmt_however_python_was_started(monkeypatch, capsys, program, words):
+    monkeypatch.setattr(sys, "argv", [program, *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = "".join(capsys.readouterr())
+    assert re.search(rf"Usage: sbmt {'sample ' if 'sample' in words else ''}\[OPTIONS\]", said)
+    assert (stop.value.code or 0) == (2 if "--frobnicate" in words else 0)
+
+
+def test_version_prints_four_lines(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["sbmt", "--version"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert not stop.value.code and [line.split()[0] for line in lines] == ["sbmt", "torch", "device", "backends"]
+    assert re.fullmatch(r"sbmt \d+\.\d+\.\d+", lines[0]) and re.match(r"device (cpu|cuda \(.+\))$", lines[2])
+    assert lines[3].startswith("backends dense, pyg, cpu")
+
+
+def test_python_m_sbmt_ends_as_the_command_does(tmp_path):
+    for words, code in (["--version"], 0), (["evaluate", "nowhere"], 2):
+        process = start("sbmt", *words, cwd=tmp_path)
+        out, err = process.communicate()
+        assert process.returncode == code, err
+        assert out.startswith("sbmt 0.") if code == 0 else err.startswith("sbmt: expected ") and err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")
+@pytest.mark.parametrize("module", ["sbmt", "theory"])
+def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, module):
+    with start(module, "--help", cwd=tmp_path) as process:
+        while process.poll() is None and "libtorch_python" not in Path(f"/proc/{process.pid}/maps").read_text():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, err.strip()) == (130, "sbmt: stopped")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_finds_no_space_is_reported(tmp_path):
+    """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""
+    with open("/dev/full", "w") as full, start("sbmt", "--version", cwd=tmp_path, stdout=full) as process:
+        _, err = process.communicate()
+    assert process.returncode == 2 and err.count("\n") == 1 and "No space left" in err

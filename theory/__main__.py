@@ -1,4 +1,4 @@
-"""``python -m theory``: the whole report, or the certificate of one case."""
+"""``python -m theory``: the full report, or the certificate of one case."""
 
 import json
 from pathlib import Path

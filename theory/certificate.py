@@ -37,15 +37,15 @@ _SHOWN = 10  # witnesses listed
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of one condition.
+    """What is known about one condition.
 
     Attributes:
         condition: 1, 2 or 3.
-        outcome: ``"proved"``, ``"refuted"`` or ``"unknown"``; nothing else, and never one for another.
+        outcome: ``"proved"``, ``"refuted"`` or ``"unknown"``.
         evidence: What it rests on, a key of :data:`EVIDENCE`.
         reason: One sentence.
         witness: JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a list
-            of [layer from 1, token] (condition 1) or of [query, key] (condition 3), as far as there are any to show.
+            of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
     """
 
     condition: int
@@ -69,7 +69,7 @@ class Certificate:
         n_patterns: Layers given.
         n_entries: Entries of each, in the order given.
         order: 1-based order in which they act.
-        repeat: Whether they repeat for ever or act once.
+        repeat: Whether they repeat for ever or act only once.
         findings: One per condition.
     """
 
@@ -82,7 +82,7 @@ class Certificate:
 
     @property
     def outcome(self) -> Outcome:
-        """Of all three together: refuted if one is, proved if all are, else unknown."""
+        """The three conditions together: refuted if any is, proved if all are, otherwise unknown."""
         outcomes = {finding.outcome for finding in self.findings}
         return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
 
@@ -93,7 +93,7 @@ class Certificate:
         return self.findings[number - 1]
 
     def text(self) -> str:
-        """A few lines for people."""
+        """A few readable lines."""
         act = "repeated for ever" if self.repeat else "acting once"
         layers = ", ".join(map(str, self.order))
         size = f"{self.n_patterns} patterns on {self.n_tokens} tokens, {sum(self.n_entries)} entries"
@@ -104,7 +104,7 @@ class Certificate:
         return "\n".join([*lines, f"all three: {self.outcome}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, in types that JSON has."""
+        """All fields, in types that JSON can hold."""
         findings = [
             {
                 "condition": finding.condition,
@@ -147,16 +147,16 @@ def certify(
     Args:
         patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
             are not added: a model without them fails condition 1.
-        order: 1-based order of the layers; None as listed. It matters for condition 3 only.
-        repeat: True repeats the patterns cyclically, as the theorem has it; False asks condition 3 of one pass, as a
-            trained network of finitely many layers makes it.
-        time_limit: Seconds for exact search; where they do not suffice, condition 2 is unknown.
+        order: 1-based order of the layers; None keeps them as listed. Only condition 3 depends on it.
+        repeat: True repeats the patterns cyclically, as the theorem does; False asks condition 3 of a single pass, as a
+            trained network with finitely many layers makes it.
+        time_limit: Seconds for exact search; if they are not enough, condition 2 is unknown.
 
     Raises:
-        SbmtError: If the patterns or the order are no patterns or no order.
+        SbmtError: If the patterns or the order are invalid.
 
-    Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; of
-    a model that samples its masks a certificate speaks for the draw it was given.
+    Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
+    a model that samples its masks, a certificate only speaks for the draw it was given.
 
     Example:
         >>> from theory.patterns import three_patterns

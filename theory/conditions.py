@@ -1,6 +1,6 @@
-"""Conditions 1 and 3 of universality, and what a static graph says instead of the third.
+"""Conditions 1 and 3 of universality, and what a static graph says in place of the third.
 
-Condition 2, a Hamiltonian path, has files of its own: :mod:`theory.hamiltonian` and :mod:`theory.relays`.
+Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mod:`theory.relays`.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,19 @@ from scipy.sparse.csgraph import connected_components
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
+from theory.patterns import as_list
 from theory.reach import is_ever_full, is_full, layer_by_layer, sizes, unpack
 
-PATIENCE = 64  # cycles to wait before asking whether sets without self-loops will ever be full
+PATIENCE = 64  # cycles to follow before asking whether sets without self-loops will ever be full
 
 
 def as_csr(pattern: Any) -> csr_array:
-    """A pattern in compressed sparse rows: sorted, without duplicates, and never sharing memory with its source.
+    """A pattern as a sparse matrix in CSR form: sorted, without duplicates, and never sharing memory with its source.
 
     Args:
         pattern: Square boolean array, scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
-            united, since a layer adds them up. Its padding is left out; the real tokens keep their order and are
-            numbered from 0.
+            united, since a layer adds their outputs. Its padding is left out; the real tokens keep their order and
+            are numbered from 0.
 
     Raises:
         SbmtError: If it is not boolean or not square.
@@ -47,7 +48,7 @@ def as_csr(pattern: Any) -> csr_array:
 
 
 def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
-    """Patterns of one size in the order of the layers.
+    """Patterns of one size, in the order in which the layers apply them.
 
     Args:
         patterns: At least one.
@@ -56,22 +57,23 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
     Raises:
         SbmtError: If sizes differ or ``order`` is not a permutation.
     """
-    if isinstance(patterns, (np.ndarray, EdgeList, str)) or hasattr(patterns, "tocsr"):
+    if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
         raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern into a list")
-    sparse = [as_csr(pattern) for pattern in patterns]
+    listed = as_list(patterns, "a list of patterns", "give boolean arrays, row = query, column = key")
+    sparse = [as_csr(pattern) for pattern in listed]
     if not sparse or len({matrix.shape for matrix in sparse}) != 1:
         shapes = [matrix.shape for matrix in sparse]
         raise SbmtError("at least one pattern, all of one size", shapes, "build them for the same tokens")
     if order is None:
         return sparse
-    layers = list(order)
+    layers = as_list(order, f"a permutation of 1 … {len(sparse)}", "count layers from 1")
     if not all(isinstance(layer, Integral) for layer in layers) or sorted(layers) != list(range(1, len(sparse) + 1)):
         raise SbmtError(f"a permutation of 1 … {len(sparse)}", layers, "count layers from 1")
     return [sparse[layer - 1] for layer in layers]
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """Entries of any of the patterns."""
+    """The union of the patterns: an entry that any of them has."""
     first, *rest = as_csrs(patterns)
     for matrix in rest:
         first = first + matrix
@@ -90,7 +92,7 @@ def has_self_loops(patterns: Sequence[Any]) -> bool:
 
 
 def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None) -> list[list[int]]:
-    """|S_i^t| for layers t = 1 … n_layers: how many tokens have reached token i.
+    """Sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
 
     Args:
         patterns: Repeated cyclically.
@@ -107,9 +109,9 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
     S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, with l running through the patterns cyclically.
 
     A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops that
-    suffices: no set ever shrinks, and each cycle of the p patterns makes at least one more step of every shortest path,
-    whence s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the product of all
-    patterns decide that (:func:`~theory.reach.is_ever_full`).
+    is enough: no set ever shrinks, and each cycle through the p patterns takes at least one more step along every
+    shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the
+    product of all patterns decide that (:func:`~theory.reach.is_ever_full`).
 
     Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
 
@@ -139,7 +141,7 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
 def missing_pairs(
     patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
 ) -> list[tuple[int, int]]:
-    """Pairs (i, j) such that token j has not reached token i after ``n_layers``; the first ``most`` by i, then j."""
+    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``."""
     check_sizes(n_layers=n_layers, most=most)
     layers = as_csrs(patterns, order)
     reached = next(islice(layer_by_layer(layers), n_layers - 1, None))
@@ -153,14 +155,14 @@ def missing_pairs(
 
 
 def is_strongly_connected(patterns: Sequence[Any]) -> bool:
-    """Whether the union of the patterns leads from every token to every token."""
+    """Whether the union of the patterns has a walk from every token to every token."""
     return connected_components(union(patterns), directed=True, connection="strong", return_labels=False) == 1
 
 
 def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
     """Tokens (i, j) such that no walk in the union leads from j to i; None if there are none.
 
-    j lies in a strong component that no arc leaves, i outside of it.
+    Token j lies in a strong component that no arc leaves, and i lies outside it.
     """
     joined = union(patterns)
     n_components, label = connected_components(joined, directed=True, connection="strong")
@@ -176,8 +178,8 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
 def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
     """The first t such that the union of the first t patterns is strongly connected; None if never.
 
-    This is what the connectivity of a static graph says. It is at most :func:`min_layers` and no substitute for it:
-    the layers come one after the other, and a walk must take its arcs in their order.
+    This is what the connectivity of a static graph says. It is a lower bound of :func:`min_layers` but no substitute:
+    the layers act one after the other, and a walk must take its arcs in their order.
 
     Example:
         >>> from theory.patterns import three_patterns

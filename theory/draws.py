@@ -1,4 +1,4 @@
-"""The conditions on sampled masks: in what share of draws each one holds, with an interval."""
+"""The three conditions on sampled masks: the share of draws in which each one holds, with a confidence interval."""
 
 import json
 from collections import Counter
@@ -6,11 +6,43 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from scipy.stats import beta
 
 from sbmt.errors import SbmtError
 from theory.certificate import NAMES, certify
 from theory.solver import TIME_LIMIT
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How often an event happened.
+
+    Attributes:
+        hits: Draws in which it was proved to happen.
+        n_draws: All draws.
+        n_undecided: Draws in which neither the event nor its opposite was proved in time. They count as neither.
+    """
+
+    hits: int
+    n_draws: int
+    n_undecided: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of hits; NaN if a draw is undecided, since leaving it out would favour one side."""
+        return float("nan") if self.n_undecided else self.hits / self.n_draws
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Clopper and Pearson's interval; undecided draws count as misses for its lower end, as hits for its upper.
+
+        It covers the probability with at least this confidence, whatever the probability is.
+        """
+        if not 0 < confidence < 1:
+            raise SbmtError("a confidence between 0 and 1", confidence, "0.95 is usual")
+        lower, _ = clopper_pearson(self.hits, self.n_draws, confidence)
+        _, upper = clopper_pearson(self.hits + self.n_undecided, self.n_draws, confidence)
+        return lower, upper
 
 
 @dataclass(frozen=True)
@@ -21,7 +53,7 @@ class Share:
         name: The condition.
         proved, refuted, unknown: Counts of draws; they add up to all draws.
         interval: An interval for the probability that the condition holds. Its lower end counts every unknown draw as
-            refuted, its upper end as proved, so that unknown draws widen it and move it to neither side.
+            refuted and its upper end counts it as proved, so that unknown draws widen the interval without a bias.
         evidence: Always ``"simulated"``.
     """
 
@@ -34,18 +66,18 @@ class Share:
 
     @property
     def n_draws(self) -> int:
-        """All draws."""
+        """The number of draws."""
         return self.proved + self.refuted + self.unknown
 
     @property
     def share(self) -> float | None:
-        """Share of proved draws; None where some are unknown, since it would favour one side."""
+        """Share of proved draws; None if some are unknown, since any value would favour one side."""
         return None if self.unknown else self.proved / self.n_draws
 
 
 @dataclass(frozen=True)
 class DrawsReport:
-    """Shares of draws for conditions 1, 2, 3 and for all of them at once.
+    """Shares of draws for conditions 1, 2 and 3, and for all of them at once.
 
     Attributes:
         conditions: One per condition.
@@ -58,7 +90,7 @@ class DrawsReport:
     level: float
 
     def text(self) -> str:
-        """A few lines for people."""
+        """A few readable lines."""
         lines = [f"{self.together.n_draws} draws, {self.level:.0%} Clopper-Pearson intervals"]
         for share in (*self.conditions, self.together):
             low, high = share.interval
@@ -82,18 +114,20 @@ def certify_draws(
     """Runs :func:`~theory.certificate.certify` on draw after draw and counts the outcomes.
 
     Args:
-        draws: Each draw a list of patterns, one per layer, drawn independently of the other draws. A generator will do:
-            one draw is held at a time.
+        draws: Lists of patterns, one pattern per layer, drawn independently of each other. A generator works: only one
+            draw is held at a time.
         order: See :func:`~theory.certificate.certify`.
-        repeat: See there.
+        repeat: See :func:`~theory.certificate.certify`.
         level: Confidence of the intervals, in (0, 1).
         time_limit: Seconds of exact search per draw.
 
     Raises:
-        SbmtError: If there is no draw, or ``level`` is no probability.
+        SbmtError: If there is no draw, or ``level`` is not in (0, 1).
     """
-    if not 0 < level < 1:
+    if not isinstance(level, float) or not 0 < level < 1:
         raise SbmtError("level in (0, 1)", level, "use 0.95, say")
+    if isinstance(draws, str) or not np.iterable(draws):
+        raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
     counts: list[Counter[str]] = [Counter() for _ in range(4)]
     for patterns in draws:
         certificate = certify(patterns, order, repeat=repeat, time_limit=time_limit)
@@ -104,16 +138,16 @@ def certify_draws(
         raise SbmtError("at least one draw", 0, "sample some masks")
     names = [f"condition {number} ({name})" for number, name in NAMES.items()]
     one, two, three, together = (
-        Share(name, count["proved"], count["refuted"], count["unknown"], _interval(count, level))
+        Share(name, count["proved"], count["refuted"], count["unknown"], _as_estimate(count).interval(level))
         for name, count in zip([*names, "all three"], counts, strict=True)
     )
     return DrawsReport((one, two, three), together, level)
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """An interval that holds the true probability at least as often as ``level`` says, whatever it is.
+    """An interval that covers the true probability at least as often as ``level`` says, whatever that probability is.
 
-    Its ends are those probabilities under which so few, or so many, successes have chance (1 − level) / 2.
+    Its ends are the probabilities under which so few, or so many, successes have a chance of (1 − level) / 2.
 
     Example:
         >>> [round(end, 4) for end in clopper_pearson(0, 20)]
@@ -125,8 +159,5 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float,
     return low, high
 
 
-def _interval(count: Counter[str], level: float) -> tuple[float, float]:
-    n = sum(count.values())
-    low, _ = clopper_pearson(count["proved"], n, level)
-    _, high = clopper_pearson(count["proved"] + count["unknown"], n, level)
-    return low, high
+def _as_estimate(count: Counter[str]) -> Estimate:
+    return Estimate(count["proved"], count.total(), count["unknown"])

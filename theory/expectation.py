@@ -1,19 +1,17 @@
-"""Universality "in expectation": what the theorem says, what is checked here, and how fast means over masks settle.
+"""Universality "in expectation": what the theorem says, what is checked here, and how fast means over masks converge.
 
-Scope. The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the function approximated is a mean over all masks, not what one
-forward pass returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is
+The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what
+one forward pass returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is
 checked by :mod:`theory.conditions` and :mod:`theory.hamiltonian`, never on E[M], whose support says nothing about
 E[g(X)] (see :func:`theory.sampler_facts.mask_means`). *Assumption 2*, that softmax sharpens to a hard maximum, is a
-fact about softmax over the keys that are attended; :func:`sharpening_scale` gives the scale, and it holds mask by
-mask, with the maximum taken over the sampled keys. What joins the two is :func:`transfer_bound`: where the mask equals
-a fixed pattern with probability near 1, E[g(X)] is near g on that pattern. In between, at probabilities well inside
-(0, 1), nothing here or in the paper shows that E[g(X)] is universal. Nothing is trained or built here: functions of a
-mask come in as callables.
+fact about softmax over the attended keys. :func:`sharpening_scale` gives the scale; it holds for each mask, with the
+maximum taken over the sampled keys. :func:`transfer_bound` joins the two: where the mask equals a fixed pattern with
+probability near 1, E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the
+paper shows that E[g(X)] is universal. Nothing is trained or built here: functions of a mask are passed as callables.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -30,33 +28,18 @@ OfMask = Callable[[EdgeList], Tensor]
 MAX_OPEN_CELLS = 16
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mean over masks.
-
-    Attributes:
-        value: The mean of the draws, float64.
-        standard_error: Its standard error, entry by entry; falls as 1/√n_draws.
-        n_draws: Masks drawn.
-    """
-
-    value: Tensor
-    standard_error: Tensor
-    n_draws: int
-
-
 def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
-    """Least t such that softmax(t · scores) gives the best key at least 1 − η, whatever the scores.
+    """The least t such that softmax(t · scores) gives the best key a weight of at least 1 − η, for all scores.
 
-    With the best score ζ above all others, the worst case is that all others tie: weight 1/(1 + (m − 1) e^(−tζ)), so
-    t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no more.
+    If the best score is ζ above all others, the worst case is that the others tie: the weight is then
+    1/(1 + (m − 1) e^(−tζ)), so t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no larger scale.
 
     Args:
-        n_keys: m ≥ 1, keys attended.
+        n_keys: m ≥ 1, the number of attended keys.
         gap: ζ > 0.
         tolerance: η in (0, 1).
 
-    Paper: Assumption 2, there for η ≤ ½ (from Yun et al., 2020).
+    Paper: Assumption 2, for η ≤ ½ (from Yun et al., 2020).
 
     Raises:
         SbmtError: If a number is out of range; without a gap no scale suffices.
@@ -67,26 +50,16 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
     return max(0.0, math.log((n_keys - 1) * (1 - tolerance) / tolerance) / gap) if n_keys > 1 else 0.0
 
 
-def sharpening_error(scores: Tensor, scale: float | int) -> float:
-    """Weight that softmax(scale · scores) leaves to all keys but the best one.
-
-    Args:
-        scores: ``(n_keys,)``.
-        scale: t ≥ 0.
-    """
-    return float(1 - (scale * scores.double()).softmax(-1).max())
-
-
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """E[g(M)] by enumeration of all masks with positive probability.
+    """E[g(M)] by enumerating all masks with positive probability.
 
     Args:
-        of_mask: g, of an EdgeList of the block model's shape.
+        of_mask: g, a function of an EdgeList of the block model's shape.
         block_model: Its edges are independent; at most 16 of them may be uncertain.
-        sampler: Whose law, see :func:`~sbmt.samplers.sample_edges`.
+        sampler: The sampler whose law is used, see :func:`~sbmt.samplers.sample_edges`.
 
     Raises:
-        SbmtError: If more are.
+        SbmtError: If more than 16 edges are uncertain.
 
     Cost: 2^(uncertain edges) calls.
     """
@@ -106,36 +79,6 @@ def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "
     return total
 
 
-def estimate_expectation(
-    of_mask: OfMask,
-    block_model: BlockModel,
-    n_draws: int,
-    *,
-    sampler: str = "exact",
-    generator: torch.Generator | None = None,
-) -> Mean:
-    """The mean of g over drawn masks, which is what the theorem's E[g(X)] costs to evaluate.
-
-    Args:
-        of_mask: g, of an EdgeList of the block model's shape.
-        block_model: What to draw from.
-        n_draws: Masks, at least 2 (one says nothing about its own error).
-        sampler: See :func:`~sbmt.samplers.sample_edges`.
-        generator: Source of randomness, as there.
-
-    Cost: ``n_draws`` calls, memory for three results (Welford's recurrence).
-    """
-    if not isinstance(n_draws, int) or n_draws < 2:
-        raise SbmtError("n_draws ≥ 2", n_draws, "the standard error needs two")
-    mean = squares = torch.zeros((), dtype=torch.float64)
-    for draw in range(1, n_draws + 1):
-        value = of_mask(sample_edges(block_model, sampler, generator=generator)).detach().double()
-        change = value - mean
-        mean = mean + change / draw
-        squares = squares + change * (value - mean)
-    return Mean(mean, (squares / (n_draws - 1) / n_draws).sqrt(), n_draws)
-
-
 def error_against_draws(
     of_mask: OfMask,
     block_model: BlockModel,
@@ -146,7 +89,7 @@ def error_against_draws(
     sampler: str = "exact",
     generator: torch.Generator | None = None,
 ) -> list[float]:
-    """Root mean square error of means over 1, 2, … masks, over entries and repetitions.
+    """Root mean square error of means over several numbers of masks, taken over entries and repetitions.
 
     Args:
         of_mask: g.
@@ -158,7 +101,7 @@ def error_against_draws(
         generator: Source of randomness.
 
     Returns:
-        One error per number; σ/√n_draws in expectation of its square.
+        One error per number of masks; its square is σ²/n_draws in expectation.
 
     Cost: ``n_repetitions · sum(n_draws)`` calls.
     """
@@ -175,19 +118,19 @@ def error_against_draws(
 
 
 def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
-    """Slope of log error over log draws, by least squares; −½ for means of independent draws."""
+    """The least-squares slope of log error over log draws; −½ for means of independent draws."""
     if len(n_draws) != len(errors) or len(set(n_draws)) < 2 or min(*n_draws, *errors) <= 0:
         raise SbmtError("two or more numbers of draws, and positive errors", (n_draws, errors), "measure more")
     return float(np.polyfit(np.log(n_draws), np.log(errors), 1)[0])
 
 
 def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> float:
-    """P(the first head's mask, self-loops added, is not exactly a pattern).
+    """P(the first head's mask, with self-loops added, differs from a pattern).
 
     Args:
         block_model: As many queries as keys.
         pattern: Boolean ``(n, n)``; its diagonal is taken as present.
-        sampler: Whose law.
+        sampler: The sampler whose law is used.
     """
     law = edge_law(block_model, sampler)[0, 0].double().numpy()
     if law.shape != pattern.shape or law.shape[0] != law.shape[1]:
@@ -199,9 +142,9 @@ def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = 
 
 
 def transfer_bound(largest: float | int, deviation: float | int) -> float:
-    """|E[g(M)] − g(A)| ≤ 2 G P(M ≠ A) for |g| ≤ G: how far a result on the pattern A carries over.
+    """The bound |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A) for |g| ≤ G: how well a result on the pattern A carries over.
 
-    Deviations of several independent masks add. The paper argues from the support of E[M] instead, without a bound.
+    Deviations of several independent masks add up. The paper argues from the support of E[M] instead, without a bound.
 
     Args:
         largest: G ≥ 0.

@@ -1,4 +1,4 @@
-"""Causal patterns: what replaces condition 3, which no causal pattern of two tokens or more can meet."""
+"""Causal patterns, and what replaces condition 3 for them: no causal pattern of two tokens or more can meet it."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -22,7 +22,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     """Condition 3 for causal patterns: the least s such that S_i = {0 … i} for every token i; None if never.
 
     In causal patterns the sets stay within {0 … i}. Every cycle of the union is a loop at one token, so the sets
-    settle; once a whole cycle of patterns leaves them as they were, they stay for ever.
+    settle: once a full cycle through the patterns leaves them unchanged, they never change again.
 
     Args:
         patterns: Causal; repeated cyclically.
@@ -53,16 +53,16 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 
 
 def links_all_earlier(patterns: Sequence[Any], order: Sequence[int] | None = None, *, is_layered: bool = True) -> bool:
-    """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is of at most p hops.
+    """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is, of at most p hops.
 
     Source: Child et al. (2019), section 4.2, the criterion for p factorised patterns. It can be read in two ways:
     one hop in each layer, in the order of the layers (what p layers compute), or any p hops in the union of the
-    patterns (with staying put allowed, so that fewer hops count as well). The second asks for less.
+    patterns (a hop may stay in place, so that fewer hops count as well). The second reading asks for less.
 
     Args:
         patterns: p of them.
         order: 1-based; only the layered reading depends on it.
-        is_layered: Which of the two readings.
+        is_layered: True for the first reading, False for the second.
 
     Example:
         >>> from theory.patterns import fixed

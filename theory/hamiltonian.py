@@ -1,7 +1,7 @@
 """Condition 2: Hamiltonian paths of patterns, found with a witness, excluded with a proof, or left undecided.
 
-Proofs are tried from cheap to dear: the order of strong components, degrees and matchings together with relays, and
-last an exact search.
+Proofs are tried from cheap to expensive: the order of the strong components, then degrees and matchings together with
+relays, and finally an exact search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,21 +17,10 @@ from scipy.sparse.csgraph import connected_components
 from sbmt.errors import SbmtError
 from theory.conditions import as_csr
 from theory.path_cover import PathCover, cover_with_few_paths, matching_deficit, without_loops
+from theory.patterns import as_list
 from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_circuit
 
-__all__ = [
-    "PathSearch",
-    "Undecided",
-    "arcs_of",
-    "check_path",
-    "find_hamiltonian_cycle",
-    "find_hamiltonian_path",
-    "join_with_relays",
-    "matching_deficit",
-    "search",
-    "universal_tokens",
-]
-_THIN_DEGREE = 8  # random arcs kept per token in a first attempt at graphs that are denser than this
+_THIN_DEGREE = 8  # random arcs kept per token in the first attempt at a denser graph
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class PathSearch:
 
     Attributes:
         order: The tokens in the order of the path; None if there is none.
-        evidence: ``"instance"`` for a checked path; for absence ``"theorem"`` or ``"exhaustive"``.
+        evidence: ``"instance"`` for a path that was checked; ``"theorem"`` or ``"exhaustive"`` for absence.
         reason: One sentence.
     """
 
@@ -52,7 +41,7 @@ class PathSearch:
 def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
     """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
 
-    Independent of any solver: it looks at the entries and at nothing else.
+    It is independent of any solver: it only looks at the entries.
 
     Raises:
         SbmtError: If ``order`` holds anything but integers.
@@ -62,27 +51,28 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
         >>> check_path(mask, [0, 1, 2]), check_path(mask, [2, 1, 0])
         (True, False)
     """
-    if not all(isinstance(token, Integral) for token in order):
-        raise SbmtError("tokens as integers", list(order)[:5], "count them from 0")
+    tokens = as_list(order, "a list of tokens", "give the order of a path")
+    if not all(isinstance(token, Integral) for token in tokens):
+        raise SbmtError("tokens as integers", tokens[:5], "count them from 0")
     matrix = as_csr(pattern)
-    if sorted(order) != list(range(matrix.shape[0])):
+    if sorted(tokens) != list(range(matrix.shape[0])):
         return False
     rows = matrix.indptr
-    return all(source in matrix.indices[rows[target] : rows[target + 1]] for source, target in pairwise(order))
+    return all(source in matrix.indices[rows[target] : rows[target + 1]] for source, target in pairwise(tokens))
 
 
 def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
     """A Hamiltonian path of a pattern's graph.
 
     Args:
-        pattern: Square boolean; row = query, so the arc of an entry goes from key to query.
+        pattern: Square boolean array; row = query, so the arc of an entry goes from key to query.
         time_limit: Seconds for exact search.
 
     Returns:
-        The order of tokens, or None where absence is proved.
+        The tokens in the order of the path, or None if it is proved that there is none.
 
     Raises:
-        Undecided: If the time limit is reached; never a guess.
+        Undecided: If the time limit is reached; the answer is never a guess.
 
     Paper: condition 2 of the theorem on universal approximation.
 
@@ -96,9 +86,9 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
 
 
 def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """A Hamiltonian cycle, as the order of its tokens; None where absence is proved.
+    """The tokens of a Hamiltonian cycle in order; None if it is proved that there is none.
 
-    Two tokens that attend each other are a cycle, a loop at a single token is none.
+    Two tokens that attend each other form a cycle; a loop at a single token does not count as one.
 
     Raises:
         Undecided: If the time limit is reached.
@@ -109,8 +99,8 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
 def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: bool = False) -> PathSearch:
     """A Hamiltonian path (or cycle) together with how it was found or excluded.
 
-    Tokens that read all and are read by all are relays. The others need some number pc of disjoint paths; R relays join
-    at most R + 1 of them to a path, or R to a cycle (:mod:`theory.relays` has the proof).
+    Tokens that read all tokens and are read by all are relays. The others need some number pc of disjoint paths; R
+    relays join at most R + 1 of them into a path, or R into a cycle (:mod:`theory.relays` has the proof).
 
     Raises:
         Undecided: If the time limit is reached; never a guess.
@@ -126,19 +116,19 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: boo
 
 
 def arcs_of(pattern: Any) -> csr_array:
-    """Arcs key → query without loops: row = where the arc starts."""
+    """The arcs key → query of a pattern, without loops; row = where the arc starts."""
     return without_loops(csr_array(as_csr(pattern).T))
 
 
 def universal_tokens(arcs: csr_array) -> np.ndarray:
-    """Tokens with arcs to and from all others."""
+    """The tokens with arcs to and from all others."""
     n = arcs.shape[0]
     degrees = np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n))
     return np.flatnonzero(degrees == n - 1)
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
-    """Paths one after the other, a relay between any two, the unused relays at the end; None if relays are too few."""
+    """Joins paths with a relay between any two, and puts the unused relays at the end; None if relays are too few."""
     if len(paths) > len(relays) + 1:
         return None
     order: list[int] = []
@@ -164,7 +154,7 @@ def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
     rest = np.setdiff1d(np.arange(n), relays)
     among_rest = csr_array(arcs[rest][:, rest])
     limit = relays.size + (0 if is_closed else 1)
-    is_plain = relays.size == 0  # then a circuit decides, and the cover only serves for its bounds
+    is_plain = relays.size == 0  # then a circuit search decides, and only the cover's bounds are used
     cover = cover_with_few_paths(among_rest, max(limit, 1), 0.0 if is_plain else deadline)
     if cover.lower > max(limit, 1):
         return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", _too_many(cover, relays.size, limit))
@@ -179,7 +169,7 @@ def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
         return PathSearch(cover.paths[0], "instance", "a maximum matching, its pieces joined")
     if is_closed and matching_deficit(arcs) > 0:
         return PathSearch(None, "theorem", "no cover by cycles (matching)")
-    for graph in _thinned(arcs):  # a path in fewer arcs is a path
+    for graph in _thinned(arcs):  # a path along some of the arcs is a path
         try:
             order = solve_circuit(graph, Deadline(deadline.left() / 2), is_closed=is_closed)
         except Undecided:
@@ -204,10 +194,10 @@ def _counted(n: int, noun: str) -> str:
 
 
 def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
-    """Strong components in the only order that walks allow, or why there is no walk through all of them.
+    """The strong components in the only order in which a walk can visit them all, or why there is no such walk.
 
-    A Hamiltonian path passes the strong components one after the other. Two of them of which neither leads to the
-    other exclude it; such two exist exactly if the topological order is not unique.
+    A Hamiltonian path visits the strong components one after the other. Two components of which neither leads to the
+    other exclude it; such a pair exists exactly if the topological order is not unique.
     """
     n_components, label = connected_components(arcs, directed=True, connection="strong")
     starts, ends = (label[tokens] for tokens in arcs.nonzero())
@@ -230,7 +220,7 @@ def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
 
 
 def _thinned(arcs: csr_array) -> Iterator[csr_array]:
-    """Random arcs, a few into and out of every token, for graphs that have many more."""
+    """Keeps a few random arcs into and out of every token, if the graph has many more."""
     n = arcs.shape[0]
     if arcs.nnz <= 3 * _THIN_DEGREE * n:
         return

@@ -1,27 +1,29 @@
-"""Covering a digraph with vertex-disjoint paths: bounds, a quick cover, and the fewest paths.
+"""Covering a digraph with vertex-disjoint paths: bounds, a quick cover, and a cover by the fewest paths.
 
-Arcs here are sparse boolean matrices with row = where the arc starts and column = where it ends.
+Arcs here are square boolean matrices with row = where the arc starts and column = where it ends.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from sbmt.errors import SbmtError
+from theory.patterns import as_list
 from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_cover
 
 
 @dataclass(frozen=True)
 class PathCover:
-    """Vertex-disjoint paths that cover all vertices, with a bound that says how far from the fewest they are.
+    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many it takes.
 
     Attributes:
         lower: No cover has fewer paths.
-        paths: A cover; none shorter exists where there are ``lower`` of them.
-        is_searched: Whether ``lower`` rests on exhaustive search, not on degrees and matchings alone.
+        paths: A cover; it is a smallest one if there are ``lower`` of them.
+        is_searched: Whether ``lower`` rests on exhaustive search, and not only on degrees and matchings.
     """
 
     lower: int
@@ -30,7 +32,7 @@ class PathCover:
 
     @property
     def is_minimal(self) -> bool:
-        """Whether fewer paths are excluded."""
+        """Whether it is proved that no cover has fewer paths."""
         return self.lower == len(self.paths)
 
 
@@ -40,13 +42,30 @@ def check_arcs(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
     Raises:
         SbmtError: If an end is out of range.
     """
-    is_pairs = all(len(arc) == 2 for arc in arcs)
-    ends = np.array(arcs if is_pairs and len(arcs) else np.zeros((0, 2), dtype=np.int64))
+    listed = as_list(arcs, "a list of arcs [from, to]", "give pairs of integers")
+    is_pairs = all(np.shape(arc) == (2,) for arc in listed)
+    ends = np.array(listed if is_pairs and listed else np.zeros((0, 2), dtype=np.int64))
     if not is_pairs or ends.dtype.kind not in "iu" or ends.min(initial=0) < 0:
-        raise SbmtError("arcs [from, to] between tokens counted from 0", list(arcs)[:5], "give pairs of integers")
+        raise SbmtError("arcs [from, to] between tokens counted from 0", listed[:5], "give pairs of integers")
     if ends.max(initial=0) >= n:
         raise SbmtError(f"arcs between tokens in [0, {n})", int(ends.max()), "count tokens from 0")
     return without_loops(csr_array((np.ones(len(ends), dtype=bool), tuple(ends.T)), shape=(n, n)))
+
+
+def as_arcs(arcs: Any) -> csr_array:
+    """Arcs given as a square boolean array or scipy sparse array, as a sparse matrix without loops.
+
+    Raises:
+        SbmtError: If it is anything else.
+    """
+    try:
+        matrix = arcs if hasattr(arcs, "tocsr") else np.asarray(arcs)
+    except ValueError:  # rows of different lengths
+        matrix = np.empty(0)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != bool:
+        got = f"{matrix.dtype} of shape {matrix.shape}"
+        raise SbmtError("a square boolean array of arcs", got, "row = where an arc starts, column = where it ends")
+    return without_loops(csr_array(matrix))
 
 
 def without_loops(arcs: csr_array) -> csr_array:
@@ -58,21 +77,27 @@ def without_loops(arcs: csr_array) -> csr_array:
     return clean
 
 
-def matching_deficit(arcs: csr_array) -> int:
-    """Vertices minus ν, where ν is a maximum matching of tails to heads: so many must start a path in any cover."""
-    return int((_match(without_loops(arcs)) < 0).sum())
+def matching_deficit(arcs: Any) -> int:
+    """Vertices minus ν, the size of a maximum matching of tails to heads: at least so many paths are in any cover."""
+    return int((_match(as_arcs(arcs)) < 0).sum())
 
 
-def path_cover_bounds(arcs: csr_array) -> tuple[int, int]:
+def path_cover_bounds(arcs: Any) -> tuple[int, int]:
     """Bounds on the path cover number from degrees and a maximum matching.
 
-    Lower: the most of sources, sinks and N − ν, where a cover with P paths uses N − P arcs, which form a matching.
-    Upper: N − ν plus the cycles of that matching, each of which is cut open once.
+    Args:
+        arcs: Square boolean array or scipy sparse array; row = where an arc starts. Loops do not count.
+
+    Lower: the largest of the numbers of sources and sinks and N − ν, since a cover with P paths uses N − P arcs, which
+    form a matching. Upper: N − ν plus the number of cycles in that matching, each of which is cut open once.
+
+    Raises:
+        SbmtError: If ``arcs`` is not a square boolean array.
     """
+    arcs = as_arcs(arcs)
     n = arcs.shape[0]
     if n == 0:
         return 0, 0
-    arcs = without_loops(arcs)
     pieces, is_cycle = _pieces(_match(arcs))
     sources = int((np.bincount(arcs.indices, minlength=n) == 0).sum())
     sinks = int((np.diff(arcs.indptr) == 0).sum())
@@ -80,17 +105,17 @@ def path_cover_bounds(arcs: csr_array) -> tuple[int, int]:
 
 
 def quick_cover(arcs: csr_array) -> PathCover:
-    """A cover from a maximum matching, its pieces joined greedily.
+    """A cover from a maximum matching whose pieces are joined greedily.
 
-    The matching falls into paths and cycles. A piece takes in another where an arc leads from its end to the start of a
-    path or to any vertex of a cycle. Complete graphs are thus covered by one path.
+    The matching consists of paths and cycles. A piece absorbs another if an arc leads from its end to the start of a
+    path or to any vertex of a cycle. A complete graph is thus covered by one path.
 
     Cost: O(arcs · √n) for the matching.
     """
     arcs = without_loops(arcs)
     starts, ends = arcs.nonzero()
     if arcs.shape[0] and int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
-        return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, the witness that reads best
+        return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, which is the easiest to read
     lower, _ = path_cover_bounds(arcs)
     pieces, is_cycle = _pieces(_match(arcs))
     owner = np.empty(arcs.shape[0], dtype=np.int64)
@@ -108,7 +133,7 @@ def quick_cover(arcs: csr_array) -> PathCover:
         tokens = pieces[piece]
         if not tokens:
             continue
-        if is_cycle[piece]:  # cut it open where that leads on
+        if is_cycle[piece]:  # cut it open where an arc leads on
             cut = next((place for place, end in enumerate(tokens) if way_out(piece, end) is not None), -1)
             tokens = tokens[cut + 1 :] + tokens[: cut + 1]
         is_entry[tokens[1:]] = False
@@ -124,21 +149,22 @@ def quick_cover(arcs: csr_array) -> PathCover:
 
 
 def cover_with_few_paths(
-    arcs: csr_array, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
+    arcs: Any, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
 ) -> PathCover:
     """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
 
-    The number of paths adds over weak components. In each the bounds come first; where they differ, and as long as the
-    question is open, exact search follows, component by component.
+    The numbers of paths of the weak components add up. Each component is bounded first; where its bounds differ, and
+    as long as the question is open, exact search follows.
 
     Args:
         arcs: Row = where the arc starts.
-        at_most: Stop once some cover has at most as many paths, or none can; None asks for the fewest.
+        at_most: Stop once a cover has at most so many paths, or none can; None asks for the fewest.
         time_limit: Seconds for all components together.
 
     Returns:
         A cover. If time ran out before the question was settled, ``lower`` and the number of paths still differ.
     """
+    arcs = as_arcs(arcs)
     deadline = time_limit if isinstance(time_limit, Deadline) else Deadline(time_limit)
     if arcs.shape[0] == 0:
         return PathCover(0, [])
@@ -161,10 +187,15 @@ def cover_with_few_paths(
     return PathCover(sum(cover.lower for cover in covers), paths, any(cover.is_searched for cover in covers))
 
 
-def path_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> int:
-    """The path cover number pc, exactly.
+def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
+    """The path cover number pc: the least number of vertex-disjoint paths that cover all vertices.
+
+    Args:
+        arcs: See :func:`path_cover_bounds`.
+        time_limit: Seconds for exact search.
 
     Raises:
+        SbmtError: If ``arcs`` is not a square boolean array.
         Undecided: If the time limit is reached.
     """
     cover = cover_with_few_paths(arcs, time_limit=time_limit)
@@ -174,7 +205,7 @@ def path_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> int:
 
 
 def _match(arcs: csr_array) -> np.ndarray:
-    """The head matched to each tail in a maximum matching; −1 where there is none."""
+    """The head matched to each tail in a maximum matching; −1 for an unmatched tail."""
     return maximum_bipartite_matching(arcs, perm_type="column")
 
 
@@ -185,7 +216,7 @@ def _pieces(head: np.ndarray) -> tuple[list[list[int]], list[bool]]:
     has_tail[head[head >= 0]] = True
     is_seen = [False] * len(after)
     pieces, is_cycle = [], []
-    for is_second_pass in (False, True):  # paths begin where no arc arrives; what is left lies on cycles
+    for is_second_pass in (False, True):  # paths begin where no arc arrives; the rest lies on cycles
         for start in range(len(after)):
             if is_seen[start] or (has_tail[start] and not is_second_pass):
                 continue

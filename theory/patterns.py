@@ -6,7 +6,7 @@ The arc of an entry goes from key to query: ``A[i, j]`` is the arc j → i, the 
 from collections.abc import Sequence
 from numbers import Integral
 from operator import index
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from jaxtyping import Bool
@@ -18,10 +18,21 @@ Pattern = Bool[np.ndarray, "n n"]
 Relays = str | Sequence[SupportsIndex]
 
 
-def blocks(n: int, k: int) -> np.ndarray:
-    """Block of every token, ``(i·k) // n``: k blocks whose sizes differ by at most one.
+def as_list(given: Any, expected: str, do: str) -> list[Any]:
+    """The items of a list, array or other iterable; text is refused, and so is whatever is no iterable.
 
-    Integers throughout: a quotient in floating point would misplace tokens at block borders.
+    Raises:
+        SbmtError: With the words ``expected`` and ``do``.
+    """
+    if isinstance(given, (str, bytes)) or not np.iterable(given):
+        raise SbmtError(expected, repr(given), do)
+    return list(given)
+
+
+def blocks(n: int, k: int) -> np.ndarray:
+    """The block of every token, ``(i·k) // n``: k blocks whose sizes differ by at most one.
+
+    The arithmetic is in integers, since a floating-point quotient would misplace tokens at block borders.
 
     Raises:
         SbmtError: Unless 1 ≤ k ≤ n.
@@ -47,12 +58,12 @@ def block_sizes(n: int, k: int) -> list[int]:
 
 
 def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
-    """The tokens that read and are read by all.
+    """The tokens that read every token and are read by every token.
 
     Args:
         n: Tokens.
         k: Blocks.
-        relays: ``"last"`` for the last k tokens (the paper's), ``"per_block"`` for the last of each block, or a list.
+        relays: ``"last"`` for the last k tokens (as in the paper), ``"per_block"`` for the last of each, or a list.
 
     Raises:
         SbmtError: If the name is unknown, or a token is no integer, out of range or repeated.
@@ -68,16 +79,17 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
         if relays == "per_block":
             return np.flatnonzero(np.append(block[1:] != block[:-1], True)).tolist()
         raise SbmtError("relays 'last', 'per_block' or a list of tokens", repr(relays), "use one of those")
-    if any(not isinstance(token, Integral) for token in relays):
-        raise SbmtError("relays as integers", list(relays), "count tokens from 0")
-    tokens = [index(token) for token in relays]
+    listed = as_list(relays, "relays 'last', 'per_block' or a list of tokens", "use one of those")
+    if any(not isinstance(token, Integral) for token in listed):
+        raise SbmtError("relays as integers", listed, "count tokens from 0")
+    tokens = [index(token) for token in listed]
     if any(not 0 <= token < n for token in tokens) or len(set(tokens)) != len(tokens):
         raise SbmtError(f"distinct relays in [0, {n})", tokens, "list each token once")
     return tokens
 
 
 def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
-    """The three block-model patterns: within blocks, all read the relays, the relays read all.
+    """The three block-model patterns: tokens read their own block, all read the relays, and the relays read all.
 
     Args:
         n: Tokens.
@@ -100,7 +112,7 @@ def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
 
 
 def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
-    """Entries of the three patterns and of their union, by formula.
+    """Numbers of entries of the three patterns and of their union, by formula.
 
     With n = qk + r: A1 has (k − r) q² + r (q + 1)² entries, A2 and A3 with R relays n R + n − R each, and the union
     2 n R − R² plus the squared number of non-relays of each block.
@@ -122,7 +134,7 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 
 
 def count_entries(patterns: Sequence[Pattern]) -> dict[str, int]:
-    """Entries of the matrices themselves and of their union, under the names of :func:`pattern_counts`.
+    """Numbers of entries counted in the matrices and their union, under the names of :func:`pattern_counts`.
 
     Example:
         >>> count_entries(three_patterns(16, 4)) == pattern_counts(16, 4)
@@ -133,7 +145,7 @@ def count_entries(patterns: Sequence[Pattern]) -> dict[str, int]:
 
 
 def one_based_blocks(n: int, k: int) -> np.ndarray:
-    """The paper's ⌊ik/n⌋ read literally, with i from 1: k + 1 classes. An erratum, not a construction.
+    """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes. Kept only to show the erratum.
 
     Class k holds token n alone, and class 0 is one token short (empty for k = n).
 
@@ -163,7 +175,7 @@ def strided(n: int, stride: int) -> list[Pattern]:
 
 
 def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool = False) -> list[Pattern]:
-    """The fixed factorised patterns: the own block of ``stride`` places, and the last c places of every block.
+    """The fixed factorised patterns: a token's own block of ``stride`` places, and the last c places of every block.
 
     Args:
         n: Tokens.
@@ -188,9 +200,9 @@ def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool 
 
 
 def sliding_window(n: int, window: int) -> Pattern:
-    """Every token attends those at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
+    """Every token attends the tokens at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
 
-    The same matrix as :func:`sbmt.graph.patterns.sliding_window` gives as edges.
+    :func:`sbmt.graph.patterns.sliding_window` gives the same pattern as edges.
 
     Raises:
         SbmtError: If ``window`` is negative.

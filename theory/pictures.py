@@ -1,4 +1,4 @@
-"""A picture of a certificate: the union with its path, and how receptive sets grow."""
+"""A picture of a certificate: the union with its Hamiltonian path, and how receptive sets grow."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,14 +18,14 @@ _COLOURS = {"proved": "#009E73", "refuted": "#D55E00", "unknown": "#6B7780"}  # 
 def draw_certificate(certificate: Certificate, patterns: Sequence[Any], n_layers: int | None = None) -> "Figure":
     """Draws what a certificate found.
 
-    Left: entries of the union, row = query; those that the Hamiltonian path takes stand out. Right: how many tokens
-    have reached a token, least, mean and most, layer by layer.
+    Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
+    have reached a token after each layer (minimum, mean and maximum).
 
     Args:
-        certificate: Of these patterns.
+        certificate: The certificate of these patterns.
         patterns: The patterns, as listed when they were certified.
-        n_layers: How many layers the right panel follows. None: until all is reached; else two cycles, or one pass
-            where the patterns act once.
+        n_layers: How many layers the right panel shows. None shows as many as condition 3 takes; if it does not hold,
+            two cycles, or one pass where the patterns act once.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

@@ -1,8 +1,8 @@
-"""What is known of Hamiltonian cycles and paths in directed G(n, p) without loops: exactly, and in the limit.
+"""Hamiltonian cycles and paths in directed G(n, p) without loops: what is known exactly, and in the limit.
 
-Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. An expectation is
-not existence: at that probability the mean degree stays below 4, some token has no arc into it, and both cycle and
-path vanish as n grows.
+Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. Expecting a cycle does
+not mean that one exists: at that probability the mean degree stays below 4, some token has no arc into it, and the
+probabilities of a cycle and of a path vanish as n grows.
 """
 
 import math
@@ -29,11 +29,11 @@ def lemma1_probability(n: int | float) -> float:
     """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n).
 
     Args:
-        n: Tokens, ≥ 1; not necessarily whole, so that n/k may be asked for.
+        n: Tokens, ≥ 1; need not be whole, so that n/k can be used.
 
     Returns:
-        The value as printed, decreasing in n. It is **above 1 for n ≤ 3**, where no graph has such edges: cap it, or
-        let :func:`arc_probability` do so. n · p_L(n) ≤ 3.921, so the edges are O(n).
+        The value as printed in the paper, decreasing in n. It is **above 1 for n ≤ 3** and then no probability: cap it,
+        or let :func:`arc_probability` do so. n · p_L(n) ≤ 3.921, so the edges are O(n).
 
     Raises:
         SbmtError: Unless 1 ≤ n < ∞.
@@ -56,15 +56,15 @@ def arc_probability(n: int, p: Probability) -> float:
         SbmtError: If it is neither.
     """
     check_sizes(n=n)
-    if p == "lemma1":
+    if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))
-    if isinstance(p, str) or not 0 <= p <= 1:
+    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
         raise SbmtError("a probability in [0, 1] or 'lemma1'", repr(p), "cap p_L at 1, which n ≤ 3 needs")
     return float(p)
 
 
 def log_expected_hamiltonian_cycles(n: int, p: Probability) -> float:
-    """Natural logarithm of :func:`expected_hamiltonian_cycles`; −∞ for 0."""
+    """The natural logarithm of :func:`expected_hamiltonian_cycles`; −∞ for 0."""
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
         return -math.inf
@@ -81,7 +81,7 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
         p: Arc probability in [0, 1], or ``"lemma1"``.
 
     Returns:
-        The expectation; ∞ where it exceeds the range of floats (its logarithm is still finite).
+        The expectation; ∞ if it exceeds the range of floats, while its logarithm is still finite.
 
     Paper: appendix, proof of Lemma 1.
 
@@ -94,7 +94,7 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
 
 
 def prob_no_zero_out_degree(n: int, p: Probability) -> float:
-    """P(every token has an arc out of it) = (1 − q^(n−1))ⁿ with q = 1 − p. Bounds P(cycle) from above."""
+    """P(every token has an arc out of it) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound of P(cycle)."""
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
         return 0.0
@@ -104,7 +104,7 @@ def prob_no_zero_out_degree(n: int, p: Probability) -> float:
 
 
 def prob_all_degrees(n: int, p: Probability) -> float:
-    """P(every token has an arc into it and one out of it), a closer bound on P(cycle).
+    """P(every token has an arc into it and one out of it), a tighter upper bound of P(cycle).
 
     Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no arc into them.
 
@@ -112,9 +112,9 @@ def prob_all_degrees(n: int, p: Probability) -> float:
         n: Tokens.
         p: Arc probability in [0, 1], or ``"lemma1"``.
 
-    The sum alternates, so the digits are doubled until at least 20 of them survive the cancellation.
+    The sum alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
 
-    Cost: O(n) powers of as many digits as it takes.
+    Cost: O(n) powers, with as many digits as it takes.
     """
     import mpmath
 
@@ -156,10 +156,10 @@ def prob_path_exact(n: int, p: Probability) -> float:
 
 
 def threshold_probability(n: int, c: float | int) -> float:
-    """Where directed G(n, p) becomes Hamiltonian: (ln n + c)/n, cut off at 0 and 1.
+    """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
-    The additional ln ln n of textbooks belongs to undirected graphs. It suffices here too, by coupling, but is not
-    where directed graphs change.
+    The additional ln ln n of textbooks belongs to undirected graphs. By coupling it is enough here too, but it is not
+    the threshold of directed graphs.
     """
     check_sizes(n=n)
     return min(1.0, max(0.0, (math.log(n) + c) / n))
@@ -168,8 +168,8 @@ def threshold_probability(n: int, c: float | int) -> float:
 def directed_limit(c: float | int) -> Limit:
     """Limits at p = (ln n + c)/n as n → ∞: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c).
 
-    The cycle's is a theorem. The path's is the law of its obstacles, that at most one token has no arc into it and at
-    most one none out of it; that these are the only obstacles is assumed, and supported by simulation.
+    The limit for cycles is a theorem. That for paths is the law of the obstacles: at most one token may have no arc
+    into it, and at most one no arc out of it. It is assumed, and supported by simulation, that there are no others.
 
     Example:
         >>> round(directed_limit(0).cycle, 4), round(directed_limit(0).path, 4)
@@ -183,10 +183,10 @@ def directed_limit(c: float | int) -> Limit:
 
 
 def matching_deficiency(mean_degree: float | int) -> float:
-    """Share of tokens that must start a path of their own in directed G(n, c/n), whatever the cover, as n → ∞.
+    """The share of tokens that must start a path in any path cover of directed G(n, c/n), as n → ∞.
 
-    A path cover matches tails to heads, so this is the share left over by a maximum matching of the bipartite graph
-    with mean degree c. With γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ) it is
+    A path cover matches tails to heads, so this is the share that a maximum matching of the bipartite graph with mean
+    degree c leaves unmatched. With γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ) it is
 
         (γ + Γ + γΓ)/c − 1,
 
@@ -233,7 +233,7 @@ def _enumerated(n: int, p: Probability, *, closed: bool) -> float:
 
 @cache
 def _hamiltonian_counts(n: int, closed: bool) -> tuple[int, ...]:
-    """How many graphs with 0, 1, … arcs have a Hamiltonian cycle (``closed``) or path."""
+    """The numbers of graphs with 0, 1, … arcs that have a Hamiltonian cycle (``closed``) or path."""
     bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
     graphs = np.arange(1 << len(bit), dtype=np.uint32)
     is_hamiltonian = np.full(graphs.size, n == 1 and not closed)

@@ -1,7 +1,7 @@
 """Which tokens have reached which, as rows of packed bits.
 
-A layer ORs the rows that each query attends. It moves (entries of the pattern) · n / 8 bytes, and no integer product of
-n × n matrices is ever formed.
+A layer takes the OR of the rows that each query attends. That moves (entries of the pattern) · n / 8 bytes; no
+integer product of n × n matrices is ever formed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,28 +10,28 @@ from itertools import cycle
 import numpy as np
 from scipy.sparse import csr_array
 
-_GATHER_BYTES = 1 << 26  # what one step may copy
+_GATHER_BYTES = 1 << 26  # the most that one step may copy
 _ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
 
 
 def pack(sets: np.ndarray) -> np.ndarray:
-    """Rows of booleans as rows of bits, in 64-bit words; the bits beyond the last column are 0."""
+    """Packs rows of booleans into rows of 64-bit words; the bits beyond the last column are 0."""
     padded = np.pad(sets, ((0, 0), (0, -sets.shape[1] % 64)))
     return np.packbits(padded, axis=1).view(np.uint64)
 
 
 def unpack(packed: np.ndarray, n: int) -> np.ndarray:
-    """The booleans again, n of them per row."""
+    """The inverse of :func:`pack`, n booleans per row."""
     return np.unpackbits(packed.view(np.uint8), axis=1, count=n).astype(bool)
 
 
 def apply_layer(layer: csr_array, reached: np.ndarray) -> np.ndarray:
-    """One boolean product: row i becomes the OR of the rows that query i attends; empty where it attends none."""
+    """One boolean product: row i becomes the OR of the rows that query i attends, and empty if it attends none."""
     out = np.zeros_like(reached)
     degrees = np.diff(layer.indptr)
     rows_with_keys = np.flatnonzero(degrees)
     start = 0
-    while start < rows_with_keys.size:  # as many rows at a time as the gathered bytes allow
+    while start < rows_with_keys.size:  # in groups of rows whose copies fit into _GATHER_BYTES
         ends = np.cumsum(degrees[rows_with_keys[start:]], dtype=np.int64) * reached.shape[1] * reached.itemsize
         stop = start + max(1, int(np.searchsorted(ends, _GATHER_BYTES, side="right")))
         rows = rows_with_keys[start:stop]
@@ -43,7 +43,7 @@ def apply_layer(layer: csr_array, reached: np.ndarray) -> np.ndarray:
 
 
 def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
-    """The packed sets S(1), S(2), …, with S(t) = A_l S(t − 1), S(0) = I and l running through the layers for ever."""
+    """The packed sets S(1), S(2), …, with S(t) = A_l S(t − 1), S(0) = I and l cycling through the layers for ever."""
     reached = pack(np.eye(layers[0].shape[0], dtype=bool))
     for layer in cycle(layers):
         reached = apply_layer(layer, reached)
@@ -51,7 +51,7 @@ def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
 
 
 def sizes(reached: np.ndarray) -> list[int]:
-    """|S_i|: how many tokens have reached token i."""
+    """The sizes |S_i|: how many tokens have reached token i."""
     return _ONES[reached.view(np.uint8)].sum(1, dtype=np.int64).tolist()
 
 
@@ -62,12 +62,12 @@ def is_full(reached: np.ndarray) -> bool:
 
 
 def is_ever_full(layers: Sequence[csr_array]) -> bool:
-    """Whether S(t) is full for some t beyond the first cycle, and then in every later cycle.
+    """Whether S(t) is full for some t beyond the first cycle, and therefore in every later cycle.
 
-    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays so from cycle to cycle:
-    the product of one cycle then has no empty row, and such a matrix maps the full one to itself. The powers of an
-    n × n boolean matrix repeat from exponent (n − 1)² + 1 on at the latest (Wielandt, Schwarz), so a high enough power,
-    reached by squaring, decides.
+    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays full in every cycle:
+    the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
+    an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so one high enough
+    power, reached by squaring, decides.
 
     Cost: O(n³ log n / 64) words.
     """

@@ -1,11 +1,15 @@
 """Which patterns a block model can draw: the block budget, explicit models, and how many edges they have.
 
-The paper's block matrix is a softmax over all k² entries and sums to 1, so the patterns share one unit of probability.
-Under the Poisson link rates are unbounded and the budget is void. That repairs: the bound on blocks (A1 is drawn with
-p → 1, as in the figure with n = 16 and k = 4), the least block size (p_L(m) < 1, so m = 4, whatever k, and no longer
-at odds with what relays can join), the k heads that corrected lemma (a) needs for A1 (one does), and Algorithm 1,
-whose law is then the link itself. It leaves alone: Lemma 1 (an expectation is not existence), O(kn) instead of O(n)
-edges, the order of the patterns, the revisited relays, and that E[softmax] is not the softmax on the support.
+The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
+Under the Poisson link rates are unbounded and there is no such budget. That repairs
+
+- the bound on blocks: A1 is drawn with p → 1, as in the figure with n = 16 and k = 4;
+- the least block size: p_L(m) < 1 gives m = 4 for every k, which no longer conflicts with what relays can join;
+- the k heads that corrected lemma (a) needs for A1: one is enough;
+- Algorithm 1, whose law is then the link itself.
+
+It does not repair Lemma 1 (expecting a cycle does not mean that one exists), O(kn) instead of O(n) edges, the order of
+the patterns, the relays that are visited twice, or that E[softmax] differs from the softmax on the support.
 """
 
 import math
@@ -17,19 +21,20 @@ import torch
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel, Link
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.samplers import SAMPLERS
 from theory.patterns import Relays, block_sizes, blocks, relay_tokens
 from theory.random_graphs import lemma1_probability
 
 BLOCK_CAPS: dict[str, Callable[[int], float]] = {
     "bernoulli": lambda k: 1 / k,
     "fastrg": lambda k: -math.expm1(-1 / k),
-    "poisson": lambda k: math.nextafter(1.0, 0.0),  # any p below 1
+    "poisson": lambda k: math.nextafter(1.0, 0.0),  # every p below 1
 }
 
 
 class Budget(NamedTuple):
-    """What a block needs, what it can get at most, and whether that is enough."""
+    """The probability that a block needs, the most that it can have, and whether that is enough."""
 
     needed: float
     cap: float
@@ -37,24 +42,24 @@ class Budget(NamedTuple):
 
 
 class Attained(NamedTuple):
-    """Off-diagonal edge probabilities: the least on the pattern, and the greatest elsewhere."""
+    """Off-diagonal edge probabilities: the smallest on the pattern, and the largest elsewhere."""
 
     inside: float
     outside: float
 
 
 def in_block_bound(groups: int, p_out: float | int) -> float:
-    """Greatest mean in-block probability, 1/g + (g − 1)/2 · p_out, for any clusters and memberships.
+    """The largest mean in-block probability for any clusters and memberships, 1/g + (g − 1)/2 · p_out.
 
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
-    contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for whole t. Tight for all 2-subsets as clusters.
+    contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
 
     Args:
         groups: g ≥ 1, blocks of equal size.
         p_out: Mean cross-block probability in [0, 1].
 
     Returns:
-        The bound as it stands; above 1 it says nothing.
+        The bound; a value above 1 says nothing.
     """
     check_sizes(groups=groups)
     if not 0 <= p_out <= 1:
@@ -63,21 +68,21 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
 
 def block_cap(k: int, law: str = "bernoulli") -> float:
-    """The most that edges of k blocks can have without edges between blocks.
+    """The largest probability that edges within k blocks can have if there are none between blocks.
 
     Args:
         k: Blocks.
         law: ``"bernoulli"`` (bilinear link, exact samplers) 1/k; ``"fastrg"`` (bilinear link, Algorithm 1, whose
             repeated draws collapse) 1 − e^(−1/k); ``"poisson"`` (Poisson link, any sampler) below 1.
 
-    Paper: the budget is not in it; it follows from equation 5.
+    Paper: the budget follows from equation 5; the paper does not mention it.
     """
     check_sizes(k=k)
     return choose("law", law, BLOCK_CAPS)(k)
 
 
 def min_block_size(k: int, law: str = "bernoulli") -> int:
-    """Least m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
+    """The least m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
 
     Under the budget 1/k this is m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
 
@@ -88,7 +93,7 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
     Raises:
         SbmtError: Unless k ≥ 1 and the law is known.
 
-    Cost: O(log k) evaluations; p_L decreases.
+    Cost: O(log k) evaluations, by bisection, since p_L decreases.
 
     Example:
         >>> min_block_size(4), min_block_size(4, "fastrg"), min_block_size(4, "poisson")
@@ -122,29 +127,29 @@ def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
         clusters: ``(k, d)``.
         link: See :class:`~sbmt.block_model.model.BlockModel`.
 
-    Paper: equation 5; the Poisson link is not in it.
+    Paper: equation 5; the Poisson link is ours.
     """
     gram = clusters @ clusters.T
-    choose("link", link, {"bilinear": None, "poisson": None})
+    check_choice("link", link, Link)
     return gram.flatten().softmax(0).view_as(gram) if link == "bilinear" else gram.exp() / gram.numel()
 
 
 def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tuple[float, float]:
-    """In-block and cross-block probability of k blocks with clusters C = c I and memberships in one cluster each.
+    """In-block and cross-block probability of k blocks with clusters C = c I, each token in one cluster.
 
-    S_bb = 1/(k + k(k − 1) e^(−c²)) → 1/k, and e^(−c²) times that off the diagonal; memberships enter squared.
+    S_bb = 1/(k + k(k − 1) e^(−c²)) → 1/k, and e^(−c²) times that off the diagonal; the membership enters squared.
 
     Args:
         k: Blocks.
         c: Norm of the clusters.
-        membership: In (0, 1].
+        membership: Of each token in its cluster, in (0, 1].
     """
     block = block_matrix(float(c) * torch.eye(k, dtype=torch.float64))
     return float(block[0, 0]) * membership**2, float(block[0, -1]) * membership**2 if k > 1 else 0.0
 
 
 def spread_clusters(k: int, c: float | int) -> Tensor:
-    """Linearly independent clusters ``(k, k)`` with C Cᵀ = c² ((1 + 1/k) I − 1/k): norm c, and away from each other."""
+    """Linearly independent clusters ``(k, k)`` of norm c that point apart: C Cᵀ = c² ((1 + 1/k) I − 1/k)."""
     check_sizes(k=k)
     mean = torch.full((k, k), 1 / k, dtype=torch.float64)
     deviation = torch.eye(k, dtype=torch.float64) - mean
@@ -162,30 +167,31 @@ def realise(
     rate: float | int = 40.0,
     relays: Relays = "last",
 ) -> BlockModel:
-    """A block model of one head that draws a pattern (but for self-loops) as well as its link allows.
+    """A block model of one head that draws a pattern, except for self-loops, as well as its link allows.
 
     *Bilinear, A1*: clusters C = c I, memberships one-hot; p → 1/k, the whole budget. *Bilinear, others*: one cluster
     of norm c and k − 1 at the origin, where every membership is σ(0) = ½; chosen tokens have logit ``node · c`` in
     the first cluster and the others its negative; p → 1. *Poisson*: :func:`spread_clusters` and memberships α or 0 in
     one cluster each, with α such that the rate is ``rate``: p = 1 − e^(−rate), and across blocks rates are
-    e^(−c² (1 + 1/k)) times as high. These clusters are independent, so some nodes have the logits of these memberships.
+    e^(−c² (1 + 1/k)) times as high. These clusters are linearly independent, so there are nodes with these memberships.
 
     Args:
         pattern: ``"A1"``, ``"A2"``, ``"A3"`` or ``"full"``.
         n: Tokens.
         k: Blocks, and clusters.
         link: ``"bilinear"`` or ``"poisson"``.
-        c: Sharpness, the norm of the clusters.
+        c: Norm of the clusters; larger is sharper.
         node: How far nodes lie along the first cluster.
-        rate: Rate of wanted edges under the Poisson link. Algorithm 1 draws as many edges as the rates add up to.
+        rate: Rate of the pattern's edges under the Poisson link. Algorithm 1 draws the sum of the rates in expectation.
         relays: See :func:`~theory.patterns.relay_tokens`.
 
     Paper: equations 5 to 7 and Figure 6.
     """
     if not (c > 0 and rate > 0):
         raise SbmtError("c > 0 and a rate > 0", (c, rate), "make them large for sharp patterns")
+    check_choice("link", link, Link)
     query, key = _one_hot(pattern, n, k, relays)
-    if choose("link", link, {"bilinear": False, "poisson": True}):
+    if link == "poisson":
         block = block_matrix(spread_clusters(k, c), link)
         alpha = math.sqrt(rate / float(block[0, 0]))
         if alpha > 1:
@@ -202,15 +208,15 @@ def realise(
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """P(edge) of every pair under a sampler: ``fastrg`` turns the bilinear link's p into 1 − e^(−p)."""
-    choose("sampler", sampler, {"exact": None, "bernoulli": None, "fastrg": None})
+    """P(edge) of every pair under a sampler: ``fastrg`` turns the p of the bilinear link into 1 − e^(−p)."""
+    choose("sampler", sampler, SAMPLERS)
     probability = block_model.expected_mask()
     is_collapsed = sampler == "fastrg" and block_model.link == "bilinear"
     return -torch.expm1(-probability) if is_collapsed else probability
 
 
 def attained(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> Attained:
-    """How well the first head of a block model draws a pattern; the diagonal is left out, self-loops are added."""
+    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added."""
     law = edge_law(block_model, sampler)[0, 0].numpy()
     off_diagonal = ~np.eye(len(law), dtype=bool)
     inside, outside = law[pattern & off_diagonal], law[~pattern & off_diagonal]
@@ -220,9 +226,9 @@ def attained(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
     """Corrected lemma (a): k + 2 heads of one cluster each that draw their patterns with probability → 1.
 
-    Head b draws block b, then come A3 and A2. A single cluster's block matrix is 1, so the budget (which heads do not
-    share) is 1 too; memberships are σ(±node). All conditions hold with probability at least
-    1 − (Σ m_b² + 2kn)(1 − σ(node)²), at n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do so.
+    Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and so is the
+    budget, which heads do not share; memberships are σ(±node). All conditions hold with probability at least
+    1 − (Σ m_b² + 2kn)(1 − σ(node)²), with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
     """
     block = torch.from_numpy(blocks(n, k))
     heads = [((block == b).double(), (block == b).double()) for b in range(k)]
@@ -238,7 +244,7 @@ def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:
-    """In which cluster queries and keys are, if in any: their block's for A1, else the first, which means chosen."""
+    """The cluster of each query and key, if any: that of its block for A1, else the first one for the chosen tokens."""
     in_block = torch.eye(k, dtype=torch.float64)[torch.from_numpy(blocks(n, k))]
     everyone, relay = torch.zeros(2, n, k, dtype=torch.float64)
     everyone[:, 0] = 1

@@ -1,39 +1,30 @@
-"""When relays make a Hamiltonian path: the relay theorem, paths by construction, and the paper's walk that is none."""
+"""When relays make a Hamiltonian path: the relay theorem, explicit paths, and the paper's walk, which is not one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_sizes, choose
 from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
-from theory.path_cover import check_arcs, cover_with_few_paths, path_cover, path_cover_bounds
-from theory.patterns import Relays, blocks, relay_tokens
+from theory.path_cover import check_arcs, cover_with_few_paths
+from theory.patterns import Relays, as_list, blocks, relay_tokens
 from theory.solver import TIME_LIMIT, Undecided
-
-__all__ = [
-    "RelayVerdict",
-    "canonical_path",
-    "counterexample",
-    "one_relay_per_block_path",
-    "paper_walk",
-    "path_cover",
-    "path_cover_bounds",
-    "relay_theorem",
-]
 
 
 @dataclass(frozen=True)
 class RelayVerdict:
-    """What the relay theorem says of a union of block arcs and relays.
+    """What the relay theorem says about a union of block arcs and relays.
 
     Attributes:
         path_cover: Least number of vertex-disjoint paths that cover the non-relays; exact.
-        limit: R + 1 for R relays: as many paths as they can join.
+        limit: R + 1 for R relays, the number of paths that they can join.
         ham_path: Whether the union has a Hamiltonian path.
         ham_cycle: Whether it has a Hamiltonian cycle of three tokens or more.
-        order: A Hamiltonian path where there is one.
+        order: A Hamiltonian path if there is one.
     """
 
     path_cover: int
@@ -46,21 +37,21 @@ class RelayVerdict:
 def relay_theorem(
     n: int, k: int, block_arcs: Sequence[Sequence[int]], relays: Relays = "last", time_limit: float | int = TIME_LIMIT
 ) -> RelayVerdict:
-    """Decides Hamiltonicity of block arcs united with relays that read all and are read by all.
+    """Decides whether block arcs, united with relays that read all and are read by all, have a Hamiltonian path.
 
     With R relays and the arcs D among the N = n − R others, a path exists exactly if pc(D) ≤ R + 1, and, given relays
     and n ≥ 3, a cycle exactly if pc(D) ≤ R.
 
-    Proof: Deleting the R relays from a path leaves at most R + 1 non-empty paths (from a cycle, at most R), which cover
-    D. Conversely relays join the paths of a cover, one between any two, and unused ones follow each other at the end.
+    Proof: deleting the R relays from a path leaves at most R + 1 non-empty paths (from a cycle, at most R), which cover
+    D. Conversely, relays join the paths of a cover, one between any two, and unused relays follow at the end.
 
-    No block arcs at all: pc(D) = N, so there is a path exactly if n ≤ 2R + 1. Complete blocks: pc(D) counts the blocks
-    that hold a non-relay, so k relays always do.
+    Without any block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number
+    of blocks that contain a non-relay, so k relays are always enough.
 
     Args:
         n: Tokens.
         k: Blocks; only their relays matter here.
-        block_arcs: Arcs [from, to] that are present; those at relays are ignored.
+        block_arcs: The arcs [from, to]; those at relays are ignored.
         relays: See :func:`~theory.patterns.relay_tokens`.
         time_limit: Seconds for the solver.
 
@@ -80,7 +71,7 @@ def relay_theorem(
     order = join_with_relays([rest[path].tolist() for path in cover.paths], chosen)
     if chosen:
         has_cycle = n >= 3 and cover.lower <= len(chosen)
-    else:  # nothing is deleted, so the theorem does not speak
+    else:  # nothing is deleted, so the theorem says nothing
         has_cycle = n >= 3 and find_hamiltonian_cycle(arcs.T, time_limit) is not None
     return RelayVerdict(cover.lower, len(chosen) + 1, order is not None, has_cycle, order)
 
@@ -89,7 +80,7 @@ def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
     """A Hamiltonian path for complete blocks, in O(n): the non-relays block by block, a relay between any two blocks.
 
     Returns:
-        The order; None if fewer relays are listed than complete blocks need, in which case no path exists.
+        The order; None if there are fewer relays than complete blocks need, in which case no path exists.
 
     Example:
         >>> canonical_path(16, 4)
@@ -104,44 +95,48 @@ def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
 
 
 def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int]:
-    """A Hamiltonian path from one Hamiltonian cycle per block and one relay in each block: the paper's proof, mended.
+    """A Hamiltonian path from one Hamiltonian cycle per block and one relay in each block: the paper's proof, repaired.
 
-    Each cycle is walked from the successor of its relay to the relay, whose arcs lead wherever the next cycle starts.
-    No token is visited twice. Needed are the arcs of the cycles and the arcs out of relays (A1 and A2); A3 is not.
+    Each cycle is walked from the successor of its relay to the relay, whose arcs lead to the start of the next cycle.
+    No token is visited twice. This takes the arcs of the cycles and the arcs out of relays (A1 and A2), but not A3.
 
     Args:
         n: Tokens.
-        cycles: For each block its tokens in the order of a cycle along the arcs.
+        cycles: For each block, its tokens in the order of a cycle along the arcs.
         relays: One token of each cycle, in any order.
 
     Raises:
-        SbmtError: If the cycles do not partition the tokens, or one holds no relay or several.
+        SbmtError: If the cycles do not partition the tokens, or one of them contains no relay or several.
 
     Example:
         >>> one_relay_per_block_path(6, [[0, 2, 1], [3, 4, 5]], [0, 4])
         [2, 1, 0, 5, 3, 4]
     """
-    if sorted(token for tokens in cycles for token in tokens) != list(range(n)):
-        raise SbmtError(f"cycles that visit each of {n} tokens once", [list(c) for c in cycles], "give one per block")
-    chosen, order = set(relays), list[int]()
-    for tokens in cycles:
+    check_sizes(n=n)
+    expected, do = f"cycles that visit each of {n} tokens once", "give one per block"
+    listed = [as_list(tokens, expected, do) for tokens in as_list(cycles, expected, do)]
+    visits = Counter(token if isinstance(token, Integral) else None for tokens in listed for token in tokens)
+    if visits != Counter(range(n)):
+        raise SbmtError(expected, listed, do)
+    chosen, order = as_list(relays, "a list of relays", "use relays='per_block'"), list[int]()
+    for tokens in listed:
         places = [place for place, token in enumerate(tokens) if token in chosen]
         if len(places) != 1:
-            raise SbmtError("one relay in every block", f"{len(places)} in {list(tokens)}", "use relays='per_block'")
+            raise SbmtError("one relay in every block", f"{len(places)} in {tokens}", "use relays='per_block'")
         after = places[0] + 1
         order += [*tokens[after:], *tokens[:after]]
     return order
 
 
 def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
-    """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice for k ≥ 2.
+    """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice if k ≥ 2.
 
-    Every relay that serves as a bridge lies in a block that is walked completely as well: k − 1 visits too many.
+    Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
 
     Args:
         n: Tokens.
         k: Blocks.
-        relay: ``"same"`` takes the first relay at every hop, ``"next"`` a new one.
+        relay: ``"same"`` uses the first relay at every hop, ``"next"`` a new one each time.
 
     Example:
         >>> len(paper_walk(16, 4))
@@ -157,10 +152,10 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
 
 def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
-    """The smallest n and k, and block arcs, with a Hamiltonian cycle in every block and no path in the union.
+    """The smallest n and k, with block arcs, such that every block has a Hamiltonian cycle and the union has no path.
 
     n = 18 and k = 3. Deleting the relays 15, 16, 17 from the last cycle leaves three tokens without arcs, so five paths
-    are needed and three relays join four.
+    are needed, but three relays join only four.
     """
     cycles = ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 15, 13, 16, 14, 17])
     arcs = [(a, b) for cycle in cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)]

@@ -1,4 +1,4 @@
-"""Runs all statements and shows what came out."""
+"""Checks all statements and shows the outcome."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -30,13 +30,13 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """``"as stated"``, ``"NOT as stated"``, or ``"reported"`` for heuristics, which prove nothing."""
+        """``"as stated"``, ``"NOT as stated"``, or ``"reported"`` for heuristics, since they prove nothing."""
         if self.statement.evidence == "heuristic":
             return "reported"
         return "as stated" if self.finding.holds else "NOT as stated"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the check itself, as JSON holds it."""
+        """All fields but the check itself, ready for JSON."""
         fields = {name: value for name, value in vars(self.statement).items() if name != "check"}
         return fields | {"holds": bool(self.finding.holds), "shown": self.finding.shown, "outcome": self.outcome}
 
@@ -44,14 +44,14 @@ class Result:
 def run(
     statements: Sequence[Statement] = STATEMENTS, on_start: Callable[[Statement], None] | None = None
 ) -> list[Result]:
-    """Checks statements one after the other; an exception in a check counts as not holding."""
+    """Checks the statements one after the other; a check that raises counts as not holding."""
     results = []
     for statement in statements:
         if on_start is not None:
             on_start(statement)
         try:
             finding = statement.check()
-        except Exception as error:  # one broken check must not hide the others
+        except Exception as error:  # one broken check must not hide the rest
             finding = Finding(False, f"{type(error).__name__}: {error}")
         results.append(Result(statement, finding))
     return results

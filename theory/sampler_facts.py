@@ -1,4 +1,4 @@
-"""What the sampler makes of a block model: rates, collapsed repetitions, edge counts, and means over masks."""
+"""What a sampler makes of a block model: rates, repeated draws that collapse, edge counts, and means over masks."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Rates(NamedTuple):
         edge: r_ij = Y_i B Z_jᵀ, which is also the mean number of times that the pair is drawn.
         probability: P(M_ij = 1) = 1 − e^(−r_ij), since repetitions collapse.
         distinct: Mean number of distinct edges.
-        printed_total: Mean number of draws of the algorithm as printed, with D_Y and D_Z inverted.
+        printed_total: Mean number of draws of the algorithm as printed, where D_Y and D_Z are inverted.
     """
 
     total: float
@@ -44,7 +44,7 @@ class MaskMeans(NamedTuple):
 
 
 def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
-    """Rates of Algorithm 1 as they must be and as printed.
+    """Rates of Algorithm 1, as they have to be and as printed.
 
     With D_Y the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z, drawing (u, v) from B̄ and then i from Ȳ_u, j from
     Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ.
@@ -75,12 +75,12 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
 
 
 def fastrg_max_density(exploration: float | int = 0.0) -> float:
-    """Greatest density of Algorithm 1's masks, 1 − e^(−(1 + δ)), where every p is 1.
+    """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)).
 
     Args:
         exploration: δ in [0, 1), added to every rate.
 
-    Paper: section 4.2 calls full attention attainable; by Algorithm 1 under the paper's link it is not.
+    Paper: section 4.2 says that full attention can be attained; Algorithm 1 under the paper's link cannot attain it.
     """
     check_exploration(float(exploration))
     return -math.expm1(-(1 + exploration))
@@ -91,7 +91,7 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
 
     Args:
         k: Relays.
-        relay_probability: q in [0, 1], each relay arc on its own; None is Algorithm 1's 1 − 1/e.
+        relay_probability: q in [0, 1] of each relay arc, drawn independently; None is Algorithm 1's 1 − 1/e.
     """
     check_sizes(k=k)
     q = fastrg_max_density() if relay_probability is None else float(relay_probability)
@@ -101,12 +101,12 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """In how many draws layers A3 and A2, their relay arcs drawn by Algorithm 1 at p = 1, connect all pairs.
+    """In how many draws layers A3 and A2 connect all pairs, if Algorithm 1 draws their relay arcs at p = 1.
 
     Args:
         n: Tokens.
         k: Blocks, and relays.
-        n_draws: How often both patterns are drawn; self-loops are certain.
+        n_draws: How often both patterns are drawn; self-loops are always present.
         seed: Seed of the draws.
 
     Cost: O(n_draws · n³) at worst, as a product of n × n matrices.
@@ -124,7 +124,7 @@ def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
 def expected_entries(
     n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
 ) -> dict[str, float]:
-    """Expected entries of the three patterns where blocks are drawn at p and relay arcs are certain.
+    """Expected entries of the three patterns if blocks are drawn at p and relay arcs are certain.
 
     With R = k relays and m = n/k: A1 has n + n(m − 1)p ≈ (e + 1)n at p_L(m), A2 and A3 have nk + n − k, their sum is
     about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k². That is O(kn), and O(n) only for bounded k.
@@ -154,16 +154,16 @@ def expected_entries(
 
 
 def support_entries(n: int, k: int) -> int:
-    """Entries of the three patterns, self-loops included, if a pattern is where E[M] > 0: A1's blocks are complete.
+    """Entries of the three patterns with self-loops, if a pattern is the support of E[M], so that blocks are complete.
 
-    n²/k + 2kn + 2n − 2k, least near k = √(n/2), where it is about 2.83 n^1.5.
+    They number n²/k + 2kn + 2n − 2k, which is least near k = √(n/2), about 2.83 n^1.5.
     """
     counts = pattern_counts(n, k)
     return counts["A1"] + counts["A2"] + counts["A3"]
 
 
 def exploration_edges(n: int, exploration: float | int) -> float:
-    """Edges that exploration adds in expectation, at most: δ n², quadratic whatever the pattern."""
+    """The most edges that exploration adds in expectation: δ n², quadratic for every pattern."""
     check_sizes(n=n)
     check_exploration(float(exploration))
     return exploration * n * n
@@ -177,7 +177,7 @@ def mask_means(
 ) -> MaskMeans:
     """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
 
-    The three differ, so what holds on the support of E[M] does not carry over to E[g(X)].
+    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)].
 
     Args:
         probability: P(M_j = 1) of each key, or one for all; keys are drawn independently.
@@ -186,8 +186,8 @@ def mask_means(
         self_loop: Whether the first key is always attended.
 
     Returns:
-        ``expectation``, exact, by enumeration of all masks (the empty one gives 0); ``on_support``, on all keys with
-        P > 0; ``weighted``, weights proportional to P(M_j = 1) e^score.
+        ``expectation``, exact, by enumerating all masks (the empty mask gives 0); ``on_support``, over all keys with
+        P > 0; ``weighted``, with weights proportional to P(M_j = 1) e^score.
 
     Raises:
         SbmtError: On different lengths, probabilities outside [0, 1], or more than 2^18 masks.

@@ -1,4 +1,7 @@
-"""Exact search with a constraint solver: circuits, and covers by fewest paths. No answer in time is no answer."""
+"""Exact search with a constraint solver, for circuits and for covers by the fewest paths.
+
+A search that runs out of time raises :class:`Undecided`; it never guesses.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -9,34 +12,34 @@ from scipy.sparse import csr_array
 from sbmt.errors import SbmtError
 
 TIME_LIMIT = 20.0  # seconds that exact search may take
-MAX_ARCS = 1_000_000  # a model of more arcs would not even be built in that time
+MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that time
 
 
 class Undecided(RuntimeError):
-    """Neither found nor excluded within the limits. An outcome, not a mistake of the caller."""
+    """Nothing was found or excluded within the limits. This is an outcome, not a mistake of the caller."""
 
 
 class Deadline:
-    """A limit in seconds that several searches share.
+    """A time limit in seconds that several searches share.
 
     Raises:
-        SbmtError: If it is negative or no number.
+        SbmtError: If it is negative or not a number.
     """
 
     def __init__(self, seconds: float | int) -> None:
-        if not seconds >= 0:
+        if not isinstance(seconds, (int, float)) or not seconds >= 0:
             raise SbmtError("a time limit of 0 seconds or more", seconds, "0 leaves only the cheap proofs")
         self.end = monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds left, at least 0."""
+        """Seconds left, never negative."""
         return max(0.0, self.end - monotonic())
 
 
 def solve_circuit(arcs: csr_array, deadline: Deadline, *, is_closed: bool) -> list[int] | None:
-    """A Hamiltonian cycle (or path) along arcs without loops; None where the solver excludes it.
+    """A Hamiltonian cycle (or path) along arcs without loops; None if the solver excludes it.
 
-    A path is a circuit through one more vertex, which has arcs to and from all others.
+    A path is a circuit through one additional vertex that has arcs to and from all others.
 
     Raises:
         Undecided: If the deadline comes first.
@@ -62,16 +65,16 @@ def solve_circuit(arcs: csr_array, deadline: Deadline, *, is_closed: bool) -> li
 
 
 def solve_cover(arcs: csr_array, deadline: Deadline) -> tuple[int, list[list[int]]]:
-    """A lower bound on the number of disjoint paths that cover all vertices, and a cover; equal when time sufficed.
+    """A lower bound on the number of disjoint paths that cover all vertices, and a cover; they agree if time sufficed.
 
-    The paths are circuits through a depot that all vertices are joined with; departures from it are minimised.
+    The paths are circuits through a depot that is joined with all vertices; departures from it are minimised.
 
     Raises:
         Undecided: If the deadline comes before any cover.
     """
     n = arcs.shape[0]
     model, triples = _model(arcs, deadline)
-    triples = [(i + 1, j + 1, used) for i, j, used in triples]  # the solver wants the depot at 0
+    triples = [(i + 1, j + 1, used) for i, j, used in triples]  # the solver expects the depot at 0
     departures = [model.new_bool_var("") for _ in range(n)]
     triples += [(0, i + 1, used) for i, used in enumerate(departures)]
     triples += [(i + 1, 0, model.new_bool_var("")) for i in range(n)]
@@ -109,11 +112,11 @@ def _run(model: Any, deadline: Deadline) -> tuple[Any, str]:
     solver.parameters.max_time_in_seconds = deadline.left()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.catch_sigint_signal = False  # it would stop the search and say nothing of it
+    solver.parameters.catch_sigint_signal = False  # it would stop the search silently
     with ThreadPoolExecutor(1) as thread:
         search = thread.submit(solver.solve, model)
         try:
             return solver, solver.status_name(search.result())
-        except BaseException:  # Ctrl-C, which Python hears between its own steps alone
+        except BaseException:  # Ctrl-C, which Python only handles between its own steps
             solver.stop_search()
             raise

@@ -1,19 +1,28 @@
-"""Estimates against exact probabilities and theorems, and what the machinery promises."""
+"""Estimates against exact probabilities and theorems, and the intervals and seeds that they promise."""
 
 import math
 from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from sbmt.errors import SbmtError
+from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values
 from theory import simulation
 from theory.conditions import min_layers
 from theory.draws import certify_draws
 from theory.patterns import blocks, three_patterns
-from theory.random_graphs import directed_limit, prob_all_degrees, prob_cycle_exact, prob_path_exact
+from theory.random_graphs import (
+    directed_limit,
+    expected_hamiltonian_cycles,
+    prob_all_degrees,
+    prob_cycle_exact,
+    prob_path_exact,
+    threshold_probability,
+)
 from theory.realisability import realise, saturated_heads
 from theory.simulation import Estimate
 from theory.solver import Undecided
@@ -40,21 +49,25 @@ def test_estimates_have_the_exact_probabilities(judge):
 @pytest.mark.statistical(share=0.001)
 def test_at_lemma_1_cycles_are_as_rare_as_degrees_demand(judge):
     """P(all degrees ≥ 1) bounds P(cycle) from above, although the expected number of cycles is above 10."""
-    rows = simulation.lemma1_table([32, 50, 100], 100)
-    assert [row["expected cycles"] > 10 for row in rows] == [True] * 3
-    assert all(row["P(cycle)"].hits <= row["P(path)"].hits for row in rows)  # on the same graphs
-    bounds = [prob_all_degrees(row["n"], "lemma1") for row in rows]
-    judge([stats.binom.sf(row["P(cycle)"].hits - 1, 100, bound) for row, bound in zip(rows, bounds, strict=True)])
+    p_values = []
+    for n in (32, 50, 100):
+        cycle, path = (simulate(n, "lemma1", 100) for simulate in (simulation.simulate_cycle, simulation.simulate_path))
+        assert expected_hamiltonian_cycles(n, "lemma1") > 10
+        assert cycle.hits <= path.hits  # on the same graphs
+        p_values.append(stats.binom.sf(cycle.hits - 1, 100, prob_all_degrees(n, "lemma1")))
+    judge(p_values)
 
 
 def test_at_the_threshold_estimates_surround_the_limits():
-    rows = simulation.threshold_table(100, [-1, 4], 40)
-    for row in rows:
-        limit = directed_limit(row["c"])
-        for name, value in (("P(cycle)", limit.cycle), ("P(path)", limit.path)):
-            lower, upper = row[name].interval(1 - 1e-6)
+    shares = []
+    for c in (-1, 4):
+        p, limit = threshold_probability(100, c), directed_limit(c)
+        for simulate, value in ((simulation.simulate_cycle, limit.cycle), (simulation.simulate_path, limit.path)):
+            found = simulate(100, p, 40)
+            lower, upper = found.interval(1 - 1e-6)
             assert lower < value < upper
-    assert rows[0]["P(cycle)"].share < 0.1 < 0.9 < rows[1]["P(cycle)"].share
+            shares.append(found.share)
+    assert shares[0] < 0.1 < 0.9 < shares[2]  # of cycles
 
 
 @pytest.mark.parametrize("n, k, p", [(6, 2, 0.4), (7, 2, 0.3), (7, 1, 0.3), (6, 3, 0.0)])
@@ -150,15 +163,22 @@ def test_the_progress_bar_goes_to_standard_error(capsys):
     assert capsys.readouterr().err == ""
 
 
+def draw_patterns(heads, n_draws, *, sampler="exact", seed=0):
+    """One pattern per block model and draw, with self-loops, as :func:`certify_draws` takes them."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(n_draws):
+        yield [sample_edges(head, sampler, generator=generator).with_self_loops() for head in heads]
+
+
 def counts(heads, n_draws, **options):
     """In how many draws each condition was proved."""
-    report = certify_draws(simulation.draw_patterns(heads, n_draws, **options))
+    report = certify_draws(draw_patterns(heads, n_draws, **options))
     assert all(condition.unknown == 0 for condition in report.conditions)
     return [condition.proved for condition in report.conditions]
 
 
 def layers(heads, n_draws, order=None, **options):
-    return [min_layers(patterns, order) for patterns in simulation.draw_patterns(heads, n_draws, **options)]
+    return [min_layers(patterns, order) for patterns in draw_patterns(heads, n_draws, **options)]
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])
@@ -187,15 +207,6 @@ def test_a_condition_that_fails_is_counted_as_failing():
     assert counts([realise("A1", 8, 2, "poisson")], 3) == [3, 0, 0]
 
 
-def test_patterns_are_drawn_anew_each_time_and_again_from_the_same_seed():
-    def cells(seed):
-        drawn = simulation.draw_patterns([realise("A1", 12, 2)] * 2, 3, seed=seed)
-        return [tuple(pattern.cells().tolist()) for patterns in drawn for pattern in patterns]
-
-    assert cells(0) == cells(0) != cells(1)
-    assert len(set(cells(0))) == 6
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "call",
@@ -206,7 +217,6 @@ def test_patterns_are_drawn_anew_each_time_and_again_from_the_same_seed():
         lambda: simulation.simulate_relay_path(4, 2, 0.5, 3, relay_probability=2),
         lambda: simulation.simulate_block_cycles(4, 2, "lemma", 3),
         lambda: simulation.predict_block_cycles(2, 3),
-        lambda: next(simulation.draw_patterns([], 0)),
         lambda: Estimate(1, 3).interval(1.0),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a checked statement is."""
+"""What a statement is, and how a check becomes one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Grade = Literal["conclusion", "proof", "slip", "repair"]
 ``repair``: ours, what holds instead."""
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
-"""How far a check carries. ``heuristic`` is reported and never counted as passed."""
+"""What a check rests on. ``heuristic`` is reported and never counted as passed."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Finding:
 
     Attributes:
         holds: Whether the number came out as stated.
-        shown: The number, in words.
+        shown: The number, in a sentence.
     """
 
     holds: bool
@@ -33,8 +33,8 @@ class Statement:
         name: Short and unique.
         claim: What the paper (or a text about it) says; for repairs, what is needed.
         verdict: What is true.
-        grade: How grave it is.
-        evidence: How far the check carries.
+        grade: How serious it is.
+        evidence: What the check rests on.
         reach: Where the check looked, e.g. ``"n ≤ 12"``.
         function: The function that does the work.
         check: Runs it.

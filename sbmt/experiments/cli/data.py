@@ -1,4 +1,4 @@
-"""``sbmt data``: prepares the examples of the tasks."""
+"""``sbmt data``: prepares the examples of the tasks, and lists those that are prepared."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,40 +7,39 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.progress import case_progress
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
-from sbmt.experiments.data.source import Source
+from sbmt.experiments.data.source import TASKS, Source
 
 data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
 
 
 @data_app.command("prepare")
 def prepare_task(
-    task: Annotated[
-        str, typer.Argument(help="listops, text, retrieval, image, pathfinder, corpus, sst2, qqp, mnli or qnli")
-    ],
+    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}")],
     from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="replace other examples of the same name")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="replace other examples with the same name")] = False,
     vocab_size: Annotated[
-        int | None, typer.Option(help="corpus: tokens that its tokeniser learns; 50,265 if left out")
+        int | None, typer.Option(help="corpus: number of tokens that its tokeniser learns; 50,265 if left out")
     ] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
 ) -> None:
     """Find or generate a task's examples, check them, and keep them where training reads them.
 
     Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
-    one file or a folder of them. An interrupted preparation goes on where it stopped.
+    one file or a folder of them. An interrupted preparation continues where it stopped.
     """
     from sbmt.experiments.data.catalogue import find_source
 
+    choose("task", task, dict.fromkeys(TASKS))
     console = Console(markup=False)
     if task == "corpus":
         source = _corpus(console, from_, reduced, vocab_size, tokenizer)
     elif (vocab_size, tokenizer) != (None, None):
-        raise SbmtError("--vocab-size and --tokenizer with corpus alone", task, "leave them out")
+        raise SbmtError("--vocab-size and --tokenizer only with corpus", task, "leave them out")
     else:
         source = find_source(task, from_, is_reduced=reduced)
     with case_progress(console) as progress:
@@ -60,7 +59,7 @@ def _corpus(
     from sbmt.experiments.data.language.tokenizer import Tokenizer
 
     if vocab_size is not None and tokenizer is not None:
-        raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser has its size")
+        raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser already has a size")
     size = vocab_size or (REDUCED_VOCABULARY if is_reduced else VOCABULARY)
     loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
     with console.status("reading the text" if loaded else f"learning a tokeniser of {size:,} tokens"):
@@ -70,7 +69,7 @@ def _corpus(
 
 @data_app.command("list")
 def list_prepared() -> None:
-    """List what is prepared, and say where files are looked for."""
+    """List what is prepared, and show where files are looked for."""
     console = Console(markup=False)
     folder = prepared_folder()
     names = sorted(path.parent.name for path in folder.glob("*/info.json"))
@@ -92,6 +91,10 @@ def _show(console: Console, prepared: Prepared) -> None:
         lengths = (f"{about['lengths'][name]:,.0f}" for name in ("median", "p90", "max"))
         table.add_row(split, f"{about['n_examples']:,}", balance, *lengths)
     console.print(table)
+    for name, rows in info["settings"].get("rows", {}).items():
+        if rows["skipped"]:
+            reason = "too short, or without an agreed label"
+            console.print(f"{rows['skipped']:,} rows of {name} were skipped: {reason}", highlight=False)
     note = info["settings"].get("note")
     if note:
         console.print(note, highlight=False)

@@ -1,4 +1,4 @@
-"""The tasks by name: where their examples come from."""
+"""The tasks by name, and where the examples of each come from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from sbmt.experiments.data.text import text_files
 
 @dataclass(frozen=True)
 class Entry:
-    """How a task's examples are had.
+    """How a task's examples are found or made.
 
     Attributes:
         read: Makes a source from files.
-        generate: Makes one without files, where that is possible.
-        reduced: Makes the small one that the reduced runs use, where that differs.
+        generate: Makes a source without files, where that is possible.
+        reduced: Makes the small source of the reduced runs, where that is a different one.
     """
 
     read: Callable[[Path], Source]
@@ -70,14 +70,14 @@ CATALOGUE = {
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    """Where a task's examples come from.
+    """The source of a task's examples.
 
     Args:
         task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``; of GLUE ``sst2``, ``qqp``, ``mnli`` or
-            ``qnli``.
-        path: Their files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
+            ``qnli``. (A corpus is made by :func:`~sbmt.experiments.data.language.corpus.corpus_source`.)
+        path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
             :func:`~sbmt.experiments.data.folders.data_folder`.
-        is_reduced: Whether to take the small examples of the reduced runs, where those differ.
+        is_reduced: Whether to take the small examples of the reduced runs, where those are different.
 
     Raises:
         SbmtError: If the task is unknown, or its files are missing or wrong.

@@ -1,4 +1,4 @@
-"""Images as sequences of grey levels: which of ten classes? CIFAR-10, from its binary files."""
+"""Images as sequences of grey levels: which of ten classes do they show? Reads CIFAR-10 from its binary files."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary, tar_files
+from sbmt.experiments.data.locate import MOST_IN_MEMORY, checked_sha256, find_files, missing, open_binary, tar_files
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source
 
 Batches = dict[str, tuple[str, ...]]
@@ -26,9 +26,12 @@ GET = (
 )
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 N_PIXELS = 1024
+N_IMAGES = 10_000
+"""Images in each official batch."""
 
 GREY = {"floor": (1, 10_000), "tensorflow": (511, 5_100_000)}
-"""How the weighted sum, in ten-thousandths, becomes a level: times the first number, divided by the second, cut."""
+"""How the weighted sum, in ten-thousandths, becomes a level: it is multiplied by the first number, divided by the
+second and rounded down."""
 
 STAND_IN = (
     "Grey levels of CIFAR-10 images that had been stored as JPEG of quality 75, a fifth of all of them: close to the "
@@ -39,20 +42,20 @@ STAND_IN = (
 def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8]:
     r"""Grey levels of colours, $\lfloor 0.2989\,R + 0.5870\,G + 0.1140\,B \rfloor$.
 
-    Computed in whole numbers, so that it is the same on every machine.
+    They are computed in whole numbers, so that they are the same on every machine.
 
     Args:
         rgb: ``(..., 3, pixels)``, each 0 … 255.
-        rule: ``floor``, the equation; or ``tensorflow``, what ``tf.image.rgb_to_grayscale`` makes of bytes and Long
-            Range Arena so uses: it scales to 0 … 1 and back by 255.5 before it cuts, so that a quarter of the colours
-            come out one level brighter, and white 255 instead of 254. (TensorFlow's own rounding errors, which this
-            leaves out, decide about one colour in 70,000.)
+        rule: ``floor`` for the equation, or ``tensorflow`` for what ``tf.image.rgb_to_grayscale``, and so Long Range
+            Arena, makes of bytes: it scales to 0 … 1 and back by 255.5 before it rounds down, so that a quarter of the
+            colours come out one level brighter, and white as 255 instead of 254. (TensorFlow's own rounding errors,
+            which are not imitated, decide about one colour in 70,000.)
 
     Returns:
         ``(..., pixels)``.
 
     Raises:
-        SbmtError: If there is no such rule.
+        SbmtError: If the rule is unknown.
 
     Example:
         >>> white = np.full((3, 1), 255, np.uint8)
@@ -66,7 +69,7 @@ def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8
 
 
 def _records(content: bytes, n_values: int, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Labels and pixel values of a file of records: one byte label, then the values."""
+    """Labels and pixel values of a file of records: one byte for the label, then the values."""
     if not content or len(content) % (1 + n_values):
         got = f"{len(content)} bytes"
         raise SbmtError(f"{name} to hold one or more records of {1 + n_values} bytes", got, f"{GET} again")
@@ -84,7 +87,10 @@ def _examples(batches: list[tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> Exa
 
 
 def _grey(content: bytes, name: str, rule: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Labels and grey levels of an official batch."""
     labels, pixels = _records(content, 3 * N_PIXELS, name)
+    if len(labels) != N_IMAGES:
+        raise SbmtError(f"{N_IMAGES:,} images in {name}", f"{len(labels):,}", f"{GET} again")
     return labels, grey_levels(pixels.reshape(-1, 3, N_PIXELS), rule)
 
 
@@ -103,17 +109,17 @@ def _from_archive(path: Path, names: tuple[str, ...], rule: str) -> Examples:
 
 
 def _from_files(paths: list[Path], rule: str) -> Examples:
-    """From RGB records, or from grey ones where the rule is empty."""
+    """Reads official batches, or records of grey levels if the rule is empty."""
     batches = []
     for path in paths:
         with open_binary(path) as file:
-            content = file.read()
+            content = file.read(MOST_IN_MEMORY)
         batches.append(_grey(content, str(path), rule) if rule else _records(content, N_PIXELS, str(path)))
     return _examples(batches)
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """The last tenth of the training images is for choosing."""
+    """The last tenth of the training images is the dev split."""
     train = np.flatnonzero(pool.splits == "train")
     n_train = len(train) * 9 // 10
     return {"train": train[:n_train], "dev": train[n_train:], "test": np.flatnonzero(pool.splits == "test")}
@@ -128,25 +134,25 @@ def _batches(path: Path, names: Batches, get: str) -> dict[str, Path]:
 
 
 def image_files(path: Path | str, *, grey: str = "floor") -> Source:
-    """CIFAR-10 images as 1024 grey levels, row by row; the levels are the token ids, and no id is padding's own.
+    """CIFAR-10 images as 1024 grey levels, row by row. The levels are the token ids; no id is reserved for padding.
 
-    The last tenth of the 50,000 training images is the dev split. Long Range Arena divides likewise, but in the order
-    in which TensorFlow Datasets stores the images, which is not that of the binary files: the same numbers of images,
-    other ones.
+    The last tenth of the 50,000 training images is the dev split. Long Range Arena divides them likewise, but in the
+    order in which TensorFlow Datasets stores the images, which is not that of the binary files. So its splits have
+    the same sizes, but other images.
 
     Args:
-        path: ``cifar-10-binary.tar.gz`` or an archive with the same members under another name; the folder
-            ``cifar-10-batches-bin`` or a file in it; or a folder with one of these, or with a folder ``image`` that
-            has it. Where they are not there, the stand-in ``cifar10_grey_{train,test}.bin.gz`` is looked for: records
-            of a label and 1024 grey levels.
-        grey: How colours become grey, see :func:`grey_levels`; without effect on the stand-in, made by ``floor``.
+        path: ``cifar-10-binary.tar.gz``, or an archive with the same members under another name; the folder
+            ``cifar-10-batches-bin`` or a file in it; or a folder that has one of these itself or in a folder ``image``.
+            If they are not there, the stand-in ``cifar10_grey_{train,test}.bin.gz`` is looked for: records of a label
+            and 1024 grey levels.
+        grey: How colours become grey, see :func:`grey_levels`. It has no effect on the stand-in, made by ``floor``.
 
     Returns:
-        A source named ``image``, or ``image-lossy`` with origin ``stand-in``: what it is says ``settings["note"]``.
+        A source named ``image``, or ``image-lossy`` with origin ``stand-in``, which ``settings["note"]`` describes.
 
     Raises:
-        SbmtError: If files are not there, only the Python version is, or a checksum is wrong; from a shard, if a
-            file's size is no multiple of a record's, a label is above 9, or an archive lacks a batch.
+        SbmtError: If files are missing, only the Python version is there, or a checksum is wrong. From a shard, if a
+            batch does not consist of 10,000 records, a label is above 9, or an archive lacks a batch or has one twice.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
@@ -154,7 +160,7 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
     choose("grey", grey, GREY)
     archive = find_files(path, [ARCHIVE], FOLDERS).get(ARCHIVE)
     if path.is_file() and (".tar" in path.name or path.suffix == ".tgz") and path.name not in PICKLES:
-        archive = path  # whatever its name
+        archive = path  # under whatever name
     make: dict[str, Callable[[], Examples]]
     if archive is not None:
         found = {archive.name: archive}

@@ -17,7 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.source import SPLITS, SYMBOL_TYPES, Examples, Pool, Shard, Source, Symbols, check_arrangement
+from sbmt.experiments.data.source import (
+    SPLITS,
+    SYMBOL_TYPES,
+    TASKS,
+    Examples,
+    Pool,
+    Shard,
+    Source,
+    Symbols,
+    check_arrangement,
+)
 from sbmt.experiments.files import read_json, write_bytes, write_json
 from sbmt.experiments.locks import only_writer
 
@@ -25,7 +35,7 @@ FORMAT = 1
 _FIELDS = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
 
 Report = Callable[[int, int], None]
-"""Called with the number of shards done and of all shards."""
+"""Called with the number of shards that are done and the number of all shards."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +43,7 @@ class Split:
     """The examples of one split, memory-mapped.
 
     Attributes:
-        indices: Where its examples stand in the pool, int64 ``(n_examples,)``.
+        indices: The places of its examples in the pool, int64 ``(n_examples,)``.
         labels: int64 ``(n_examples,)``.
         symbols: uint8, uint16 or uint32, all documents of the pool, end to end.
         offsets: int64 ``(n_pool, n_documents)``, where each document of the pool begins.
@@ -52,7 +62,7 @@ class Split:
         return len(self.indices)
 
     def documents(self, example: int) -> list[NDArray[Any]]:
-        """The documents of an example, whole, of the type of :attr:`symbols`."""
+        """The whole documents of an example, of the type of :attr:`symbols`."""
         i = self.indices[example]
         starts_and_sizes = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
         return [self.symbols[start : start + size] for start, size in starts_and_sizes]
@@ -63,9 +73,9 @@ class Prepared:
     """A task's examples on disk.
 
     Attributes:
-        folder: Where they lie.
+        folder: The folder in which they are.
         info: What :func:`prepare` recorded: task, origin, classes, vocabulary, settings, balance and lengths.
-        splits: ``train``, ``dev``, ``test``, and whatever further ones the source has.
+        splits: ``train``, ``dev``, ``test``, and any further ones that the source has.
     """
 
     folder: Path
@@ -74,22 +84,22 @@ class Prepared:
 
 
 def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: Report | None = None) -> Prepared:
-    """Makes a source's examples and keeps them in ``cache / source.name``, whole or not at all.
+    """Makes a source's examples and keeps them in ``cache / source.name``, either all of them or none.
 
-    Every shard is kept as soon as it is made, so that after an interruption only the rest has to be. What is there
-    already is opened.
+    Every shard is kept as soon as it is made, so that after an interruption only the remaining ones are made. Examples
+    that have been prepared already are opened.
 
     Args:
         source: What to make.
         cache: The folder of all prepared examples.
-        is_replaced: Whether examples of another content under the same name give way.
+        is_replaced: Whether to replace examples with the same name but other content.
         report: See :data:`Report`.
 
     Raises:
-        SbmtError: If the name holds other examples, a shard cannot be made, the folder cannot be written, or another
-            process is at it.
+        SbmtError: If there are other examples with this name, a shard cannot be made, the folder cannot be written, or
+            another process is preparing the same examples.
 
-    Cost: disk space for the examples twice while they are put together, memory for one shard.
+    Cost: disk space for twice the examples while they are put together, memory for one shard.
     """
     folder, part = cache / source.name, cache / f".{source.name}.part"
     fingerprint = fingerprint_of(source)
@@ -97,18 +107,18 @@ def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: R
         return open_prepared(folder)
     with only_writer(part):
         try:
-            if _is_prepared(folder, fingerprint, is_replaced):  # by another process, or one that could not tidy up
+            if _is_prepared(folder, fingerprint, is_replaced):  # by another process, or one that could not clean up
                 shutil.rmtree(part)
             else:
                 _make(source, folder, part, fingerprint, report)
         except OSError as error:
-            do = "make room, then go on: it resumes"
+            do = "free some space and start again: it continues where it stopped"
             raise SbmtError(f"to write {part}", error.strerror or error, do) from error
     return open_prepared(folder)
 
 
 def _is_prepared(folder: Path, fingerprint: dict[str, Any], is_replaced: bool) -> bool:
-    """Whether these very examples are there."""
+    """Whether exactly these examples are there."""
     if not (folder / "info.json").exists():
         return False
     try:
@@ -125,7 +135,7 @@ def _is_prepared(folder: Path, fingerprint: dict[str, Any], is_replaced: bool) -
 
 
 def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any], report: Report | None) -> None:
-    """Makes the shards that are not in ``part``, and of all of them the folder."""
+    """Makes the shards that are not in ``part`` yet, then the folder from all of them."""
     if not _is_begun(part, fingerprint):
         for path in part.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -146,7 +156,7 @@ def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any],
 
 
 def _is_begun(part: Path, fingerprint: dict[str, Any]) -> bool:
-    """Whether the shards in ``part`` are of these examples."""
+    """Whether the shards in ``part`` belong to these examples."""
     try:
         return bool(read_json(part / "source.json") == fingerprint)
     except SbmtError:  # none yet, or damaged
@@ -154,20 +164,21 @@ def _is_begun(part: Path, fingerprint: dict[str, Any]) -> bool:
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
-    """Opens what :func:`prepare` made, memory-mapped.
+    """Opens the examples that :func:`prepare` made, memory-mapped.
 
     Args:
-        folder: Where it is.
-        is_checked: Whether files are compared with their checksums, for which all of them are read; what older versions
-            prepared has none.
+        folder: The folder in which they are.
+        is_checked: Whether to compare the files with their checksums, for which all of them are read. Examples that
+            older versions prepared have none.
 
     Raises:
-        SbmtError: If there is nothing, or it is damaged or of another version.
+        SbmtError: If there are no examples, or they are damaged or of another version.
     """
     if not (folder / "info.json").exists():
         task, _, kind = folder.name.partition("-")
-        make = f"sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
-        do = f"make them with {make}, or name others that you have (sbmt data list)"
+        do = "name prepared examples that you have (sbmt data list)"
+        if task in TASKS:
+            do += f", or make these with sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
         raise SbmtError(f"prepared examples in {folder}", "none", do)
     info = read_json(folder / "info.json")
     try:
@@ -193,9 +204,8 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     except (LookupError, AttributeError, OSError, EOFError, ValueError, TypeError) as error:
         if isinstance(error, SbmtError):
             raise
-        raise SbmtError(
-            f"whole examples in {folder}", f"damage ({error})", "remove the folder, prepare again"
-        ) from error
+        do = "remove the folder and prepare them again"
+        raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
     return Prepared(folder, info, splits)
 
 
@@ -203,31 +213,33 @@ def _load(folder: Path, name: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return array
-    except (TokenError, OverflowError, MemoryError) as error:  # of a header that is no longer one
+    except (TokenError, OverflowError, MemoryError) as error:  # from a damaged header
         raise ValueError(f"{name}.npy: {error}") from error
 
 
 def fingerprint_of(source: Source) -> dict[str, Any]:
-    """What decides the content, as it comes back from JSON."""
+    """Everything that decides the content, in the form in which JSON returns it."""
     fingerprint: dict[str, Any] = json.loads(json.dumps({name: getattr(source, name) for name in _FIELDS}))
-    if source.symbol_type != "uint8":  # what was prepared when there were only bytes stays valid
+    if source.symbol_type != "uint8":  # examples that were prepared when there were only bytes stay valid
         fingerprint["symbol_type"] = source.symbol_type
     return fingerprint | {"shards": len(source.shards)}
 
 
 def shard_path(part: Path, shard: Shard) -> Path:
-    """Where a shard is kept."""
+    """The file in which a shard is kept."""
     return part / f"shard-{shard.name}.npz"
 
 
 def write_shard(path: Path, examples: Examples, symbol_type: str) -> None:
-    """Keeps a shard, whole or not at all.
+    """Writes a shard to a file, either all of it or nothing.
 
     Raises:
-        SbmtError: If its symbols are of another type, or it cannot be written.
+        SbmtError: If its symbols are of another type, or the file cannot be written.
     """
     if examples.symbols.dtype != symbol_type:
-        raise SbmtError(f"{symbol_type} symbols in every shard", examples.symbols.dtype, "name the type in the source")
+        raise SbmtError(
+            f"{symbol_type} symbols in every shard", examples.symbols.dtype, "declare that type in the source"
+        )
     content = io.BytesIO()
     arrays = {"symbols": examples.symbols, "lengths": examples.lengths, "labels": examples.labels}
     np.savez(content, **arrays, **{f"extra-{name}": x for name, x in examples.extras.items()})  # type: ignore[arg-type]
@@ -242,7 +254,8 @@ def _shards(source: Source, part: Path) -> Iterator[tuple[Shard, dict[str, NDArr
                 arrays = {name: found[name] for name in ("symbols", "lengths", "labels", *found.files)}
         except (BadZipFile, zlib.error, ValueError, KeyError, EOFError, TypeError, NotImplementedError) as error:
             path.unlink(missing_ok=True)
-            raise SbmtError(f"a whole shard {path}", f"damage ({error})", "prepare again: it is made anew") from error
+            do = "prepare again: it will be made anew"
+            raise SbmtError(f"an undamaged shard {path}", f"damage ({error})", do) from error
         yield shard, arrays
 
 
@@ -250,7 +263,7 @@ def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any
     """Puts the shards end to end, divides them into splits, and describes the result.
 
     Raises:
-        SbmtError: If a shard is damaged, or the examples make no task.
+        SbmtError: If a shard is damaged, or the labels or splits are not those of a task.
     """
     shutil.rmtree(whole, ignore_errors=True)
     whole.mkdir()
@@ -301,7 +314,7 @@ def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any
 
 
 def _describe(labels: NDArray[np.int64], lengths: NDArray[np.int64], source: Source) -> dict[str, Any]:
-    """Class balance, and symbols per document."""
+    """The class balance, and the numbers of symbols per document."""
     if not len(labels):
         raise SbmtError("examples in every split", "an empty one", "give more examples")
     counts = np.bincount(labels, minlength=len(source.class_names)).tolist()

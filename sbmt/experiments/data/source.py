@@ -1,4 +1,4 @@
-"""Where a task's examples come from: shards that can be made one by one, in any order, always the same."""
+"""Where a task's examples come from: shards that are made one by one, in any order, and always the same."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
 
+TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "corpus", "sst2", "qqp", "mnli", "qnli")
+"""What ``sbmt data prepare`` can prepare."""
+
 SPLITS = ("train", "dev", "test")
-"""Every task has these; some have further ones after them."""
+"""Every task has these splits; some have further ones after them."""
 
 Origin = Literal["official", "generated", "stand-in", "own"]
 SymbolType = Literal["uint8", "uint16", "uint32"]
@@ -20,16 +23,16 @@ Symbols = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Labelled documents, end to end.
+    """Labelled documents, stored end to end.
 
     Attributes:
         symbols: uint8, uint16 or uint32, all documents one after the other.
-        lengths: int64 ``(n_examples, n_documents)``, symbols per document.
+        lengths: int64 ``(n_examples, n_documents)``, the number of symbols of each document.
         labels: int64 ``(n_examples,)``.
-        extras: Further numbers per example by name, such as how difficult it is.
+        extras: Further numbers per example by name, such as a measure of its difficulty.
 
     Raises:
-        SbmtError: If sizes do not fit each other.
+        SbmtError: If the sizes do not match.
     """
 
     symbols: Symbols
@@ -43,9 +46,9 @@ class Examples:
         if self.symbols.dtype not in SYMBOL_TYPES.values():
             raise SbmtError(f"symbols of type {', '.join(SYMBOL_TYPES)}", self.symbols.dtype, "convert them")
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
-            raise SbmtError("as many symbols as lengths (examples, documents) say", self.symbols.size, "mend it")
+            raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
         if any(size != n for size in sizes.values()):
-            raise SbmtError(f"{n} rows, one per label", sizes, "give every example each of them")
+            raise SbmtError(f"{n} rows, one per label", sizes, "give every example one of each")
 
     @classmethod
     def of(
@@ -54,7 +57,7 @@ class Examples:
         labels: Sequence[int],
         **extras: Sequence[float],
     ) -> "Examples":
-        """From one tuple of documents per example, whose bytes are the symbols.
+        """Makes them from one tuple of documents per example, whose bytes are the symbols.
 
         Example:
             >>> Examples.of([(b"ab",), (b"c",)], [0, 1]).symbols.tolist()
@@ -72,9 +75,9 @@ class Shard:
     """A part of the examples.
 
     Attributes:
-        name: Unique in its source, fit for a file name.
-        make: Reads or generates it. The same every time it is called.
-        split: Which split it belongs to, where the source decides; empty where :attr:`Source.arrange` does.
+        name: Unique in its source, and usable in a file name.
+        make: Reads or generates the examples, the same ones at every call.
+        split: The split to which they belong; empty if :attr:`Source.arrange` decides that.
     """
 
     name: str
@@ -84,12 +87,12 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is known of all examples once every shard is made, in the order of the shards.
+    """What is known of all examples after every shard has been made, in the order of the shards.
 
     Attributes:
         labels: int64 ``(n_examples,)``.
         lengths: int64 ``(n_examples, n_documents)``.
-        splits: str ``(n_examples,)``, what the shards say.
+        splits: str ``(n_examples,)``, the split that each example's shard names.
         extras: As in :class:`Examples`.
     """
 
@@ -100,7 +103,7 @@ class Pool:
 
 
 Arrangement = dict[str, NDArray[np.int64]]
-"""Indices into the pool for ``train``, ``dev``, ``test`` and, in this order, whatever further splits there are."""
+"""Indices into the pool for ``train``, ``dev``, ``test`` and any further splits, in this order."""
 
 
 @dataclass(frozen=True)
@@ -108,19 +111,20 @@ class Source:
     """A task's examples and what a model must know about them.
 
     Attributes:
-        name: Of the folder that the prepared examples are kept in.
+        name: Name of the folder in which the prepared examples are kept.
         task: Such as ``listops`` or ``mlm``.
-        origin: ``official`` files, ``generated`` here, ``stand-in`` for data that cannot be had, or the user's
-            ``own``: results on the last two never stand beside published ones.
-        class_names: What label 0, 1, … mean.
+        origin: ``official`` files, ``generated`` here, a ``stand-in`` for data that are not available, or the user's
+            ``own``. Results on the last two must not be shown beside published ones.
+        class_names: The meaning of label 0, 1, ….
         vocab_size: Number of token ids, padding included.
-        first_id: Token id of symbol 0: 1 where id 0 is padding, 0 where symbols are ids.
-        settings: Everything that decides the content, as JSON holds it: generator and seeds, or files and checksums.
+        first_id: Token id of symbol 0: 1 if id 0 is padding, 0 if symbols are ids.
+        settings: Everything that decides the content, in a form that JSON can hold: generator and seeds, or files and
+            their checksums.
         shards: The parts.
         arrange: Divides the pool into splits.
-        symbol_type: Of every shard's symbols.
-        files: Small files to keep beside the examples, name to text, such as the tokeniser whose ids they are. What
-            in them decides the content belongs into ``settings`` as well.
+        symbol_type: The type of every shard's symbols.
+        files: Small files to keep beside the examples, by name, such as the tokeniser whose ids the symbols are.
+            Whatever in them decides the content must be in ``settings`` too.
     """
 
     name: str
@@ -137,24 +141,24 @@ class Source:
 
 
 def by_shard(pool: Pool) -> Arrangement:
-    """Every example goes where its shard says; further splits come after the three, in the order of the shards."""
+    """Puts every example into the split of its shard; further splits follow the three, in the order of the shards."""
     names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
     return {split: np.flatnonzero(pool.splits == split) for split in names}
 
 
 def check_arrangement(arranged: Arrangement) -> Arrangement:
-    """Returns it as it is.
+    """Returns an arrangement unchanged, after a check of its names.
 
     Raises:
-        SbmtError: If one of :data:`SPLITS` is missing, or a name does not fit a file's.
+        SbmtError: If one of :data:`SPLITS` is missing, or a name cannot be part of a file name.
     """
     if missing := [split for split in SPLITS if split not in arranged]:
-        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(missing)}", "arrange them too")
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(missing)}", "arrange that one too")
     if unfit := [split for split in arranged if not split.isidentifier()]:
         raise SbmtError("splits named in letters, digits and _", repr(unfit[0]), "name it so")
     return arranged
 
 
 def shuffled(n: int, seed: int) -> NDArray[np.int64]:
-    """A permutation of ``range(n)`` that depends on n and the seed alone."""
+    """A permutation of ``range(n)`` that depends only on n and the seed."""
     return np.random.Generator(np.random.PCG64(seed)).permutation(n)

@@ -1,4 +1,4 @@
-"""Byte-level text: is a film review positive? The reviews of IMDB, from the files as they are distributed."""
+"""Byte-level text: is a film review positive? Reads the reviews of IMDB from the files that are distributed."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.locate import checked_sha256, find_files, missing, tar_files
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, read_whole, tar_files
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source, shuffled
 
 ARCHIVE = "aclImdb_v1.tar.gz"
@@ -20,7 +20,7 @@ PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled
 FOLDER = "aclImdb"
 GET = f"download https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
 RATINGS = {"neg": range(1, 5), "pos": range(7, 11)}
-"""Ratings of each class, by its folder; label 0 first."""
+"""The ratings of each class, by its folder; label 0 comes first."""
 
 PAIR_NOTE = "From a public copy of the archive, its labelled reviews alone; not compared with the archive itself."
 FILE_NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")
@@ -43,14 +43,14 @@ def _in_folder(root: Path, split: str) -> Reviews:
         place = root / split / label
         try:
             for name in sorted(os.listdir(place)):
-                yield f"{FOLDER}/{split}/{label}/{name}", (place / name).read_bytes()
+                yield f"{FOLDER}/{split}/{label}/{name}", read_whole(place / name)
         except OSError as error:
             got = f"{error.filename}: {error.strerror}"
             raise SbmtError(f"reviews in {place}", got, f"{GET} and unpack all of it") from error
 
 
 def _sha256(reviews: Reviews) -> str:
-    """Of names, sizes and contents, one after the other."""
+    """SHA-256 of names, sizes and contents, one after the other."""
     digest = hashlib.sha256()
     for name, content in reviews:
         digest.update(os.fsencode(f"{name}\0{len(content)}\0") + content)
@@ -58,7 +58,7 @@ def _sha256(reviews: Reviews) -> str:
 
 
 def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> Examples:
-    """All reviews of a split: negative ones first, by number within a class, in whatever order they are stored."""
+    """All reviews of a split: negative ones first, by number within a class, however they are stored."""
     rows = []
     for name, content in reviews(place, split):
         label, file_name = PurePosixPath(name).parts[-2:]
@@ -78,9 +78,9 @@ def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> E
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Test reviews stay apart; a tenth of the others, drawn by :data:`DEV_SEED`, is for choosing.
+    """Holds out a tenth of the training reviews, drawn by :data:`DEV_SEED`, as dev.
 
-    Both are in shuffled order, so that the first n of a split are a fair sample of it.
+    Every split is in shuffled order, so that its first n examples are a fair sample of it.
     """
     train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
     train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
@@ -89,11 +89,11 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def _places(path: Path) -> tuple[dict[str, Path], Callable[[Path, str], Reviews]]:
-    """Where each split is, and how to read it there: an archive, an unpacked one, or one archive per split."""
+    """The place of each split and how to read it: one archive, its unpacked folder, or one archive per split."""
     pair = find_files(path, PAIR.values(), ["text"])
     archive = find_files(path, [ARCHIVE], ["text"]).get(ARCHIVE)
     if path.is_file() and not pair:
-        archive = path  # whatever its name
+        archive = path  # under whatever name
     if archive is not None:
         return {"train": archive, "test": archive}, _in_archive
     for folder in (path, path / FOLDER, path / "text" / FOLDER):
@@ -107,29 +107,30 @@ def _places(path: Path) -> tuple[dict[str, Path], Callable[[Path, str], Reviews]
 
 
 def text_files(path: Path | str) -> Source:
-    """The labelled IMDB reviews as bytes, cut nowhere and cleaned of nothing: ``<br />`` stays.
+    """The labelled IMDB reviews as bytes, neither cut nor cleaned: ``<br />`` stays.
 
     Token id = UTF-8 byte + 1; 0 is padding. Label 0 is negative, 1 positive. ``extras["rating"]`` holds the stars:
     1 to 4 and 7 to 10.
 
     The 25,000 test reviews are the test split. The dev split is a tenth of the 25,000 training reviews, drawn by a
-    recorded seed and not balanced by class. Long Range Arena instead takes the test reviews for dev as well and so
-    chooses the checkpoint by the very reviews it then reports; for that, train on train and dev together and choose
+    recorded seed and not balanced by class. Long Range Arena uses the test reviews as its dev split, and so chooses
+    the checkpoint by the very reviews on which it reports. To do the same, train on train and dev together and choose
     on test.
 
     Args:
-        path: ``aclImdb_v1.tar.gz`` or an archive with the same members under another name; what it unpacks to, the
-            folder ``aclImdb``; the pair ``aclImdb_{train,test}_labelled.tar.gz``; or a folder with one of these, or
-            with a folder ``text`` that has it. The first kind of this list that is there is taken. All give the same
-            examples in the same order. Unlabelled reviews are passed over.
+        path: ``aclImdb_v1.tar.gz``, or an archive with the same members under another name; the folder ``aclImdb`` to
+            which it unpacks; the pair ``aclImdb_{train,test}_labelled.tar.gz``; or a folder that has one of these
+            itself or in a folder ``text``. The first kind of this list that is found is taken. All of them give the
+            same examples in the same order. Unlabelled reviews are ignored.
 
     Returns:
         A source of two shards, ``train`` and ``test``. Each reads its archive once, to the end. The checksums in
-        ``settings["files"]`` are taken here and now; of a folder, from the names and contents of its reviews.
+        ``settings["files"]`` are computed at once; for a folder, from the names and contents of its reviews.
 
     Raises:
-        SbmtError: If nothing of the kind is there or a checksum is wrong; from a shard, if an archive is damaged or
-            holds no reviews, or a review's name says no number or a rating that its class cannot have.
+        SbmtError: If none of these is found, a checksum is wrong, or a review is no regular file. From a shard, if an
+            archive is damaged or has no reviews, or if a review's name lacks a number or has a rating that its class
+            cannot have.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """

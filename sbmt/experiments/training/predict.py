@@ -64,6 +64,5 @@ def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
         0	1
         1	0
     """
-    index = rows.index or tuple(map(str, range(len(rows))))
-    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(index, predicted.tolist(), strict=True)]
+    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(rows.index, predicted.tolist(), strict=True)]
     return "\n".join(["index\tprediction", *lines]) + "\n"

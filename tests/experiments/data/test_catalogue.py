@@ -8,6 +8,7 @@ from sbmt import SbmtError
 from sbmt.experiments.data.catalogue import CATALOGUE, find_source
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
+from sbmt.experiments.data.source import TASKS
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, REDUCED
 
 PAIR = "imdb_film_pairs"
@@ -29,6 +30,7 @@ def empty_folders(tmp_path, monkeypatch):
 
 def test_the_catalogue_holds_the_long_range_tasks_and_glues():
     assert tuple(CATALOGUE) == (*LONG_RANGE_TASKS, *GLUE)
+    assert set(CATALOGUE) | {"corpus"} == set(TASKS)
 
 
 def test_reduced_retrieval_needs_no_files():

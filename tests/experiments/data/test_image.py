@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data import locate
+from sbmt.experiments.data import image, locate
 from sbmt.experiments.data.image import ARCHIVE, BATCHES, CLASSES, FOLDER, LOSSY, grey_levels, image_files
 from sbmt.experiments.data.source import Pool
 
@@ -37,6 +37,11 @@ def lay_out(layout, folder, write_tar):
     for name, content in BINARY.items():
         (place / name).write_bytes(content)
     return {"its path": place, "a file": place / "data_batch_3.bin"}.get(layout, folder)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(image, "N_IMAGES", 3)
 
 
 @pytest.fixture
@@ -125,6 +130,7 @@ def test_the_rule_is_a_choice(tmp_path, write_tar):
         (BINARY["data_batch_4.bin"][:-1], "records of 3073 bytes"),
         (b"", "records of 3073 bytes"),
         (b"\x0a" + bytes(3072), "labels 0 to 9 in .*, got 10"),
+        (BINARY["data_batch_4.bin"][:3073], "3 images in .*, got 1"),
     ],
 )
 def test_damaged_batches_are_refused(tmp_path, write_tar, monkeypatch, layout, content, message):
@@ -146,6 +152,21 @@ def test_a_missing_batch_is_refused(tmp_path, write_tar, monkeypatch, name):
     source = image_files(write_tar(tmp_path / "mine.tar", members))
     with pytest.raises(SbmtError, match=f"{FOLDER}/{name}.*mine.tar"):
         [shard.make() for shard in source.shards]
+
+
+def test_an_official_batch_holds_ten_thousand_images(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    for name in NAMES:
+        (tmp_path / name).write_bytes(batch(0, 7)[1].tobytes())
+    with pytest.raises(SbmtError, match="10,000 images in .*data_batch_1.bin, got 7"):
+        image_files(tmp_path).shards[0].make()
+
+
+def test_an_archive_with_a_batch_twice_is_refused(tmp_path, write_tar):
+    members = [(f"{FOLDER}/{name}", BINARY[name]) for name in NAMES]
+    path = write_tar(tmp_path / "mine.tar", [*members, (f"./{FOLDER}/data_batch_2.bin", BINARY[NAMES[0]])])
+    with pytest.raises(SbmtError, match=f"{FOLDER}/data_batch_2.bin once in .*mine.tar"):
+        image_files(path).shards[0].make()
 
 
 def test_damaged_archives_are_refused(tmp_path, write_tar):
@@ -238,8 +259,9 @@ def test_real_colours_become_the_real_grey_levels(real, shared_data, split, name
     assert all(found) and len(found) == {"train": 1500, "test": 300}[split]
 
 
-def test_the_real_colours_are_read_from_the_official_layout(real, shared_data, tmp_path):
+def test_the_real_colours_are_read_from_the_official_layout(real, shared_data, tmp_path, monkeypatch):
     """The RGB sample cut into batches gives the levels of the grey sample."""
+    monkeypatch.setattr(image, "N_IMAGES", 250)
     with gzip.open(shared_data / "image" / "data_batch_subset.bin.gz") as file:
         content = file.read()
     for i, name in enumerate(NAMES):

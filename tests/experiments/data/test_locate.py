@@ -34,7 +34,7 @@ def test_a_folder_is_not_taken_for_a_file(tmp_path):
 
 @pytest.mark.parametrize(
     "folder, found, got",
-    [("", {}, "got none of it"), ("", {"y"}, "got only y"), ("absent", {}, "got no such file or folder")],
+    [("", {}, "got none of them"), ("", {"y"}, "got only y"), ("absent", {}, "got no such file or folder")],
 )
 def test_what_is_missing_is_told_with_what_to_do(tmp_path, folder, found, got):
     message = str(missing(["x", "y"], tmp_path / folder, found, "download https://example.org/x"))
@@ -157,6 +157,34 @@ def test_what_is_no_archive_is_refused(tmp_path):
     for name in ("x.tar", "x.tar.gz"):
         with pytest.raises(SbmtError, match="a tar archive"):
             list(tar_files(tmp_path / name, lambda _: True))
+
+
+def test_a_member_that_comes_twice_is_refused(tmp_path, write_tar):
+    path = write_tar(tmp_path / "x.tar", [*MEMBERS, ("./a/one", b"other")])
+    with pytest.raises(SbmtError, match="a/one once in .*x.tar"):
+        list(tar_files(path, lambda _: True))
+    assert len(list(tar_files(path, lambda name: name != "a/one"))) == 4
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path, write_tar, monkeypatch):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"0" * 5000))
+    path = write_tar(tmp_path / "x.tar.gz", [("a", b"1" * 3000), ("b", b"2" * 3000)])
+    monkeypatch.setattr(locate, "MOST_UNPACKED", 4999)
+    words = "to unpack to at most 4,999 bytes, got more.*unpack it: plain files"
+    with pytest.raises(SbmtError, match=words), open_binary(tmp_path / "x.gz") as file:
+        file.read()
+    with pytest.raises(SbmtError, match=words):
+        list(tar_files(path, bool))
+    monkeypatch.setattr(locate, "MOST_UNPACKED", 5000)
+    with open_binary(tmp_path / "x.gz") as file:
+        assert len(file.read()) == 5000
+
+
+def test_a_member_too_large_for_memory_is_refused_before_it_is_read(tmp_path, write_tar, monkeypatch):
+    path = write_tar(tmp_path / "x.tar", MEMBERS)
+    monkeypatch.setattr(locate, "MOST_IN_MEMORY", 650)
+    with pytest.raises(SbmtError, match="a/one in .*x.tar to have at most 650 bytes, got 700"):
+        list(tar_files(path, lambda _: True))
 
 
 def test_a_link_is_refused_where_a_file_is_wanted(tmp_path, write_tar):

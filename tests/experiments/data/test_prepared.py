@@ -221,6 +221,9 @@ def test_damage_is_told(tmp_path, kind):
 def test_nothing_prepared_says_how_to(tmp_path):
     with pytest.raises(SbmtError, match="sbmt data prepare listops"):
         open_prepared(tmp_path / "listops-reduced")
+    with pytest.raises(SbmtError, match="sbmt data list") as error:
+        open_prepared(tmp_path / "nope")
+    assert "sbmt data prepare" not in str(error.value)
 
 
 @pytest.mark.bad_input

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -193,6 +194,13 @@ def test_half_of_what_is_needed_is_refused(tmp_path, write_tar, any_checksum):
         text_files(tmp_path)
     shutil.rmtree(unpacked(tmp_path) / "aclImdb" / "test" / "pos")
     with pytest.raises(SbmtError, match="reviews in .*aclImdb/test/pos.*unpack all of it"):
+        text_files(tmp_path)
+
+
+def test_a_pipe_among_the_reviews_is_refused(tmp_path):
+    """Whoever reads it would wait for ever."""
+    os.mkfifo(unpacked(tmp_path) / "aclImdb" / "train" / "neg" / "99_1.txt")
+    with pytest.raises(SbmtError, match="a regular file .*99_1.txt, got a folder, a device or a pipe"):
         text_files(tmp_path)
 
 

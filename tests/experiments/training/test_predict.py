@@ -37,7 +37,7 @@ def make(tiny_glue):
 
 def rows_of(n_texts, n=N):
     columns = [[*sentences(n - 1, [3, column], most=14), ""] for column in range(n_texts)]  # one text is empty
-    return GlueRows(tuple(zip(*columns, strict=True)), None, None, 0, n_texts)
+    return GlueRows(tuple(zip(*columns, strict=True)), None, tuple(map(str, range(n))), 0, n_texts)
 
 
 @torch.no_grad()
@@ -76,6 +76,13 @@ def test_a_submission_has_a_line_per_row(tmp_path):
     assert lines == ["index\tprediction", "5\tcontradiction", "7\tentailment", "6\tneutral"]
     qqp = submission("qqp", rows_of(2, 2), np.array([1, 0]))
     assert qqp == "index\tprediction\n0\t1\n1\t0\n"  # as GLUE writes labels, not as they are called here
+
+
+def test_a_skipped_row_keeps_its_number_in_a_submission(tmp_path):
+    (tmp_path / "test.tsv").write_text("question1\tquestion2\na\tb\ntoo short\nc\td\n")
+    rows = read_glue(tmp_path / "test.tsv", "qqp", is_labelled=False)
+    assert (len(rows), rows.n_skipped) == (2, 1)
+    assert submission("qqp", rows, np.array([1, 0])) == "index\tprediction\n0\t1\n2\t0\n"
 
 
 @pytest.mark.bad_input

@@ -1,4 +1,4 @@
-"""GLUE's tables as sources of examples: which files are looked for where, and which rows are reported on."""
+"""GLUE from files: reads its tables, and makes sources of them that say which rows are reported on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,130 +10,16 @@ from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue.tasks import GLUE, GlueTask
-from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary
+from sbmt.experiments.data.locate import BYTE_ORDER_MARK, checked_sha256, find_files, missing, open_binary
 from sbmt.experiments.data.source import Arrangement, Examples, Origin, Pool, Shard, Source, shuffled
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, eq=False)
-class GlueRows:
-    """What a table says, row by row.
-
-    Attributes:
-        texts: One or two per row, as they are written, blanks at their ends included.
-        labels: int64 ``(n_rows,)``; None of a table without labels.
-        index: What the table calls its rows; None where it does not number them.
-        n_skipped: Rows that are not among these: too short, or without an agreed label.
-        n_empty: Texts among these that hold nothing but blanks.
-    """
-
-    texts: tuple[tuple[str, ...], ...]
-    labels: NDArray[np.int64] | None
-    index: tuple[str, ...] | None
-    n_skipped: int
-    n_empty: int
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number of every line, from 1, and its columns; only a line feed ends a line, and quotation marks mean nothing."""
-    with open_binary(path) as file:
-        for number, record in enumerate(file, 1):
-            if number == 1:
-                record = record.removeprefix(BYTE_ORDER_MARK)
-            try:
-                line = record.removesuffix(b"\n").removesuffix(b"\r").decode()
-            except UnicodeDecodeError as error:
-                do = "get the file again, or save it as UTF-8"
-                raise SbmtError(f"UTF-8 in {path}, line {number}", f"{error.reason}: {record[:50]!r}", do) from error
-            yield number, line.split("\t")
-
-
-def _columns(path: Path, header: list[str], task: GlueTask, is_labelled: bool) -> tuple[list[int], int]:
-    """Where the texts stand, and the label; −1 without labels."""
-    wanted = (*task.texts, task.label) if is_labelled else task.texts
-    if not set(wanted) <= set(header):
-        do = f"give a table of {task.folder}"
-        if set(task.texts) <= set(header):
-            do += "; GLUE's test tables have no labels and are read with is_labelled=False"
-        got = ", ".join(header)[:200] or "an empty line"
-        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
-    last = len(header) - 1 - header[::-1].index(task.label) if is_labelled else -1
-    return [header.index(name) for name in task.texts], last
-
-
-def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
-    """Reads a table of GLUE, packed with gzip or plain.
-
-    The first line names the columns, which are found by these names: of ``gold_label``, which dev tables of MNLI have
-    beside the labels of single annotators, the last. Columns end at tabs and rows at line feeds, whatever else is in
-    them: quotation marks are text, and so are the separators of Unicode. A carriage return before the line feed and a
-    mark of the byte order are dropped. Nothing else is: an empty text stays, and is counted.
-
-    A row with fewer columns than the first line is passed over and counted: QQP has some whose question was broken
-    by a line feed. So is one of MNLI whose label is ``-``.
-
-    Args:
-        path: The table.
-        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
-        is_labelled: Whether the table has labels. GLUE's test tables have none.
-
-    Raises:
-        SbmtError: If a column is missing, a row has too many, a label is none of the task's, a line is not UTF-8, or no
-            row is left; with file and line.
-
-    Source: Wang et al., GLUE (ICLR 2019).
-
-    Cost: one pass; memory for the texts alone.
-    """
-    layout = choose("task", task, GLUE)
-    records = _records(path)
-    _, header = next(records, (0, []))
-    if not header:
-        raise SbmtError(f"rows of {layout.folder} in {path}", "an empty file", "get the file again")
-    at, label_at = _columns(path, header, layout, is_labelled)
-    index_at = header.index(layout.index) if layout.index in header else -1
-    ids = {written: label for label, written in enumerate(layout.written)}
-    texts: list[tuple[str, ...]] = []
-    labels: list[int] = []
-    index: list[str] = []
-    n_skipped = 0
-    for line, columns in records:
-        if len(columns) > len(header):
-            expected = f"{len(header)} columns in {path}, line {line}, as in its line 1"
-            raise SbmtError(expected, len(columns), "mend that line, or get the file again")
-        if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
-            n_skipped += 1
-            continue
-        if is_labelled:
-            if columns[label_at] not in ids:
-                expected = f"one of the labels {', '.join(ids)} in {path}, line {line}"
-                raise SbmtError(expected, repr(columns[label_at][:50]), "mend that line, or get the file again")
-            labels.append(ids[columns[label_at]])
-        texts.append(tuple(columns[i] for i in at))
-        if index_at >= 0:
-            index.append(columns[index_at])
-    if not texts:
-        got = f"none, and {n_skipped} that are too short or undecided"
-        raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
-    return GlueRows(
-        tuple(texts),
-        np.array(labels, dtype=np.int64) if is_labelled else None,
-        tuple(index) if index_at >= 0 else None,
-        n_skipped,
-        sum(not text.strip() for row in texts for text in row),
-    )
-
 
 DEV_SEED = 0
 """Decides which training rows are held out, and the order of the others."""
 
 SAMPLE = {"train": "train_subset", "test": "dev_subset"}
-"""Stems of the stand-in's tables."""
+"""Names of the stand-in's tables, without their endings."""
 
+# The notes are part of what identifies prepared examples: changed words would make them other examples.
 HIDDEN = (
     "GLUE hides the labels of its test table. So test is the official dev table, and dev, by which the checkpoint is "
     "chosen, is held out of the training rows."
@@ -153,14 +39,132 @@ COPIES = {
 COPY = " Tables of public copies are among them: as many rows as GLUE's have, but not compared with its own files."
 
 
+@dataclass(frozen=True, eq=False)
+class GlueRows:
+    """The rows of a table.
+
+    Attributes:
+        texts: One or two per row, as they are written, including blanks at their ends.
+        labels: int64 ``(n_rows,)``; None for a table without labels.
+        index: The number of each row: the table's own, or where it has none, the row's place in the table from 0.
+            Rows that were skipped leave gaps.
+        n_skipped: Number of rows that are not among these because they are too short or have no agreed label.
+        n_empty: Number of texts among these that consist of blanks only.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    labels: NDArray[np.int64] | None
+    index: tuple[str, ...]
+    n_skipped: int
+    n_empty: int
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
+    """The number of every line, from 1, its columns, and whether a line feed ends it.
+
+    Only a line feed ends a line, and quotation marks have no meaning.
+    """
+    with open_binary(path) as file:
+        for number, record in enumerate(file, 1):
+            if number == 1:
+                record = record.removeprefix(BYTE_ORDER_MARK)
+            try:
+                line = record.removesuffix(b"\n").removesuffix(b"\r").decode()
+            except UnicodeDecodeError as error:
+                do = "get the file again, or save it as UTF-8"
+                raise SbmtError(f"UTF-8 in {path}, line {number}", f"{error.reason}: {record[:50]!r}", do) from error
+            yield number, line.split("\t"), record.endswith(b"\n")
+
+
+def _columns(path: Path, header: list[str], task: GlueTask, is_labelled: bool) -> tuple[list[int], int]:
+    """The places of the columns with the texts and of the one with the label, which is −1 without labels."""
+    wanted = (*task.texts, task.label) if is_labelled else task.texts
+    if not set(wanted) <= set(header):
+        do = f"give a table of {task.folder}"
+        if set(task.texts) <= set(header):
+            do += "; GLUE's test tables have no labels and are read with is_labelled=False"
+        got = ", ".join(header)[:200] or "an empty line"
+        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
+    last = len(header) - 1 - header[::-1].index(task.label) if is_labelled else -1
+    return [header.index(name) for name in task.texts], last
+
+
+def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
+    """Reads a table of GLUE, packed with gzip or plain.
+
+    The first line names the columns. Where several have the label's name, as in the dev tables of MNLI, which also
+    hold the labels of single annotators, the last one counts. Columns end at tabs and rows at line feeds, whatever
+    else they contain: quotation marks are text, and so are the separators of Unicode. A carriage return before the
+    line feed and a byte-order mark are dropped. Nothing else is changed: an empty text stays, and is counted.
+
+    A row with fewer columns than the first line is skipped and counted: QQP has some whose question was broken by a
+    line feed. So is a row of MNLI whose label is ``-``.
+
+    Args:
+        path: The table.
+        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        is_labelled: Whether the table has labels. GLUE's test tables have none.
+
+    Raises:
+        SbmtError: If a column is missing, a row has too many columns, a label is none of the task's, a line is not
+            UTF-8, the last row is cut off, or no row is left; with file and line.
+
+    Source: Wang et al., GLUE (ICLR 2019).
+
+    Cost: one pass; memory for the texts.
+    """
+    layout = choose("task", task, GLUE)
+    records = _records(path)
+    _, header, _ = next(records, (0, [], False))
+    if not header:
+        raise SbmtError(f"rows of {layout.folder} in {path}", "an empty file", "get the file again")
+    at, label_at = _columns(path, header, layout, is_labelled)
+    index_at = header.index(layout.index) if layout.index in header else None
+    ids = {written: label for label, written in enumerate(layout.written)}
+    texts: list[tuple[str, ...]] = []
+    labels: list[int] = []
+    index: list[str] = []
+    n_skipped = 0
+    for line, columns, is_ended in records:
+        if len(columns) > len(header):
+            expected = f"{len(header)} columns in {path}, line {line}, as in its line 1"
+            raise SbmtError(expected, len(columns), "correct that line, or get the file again")
+        if len(columns) < len(header) and not is_ended:
+            expected = f"{len(header)} columns and a line feed in {path}, line {line}, the last one"
+            raise SbmtError(expected, f"{len(columns)} columns", "get the file again: it is cut off")
+        if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
+            n_skipped += 1
+            continue
+        if is_labelled:
+            if columns[label_at] not in ids:
+                expected = f"one of the labels {', '.join(ids)} in {path}, line {line}"
+                raise SbmtError(expected, repr(columns[label_at][:50]), "correct that line, or get the file again")
+            labels.append(ids[columns[label_at]])
+        texts.append(tuple(columns[i] for i in at))
+        index.append(str(line - 2) if index_at is None else columns[index_at])
+    if not texts:
+        got = f"none, and {n_skipped} that are too short or undecided"
+        raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
+    return GlueRows(
+        tuple(texts),
+        np.array(labels, dtype=np.int64) if is_labelled else None,
+        tuple(index),
+        n_skipped,
+        sum(not text.strip() for row in texts for text in row),
+    )
+
+
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
-    """The table of each split, where they are from, and a note on what each split is."""
+    """The table of each split, their origin, and a note on what each split is."""
     official = {"train": "train", **dict(task.held_out)}
     names = [stem + end for stem in [*official.values(), *SAMPLE.values()] for end in (".tsv", ".tsv.gz")]
     found = find_files(path, names, [task.folder, f"glue/{task.folder}", f"GLUE/{task.folder}"])
 
     def tables(stems: dict[str, str]) -> dict[str, Path]:
-        """Those that are there; a plain one before a packed one."""
+        """The tables that are there; a plain one is preferred to a packed one."""
         both = {split: found.get(f"{stem}.tsv") or found.get(f"{stem}.tsv.gz") for split, stem in stems.items()}
         return {split: file for split, file in both.items() if file is not None}
 
@@ -180,12 +184,12 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
 
 def _read(path: Path, task: str) -> Examples:
     rows = read_glue(path, task)
-    assert rows.labels is not None  # because it reads labelled tables unless told otherwise
+    assert rows.labels is not None  # tables have labels unless is_labelled is False
     return Examples.of([tuple(text.encode() for text in texts) for texts in rows.texts], rows.labels.tolist())
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Training rows in shuffled order, without the first, which become dev; other tables in their own order."""
+    """Shuffles the training rows, of which the first become dev; the other tables keep their order."""
     tables = {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys(pool.splits.tolist())}
     train = tables["train"][shuffled(len(tables["train"]), DEV_SEED)]
     n_dev = max(1, min(len(tables["test"]), len(train) // 10))
@@ -195,32 +199,31 @@ def _arrange(pool: Pool) -> Arrangement:
 def glue_files(task: str, path: Path | str) -> Source:
     """A task of GLUE as UTF-8 bytes, which ``encode_split`` in ``sentence_pairs`` turns into tokens.
 
-    Nobody but GLUE's server knows the labels of its test tables, and papers report the dev tables. So here ``test``
-    is the official dev table, of MNLI the matched one, and ``mismatched`` is a fourth split. What chooses the
-    checkpoint, ``dev``, is drawn from the training rows by a recorded seed: as many rows as ``test`` has, but no more
-    than a tenth of them. Rows that belong together are not kept together: SST-2's are phrases, many of them parts of
-    one another, and several of QNLI's ask about one passage. So ``dev`` is somewhat easier than ``test``: use it for
-    choosing, not for reporting.
+    Only GLUE's server knows the labels of its test tables, and papers report on the dev tables. So here ``test`` is
+    the official dev table, for MNLI the matched one, and ``mismatched`` is a fourth split. The split that chooses the
+    checkpoint, ``dev``, is drawn from the training rows by a recorded seed. It has as many rows as ``test``, but at
+    most a tenth of the training rows. Related rows may be divided between the two: SST-2's rows are phrases, many of
+    which are parts of one another, and several of QNLI's ask about one passage. So ``dev`` is somewhat easier than
+    ``test``: use it to choose, not to report.
 
     Args:
         task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
-        path: A folder with ``train.tsv`` and ``dev.tsv``, of MNLI with ``dev_matched.tsv`` and
-            ``dev_mismatched.tsv``, plain or each packed with gzip; one that has such a folder by GLUE's name of the
-            task, as in ``SST-2`` or ``glue/SST-2``; or one of the tables. Where ``train.tsv`` is not there,
-            ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a dev table that is not there either.
+        path: A folder with ``train.tsv`` and ``dev.tsv`` (for MNLI with ``dev_matched.tsv`` and
+            ``dev_mismatched.tsv``), either plain or packed with gzip; a folder that contains such a folder under GLUE's
+            name of the task, such as ``SST-2`` or ``glue/SST-2``; or one of the tables. If there is no ``train.tsv``,
+            ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a missing dev table.
 
     Returns:
-        A source named like the task, with one shard per table; or ``sst2-subset`` and the like with origin
-        ``stand-in``. ``settings`` holds the checksum of every table, how many rows it has, passed over and empty texts
-        (see ``read_glue``), and a note on what the splits are. Token id of a byte = byte + 1.
+        A source with the name of the task and one shard per table; or ``sst2-subset`` and the like with origin
+        ``stand-in``. ``settings`` holds the checksum of every table, its numbers of rows, skipped rows and empty texts
+        (see :func:`read_glue`), and a note on what the splits are. Token id of a byte = byte + 1.
 
     Raises:
-        SbmtError: If files are missing, a checksum is wrong, or a table is damaged; see
-            :func:`~sbmt.experiments.data.glue.files.read_glue`.
+        SbmtError: If files are missing, a checksum is wrong, or a table is damaged; see :func:`read_glue`.
 
     Source: Wang et al., GLUE (ICLR 2019).
 
-    Cost: every table is read here and again by its shard; memory for the texts of one.
+    Cost: every table is read here and again by its shard; memory for the texts of one table.
     """
     layout = choose("task", task, GLUE)
     tables, origin, note = _find(layout, Path(path))

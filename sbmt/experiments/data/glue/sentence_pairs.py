@@ -1,4 +1,4 @@
-"""Sentences and pairs of sentences as tokens of a vocabulary learnt from text."""
+"""Sentences and pairs of sentences as tokens of a vocabulary that was learned from text."""
 
 import numpy as np
 
@@ -8,34 +8,35 @@ from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import Symbols
 
 CHUNK = 4096
-"""So many examples are text at a time."""
+"""Number of examples whose text is in memory at a time."""
 
 
 def _texts(split: Split, examples: range) -> list[tuple[str, ...]]:
     try:
         return [tuple(bytes(document).decode() for document in split.documents(example)) for example in examples]
     except UnicodeDecodeError as error:
-        do = "prepare the examples again, from files that hold text"
+        do = "prepare the examples again, from files that contain text"
         raise SbmtError("documents in UTF-8", f"{error.reason}: {error.object[:50]!r}", do) from error
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
-    """The examples of a split as tokens: ``<s> A </s>``, and ``<s> A </s></s> B </s>`` of pairs.
+    """Encodes the examples of a split: sentences as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``.
 
     Args:
-        split: Examples of one document or two, UTF-8 bytes.
+        split: Examples of one document or two, as UTF-8 bytes.
         tokenizer: Cuts text into tokens.
-        length: Tokens of an example at most, those that begin and end sentences included; what is longer loses
-            tokens at the end of its longer sentence.
+        length: Largest number of tokens of an example, special ones included. A longer example loses tokens at the end
+            of its longer sentence.
 
     Returns:
-        The same examples in the same order, with the same labels and extras, one document each, whose symbols are token
-        ids; and how many of them were cut. All is in memory and does without the other splits of the pool.
+        The same examples in the same order, with the same labels and extras, but with one document each, whose symbols
+        are token ids; and the number of examples that were cut. Everything is in memory, and the other splits of the
+        pool are left out.
 
     Raises:
-        SbmtError: If an example is no text, has more than two documents, or ``length`` leaves no room for any.
+        SbmtError: If an example is no text or has more than two documents, or ``length`` is too small for any token.
 
-    Cost: memory for the tokens, two bytes each or four, and for the text of :data:`CHUNK` examples.
+    Cost: memory for the tokens, two or four bytes each, and for the text of :data:`CHUNK` examples.
     """
     n_documents = split.lengths.shape[1]
     if split.symbols.dtype != np.uint8 or n_documents not in (1, 2):

@@ -10,15 +10,15 @@ class GlueTask:
     Attributes:
         name: What the library calls it.
         title: What it asks.
-        folder: What GLUE calls it, and the folder of its tables.
-        texts: Columns that hold the texts: one or two.
-        label: Column of the label; of several with this name the last one counts.
+        folder: What GLUE calls it, which is also the folder of its tables.
+        texts: The one or two columns with the texts.
+        label: Column of the label; where several have this name, the last one counts.
         written: How the table writes label 0, 1, ….
-        class_names: What they mean.
-        index: Column that numbers the rows, where a table has it.
-        undecided: What stands for a label where annotators did not agree; None where that does not occur.
-        held_out: Stem of the table of each split that is not trained on: the labels of GLUE's test tables are hidden,
-            so the dev tables are what results are reported on.
+        class_names: The meaning of label 0, 1, ….
+        index: Column that numbers the rows, where a table has one.
+        undecided: What the table writes where the annotators did not agree on a label; None if that does not occur.
+        held_out: Name of the table, without its ending, of each split that is not trained on. The labels of GLUE's
+            test tables are hidden, so results are reported on the dev tables.
     """
 
     name: str
@@ -59,8 +59,8 @@ _TASKS = (
         "MNLI",
         ("sentence1", "sentence2"),
         "gold_label",
-        ("contradiction", "neutral", "entailment"),  # so ordered for RoBERTa's tokenisers in the paper's pipeline,
-        ("contradiction", "neutral", "entailment"),  # whose F1 depends on which label is 1 and which is 2
+        ("contradiction", "neutral", "entailment"),  # in the order of the paper's pipeline (RoBERTa's),
+        ("contradiction", "neutral", "entailment"),  # on which the F1 of labels 1 and 2 depends
         undecided="-",
         held_out=(("test", "dev_matched"), ("mismatched", "dev_mismatched")),
     ),
@@ -76,4 +76,4 @@ _TASKS = (
 )
 
 GLUE = {task.name: task for task in _TASKS}
-"""By name: ``sst2``, ``qqp``, ``mnli``, ``qnli``."""
+"""The tasks by name: ``sst2``, ``qqp``, ``mnli``, ``qnli``."""

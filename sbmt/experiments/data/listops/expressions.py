@@ -1,6 +1,7 @@
-"""ListOps, the language: nested operations on single digits, written as tokens, and what they amount to.
+"""The language of ListOps: nested operations on single digits, how they are written as tokens, and their values.
 
-An expression is a digit, or an operator followed by expressions and a closing token: ``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9.
+An expression is a digit, or an operator followed by expressions and a closing token. For example,
+``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9.
 Its symbols are token ids:
 
 | id | token |
@@ -9,10 +10,10 @@ Its symbols are token ids:
 | 1, 2, 3, 4 | ``[MIN``, ``[MAX``, ``[MED``, ``[SM`` |
 | 5 | ``X``, which closes an operator |
 | 6 … 15 | the digits 0 … 9 |
-| 16 | unknown: kept free, so that the embedding is as large as the original one |
+| 16 | unknown: never used, so that the embedding is as large as the original one |
 
 Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), in the version of Long Range
-Arena, Tay et al. (2020), where the order of the ids differs from run to run: this one is fixed.
+Arena, Tay et al. (2020). There the order of the ids differs from run to run; here it is fixed.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,19 +31,20 @@ FIRST_DIGIT = 6
 VOCAB_SIZE = 17
 _ID = {token: i for i, token in enumerate(TOKENS, start=1)}
 _IDS = bytes(_ID.values())
+_DO = "correct that expression, or leave it out"
 
 
 def encode_expression(text: str) -> bytes:
-    """Symbols of a written expression; parentheses, which only repeat its structure, are dropped.
+    """The symbols of a written expression, without parentheses, which only repeat its structure.
 
     Args:
-        text: Tokens between blanks; what closes an operator is written ``]`` or ``X``.
+        text: Tokens separated by blanks; the token that closes an operator is written ``]`` or ``X``.
 
     Returns:
         One byte per token, in 1 … 15.
 
     Raises:
-        SbmtError: If there is no token, or an unknown one. The structure is not looked at.
+        SbmtError: If there is no token, or an unknown one. The structure is not checked.
 
     Example:
         >>> list(encode_expression("[MAX 2 9 X"))
@@ -54,18 +56,17 @@ def encode_expression(text: str) -> bytes:
     try:
         symbols = bytes([_ID[token] for token in tokens])
     except KeyError as error:
-        do = "mend or leave out that expression"
-        raise SbmtError(f"tokens among {' '.join(TOKENS)}", repr(error.args[0]), do) from None
+        raise SbmtError(f"tokens among {' '.join(TOKENS)}", repr(error.args[0]), _DO) from None
     if not symbols:
-        raise SbmtError("an expression of at least one token", repr(text), "mend or leave out that expression")
+        raise SbmtError("an expression of at least one token", repr(text), _DO)
     return symbols
 
 
 def decode_expression(symbols: Iterable[int]) -> str:
-    """The expression as it is written, without parentheses.
+    """An expression as it is written, without parentheses.
 
     Args:
-        symbols: Token ids in 1 … 15; cut the padding off first.
+        symbols: Token ids in 1 … 15, without padding.
 
     Raises:
         SbmtError: If an id has no token.
@@ -80,19 +81,19 @@ def decode_expression(symbols: Iterable[int]) -> str:
 
 
 def evaluate_expression(symbols: bytes) -> int:
-    """What an expression amounts to, a digit.
+    """The value of an expression, a digit.
 
-    MIN and MAX are what they say; MED is the usual median, of an even number of values the mean of the middle two,
-    without its fraction; SM is the last digit of the sum.
+    MIN and MAX are the smallest and the largest value. MED is the median; of an even number of values it is the mean
+    of the middle two, rounded down. SM is the last digit of the sum.
 
     Args:
         symbols: As :func:`encode_expression` makes them.
 
     Raises:
-        SbmtError: If they are not one whole expression: an operator without values, without or with too many closing
-            tokens, or several expressions in a row.
+        SbmtError: If they are not one whole expression: if an operator has no values or is not closed, a closing token
+            closes nothing, or there are several expressions.
 
-    Cost: one pass with a stack of the open operators, so that no depth is too deep.
+    Cost: one pass with a stack of the open operators, so that expressions may be nested to any depth.
 
     Example:
         >>> texts = (f"[{name} 2 9 [MIN 4 7 ] 1 ]" for name in ("MAX", "MED", "SM"))
@@ -101,7 +102,7 @@ def evaluate_expression(symbols: bytes) -> int:
     """
     _check_ids(symbols)
     operators: list[int] = []
-    values: list[list[int]] = [[]]  # of each open operator so far; those outside of all operators first
+    values: list[list[int]] = [[]]  # those outside of all operators, then those of each open operator so far
     for symbol in symbols:
         if symbol >= FIRST_DIGIT:
             values[-1].append(symbol - FIRST_DIGIT)
@@ -121,7 +122,7 @@ def evaluate_expression(symbols: bytes) -> int:
 
 
 def expression_depth(symbols: bytes) -> int:
-    """Levels of the tree: 1 for a digit, 2 for an operator on digits, and so on.
+    """The number of levels of the tree: 1 for a digit, 2 for an operator on digits, and so on.
 
     Example:
         >>> texts = "7", "[SM 1 2 ]", "[SM 1 [SM 2 3 ] ]"
@@ -134,7 +135,7 @@ def expression_depth(symbols: bytes) -> int:
 
 
 def count_operators(symbols: bytes) -> int:
-    """How many operations an expression asks for.
+    """The number of operators in an expression.
 
     Example:
         >>> count_operators(encode_expression("[SM 1 [SM 2 3 ] ]"))
@@ -154,8 +155,8 @@ _OPERATIONS: dict[int, Callable[[list[int]], int]] = {1: min, 2: max, 3: _median
 def _check_ids(symbols: bytes) -> None:
     wrong = symbols.translate(None, _IDS)
     if wrong:
-        raise SbmtError(f"token ids in [1, {len(TOKENS)}]", wrong[0], "cut padding off, and mend what is unknown")
+        raise SbmtError(f"token ids in [1, {len(TOKENS)}]", wrong[0], "remove padding and unknown tokens")
 
 
 def _malformed(symbols: bytes, got: str) -> SbmtError:
-    return SbmtError("one whole expression", f"{got} in {len(symbols)} tokens", "mend or leave out that expression")
+    return SbmtError("one whole expression", f"{got} in {len(symbols)} tokens", _DO)

@@ -1,4 +1,4 @@
-"""ListOps expressions drawn at random: many trees at once, level by level."""
+"""Random ListOps expressions: many trees at once, drawn level by level."""
 
 from dataclasses import dataclass
 
@@ -11,34 +11,34 @@ from sbmt.experiments.data.listops.expressions import CLOSE, FIRST_DIGIT, OPERAT
 
 @dataclass(frozen=True)
 class TreeLaw:
-    """How an expression is drawn, and which are kept.
+    """How expressions are drawn, and which of them are kept.
 
-    A node is a digit, uniform on 0 … 9, with probability ``digit_share``, and for certain at depth ``max_depth``;
+    A node is a digit, uniform on 0 … 9, with probability ``digit_share``, and always at depth ``max_depth``;
     the root has depth 1. Any other node is an operator, uniform on MIN, MAX, MED and SM, with 2 … ``max_args``
-    children, uniform too. All draws are independent. A tree is kept if its length, the number of its tokens, lies
+    children, again uniform. All draws are independent. A tree is kept if its length, the number of its tokens, lies
     strictly between the bounds.
 
     Raises:
         SbmtError: If a number is out of range.
 
-    Source: Long Range Arena's data; its defaults.
+    Source: the defaults are those of Long Range Arena's data.
     """
 
-    max_depth: int = 10  # levels of the tree
-    max_args: int = 10  # most children of an operator
+    max_depth: int = 10  # largest number of levels of a tree
+    max_args: int = 10  # largest number of children of an operator
     digit_share: float = 0.75  # probability of a digit where an operator is allowed
-    min_length: int = 500  # kept lengths begin one above
-    max_length: int = 2000  # kept lengths end one below
+    min_length: int = 500  # trees that are kept are longer than this
+    max_length: int = 2000  # and shorter than this
 
     def __post_init__(self) -> None:
         check_sizes(max_depth=self.max_depth, max_args=self.max_args)
         if self.max_args < 2:
-            raise SbmtError("max_args ≥ 2", self.max_args, "let an operator have two values")
+            raise SbmtError("max_args ≥ 2", self.max_args, "allow an operator at least two values")
         if not 0 <= self.digit_share <= 1:
             raise SbmtError("digit_share in [0, 1]", self.digit_share, "give a probability")
         if not 0 <= self.min_length < self.max_length - 1:
             got = f"{self.min_length} and {self.max_length}"
-            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave a length between them")
+            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave a length in between")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,10 @@ class _Level:
     """The nodes of one depth, children of one parent side by side.
 
     Attributes:
-        tree: int64, the tree that each belongs to.
-        parent: int64, place of each node's parent in the level above.
+        tree: int64, the tree to which each node belongs.
+        parent: int64, the place of each node's parent in the level above.
         n_children: int64, 0 for a digit.
-        symbol: uint8, token id.
+        symbol: uint8, the node's token id.
     """
 
     tree: NDArray[np.int64]
@@ -62,20 +62,20 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
     """Draws trees and returns those that are kept, in the order of the draws.
 
     Args:
-        n_trees: Number of draws, kept or not.
-        generator: Source of the draws. Only its ``random()`` is used: two numbers per node, for all trees' nodes of
-            one depth and then of the next, so that what comes out depends on ``n_trees`` too.
-        law: None for Long Range Arena's.
+        n_trees: Number of trees to draw, kept or not.
+        generator: Source of the draws. Only its ``random()`` is used: two numbers per node, first for the nodes of all
+            trees at one depth, then for those at the next, so that the result depends on ``n_trees`` too.
+        law: None for Long Range Arena's law.
 
     Returns:
-        Symbols of at most ``n_trees`` expressions. Independent of each other, so some may be equal.
+        Symbols of at most ``n_trees`` expressions. They are independent of each other, so some may be equal.
 
     Raises:
         SbmtError: If ``n_trees`` is not positive.
 
-    Cost: a few array operations per depth, in the number of nodes. A tree is given up as soon as the nodes it is
-    known to have make it too long. That changes no law: what is given up would not have been kept, and the draws of
-    one tree say nothing about another.
+    Cost: a few array operations per depth, linear in the number of nodes. A tree is given up as soon as the nodes that
+    it is known to have make it too long. This does not change the law: such a tree would not have been kept, and the
+    draws of one tree are independent of those of another.
 
     Example:
         >>> from sbmt.experiments.data.listops.expressions import decode_expression
@@ -93,21 +93,21 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
 
 
 def _draw(n_trees: int, generator: np.random.Generator, law: TreeLaw) -> tuple[list[_Level], NDArray[np.int64]]:
-    """Levels from the roots down, and lengths ``(n_trees,)``; of a tree that was given up, one that is too long."""
+    """Levels from the roots down, and lengths ``(n_trees,)``; a tree that was given up has one that is too long."""
     levels = []
     lengths = np.zeros(n_trees, dtype=np.int64)
     tree = parent = np.arange(n_trees)
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))
         is_operator = (kind >= law.digit_share) & (depth < law.max_depth)
-        # One number decides both the operator and how many children it has: all combinations are equally likely.
+        # One number decides both the operator and its number of children: all combinations are equally likely.
         n_more, operator = np.divmod((choice * (law.max_args - 1) * len(OPERATORS)).astype(np.int64), len(OPERATORS))
         digit = FIRST_DIGIT + (choice * 10).astype(np.int64)
         symbol = np.where(is_operator, 1 + operator, digit).astype(np.uint8)
         n_children = np.where(is_operator, 2 + n_more, 0)
         lengths += np.bincount(tree, 1 + is_operator, n_trees).astype(np.int64)
         levels.append(_Level(tree, parent, n_children, symbol))
-        shortest = lengths + np.bincount(tree, n_children, n_trees).astype(np.int64)  # were all children digits
+        shortest = lengths + np.bincount(tree, n_children, n_trees).astype(np.int64)  # if all children were digits
         lengths[shortest >= law.max_length] = law.max_length
         parent = np.repeat(np.arange(len(tree)), np.where(lengths[tree] < law.max_length, n_children, 0))
         tree = tree[parent]
@@ -117,9 +117,9 @@ def _draw(n_trees: int, generator: np.random.Generator, law: TreeLaw) -> tuple[l
 
 
 def _subset(levels: list[_Level], is_kept: NDArray[np.bool_]) -> list[_Level]:
-    """The levels without the nodes of other trees."""
+    """The levels, with only the nodes of the trees that are kept."""
     kept = []
-    place = np.arange(len(is_kept))  # of each node of the level above, once the others are gone
+    place = np.arange(len(is_kept))  # of each node of the level above, after the others are removed
     for level in levels:
         mine = is_kept[level.tree]
         parent = place[level.parent[mine]]

@@ -1,28 +1,31 @@
-"""Byte-level retrieval: do two documents belong together? Reads pairs in the layout of the ACL Anthology task."""
+"""Retrieval from files: pairs of documents as bytes, in the layout of the ACL Anthology task."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from sys import maxsize
 from typing import Any
 
-import numpy as np
-
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.locate import CHUNK, checked_sha256, find_files, missing, open_binary
+from sbmt.experiments.data.locate import BYTE_ORDER_MARK, CHUNK, checked_sha256, find_files, missing, open_binary
 from sbmt.experiments.data.source import Examples, Origin, Shard, Source, by_shard
 
 DOCUMENT_BYTES = 10_000
-"""Longer documents are cut here, as Long Range Arena does before it encodes them."""
+"""Longer documents are cut to this size, as Long Range Arena does before it encodes them."""
 
 SHARD_BYTES = 1 << 25
-"""A plain file is read in parts of about this size, some thousands of pairs."""
+"""A plain file is read in parts of about this size, a few thousand pairs."""
 
 FOLDERS = ("retrieval", "tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data")
 PARTS = {"train": "train", "dev": "eval", "test": "test"}
 """What the files call each split."""
 
-COLUMNS = "label, id, id, text, text between tabs"
+LABEL = re.compile(rb"([01])(\.0*)?")
+"""How a label is written: 0 or 1, with or without zeros after a decimal point."""
+
+COLUMNS = "label, id, id, text, text, separated by tabs"
 GET = "download https://storage.googleapis.com/long-range-arena/lra_release.gz and unpack its folder tsv_data"
 STAND_IN = (
     "Not the ACL Anthology: each document is two reviews of one film, and a pair is related where both are about the "
@@ -35,33 +38,24 @@ LAYOUTS: tuple[tuple[str, str, Origin, dict[str, Any]], ...] = (
 
 
 def _records(path: Path, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and content of every line that starts in ``start`` … ``stop − 1``; only a line feed ends a line."""
+    """Offset and content of every line that starts in ``start`` … ``stop − 1``. Only a line feed ends a line."""
     with open_binary(path) as file:
         if start:
             file.seek(start - 1)
-            start += len(file.readline()) - 1  # past a line that began earlier
+            start += len(file.readline()) - 1  # skip a line that began earlier
         while start < stop and (record := file.readline()):
             yield start, record
             start += len(record)
 
 
-def _line_number(path: Path, offset: int) -> int:
-    """Counts from 1; only asked for once something is wrong."""
-    n_lines = 1
+def _wrong(path: Path, offset: int, expected: str, got: object, do: str) -> SbmtError:
+    """The error about the line that starts at an offset; only now are the lines before it counted."""
+    number = 1
     with open_binary(path) as file:
         while offset and (content := file.read(min(offset, CHUNK))):
-            n_lines += content.count(b"\n")
+            number += content.count(b"\n")
             offset -= len(content)
-    return n_lines
-
-
-def _label(text: bytes) -> int | None:
-    """0 or 1 as written in the files, such as ``1.0``; nothing else."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if value in (0.0, 1.0) else None
+    return SbmtError(f"{expected} in {path}, line {number}", got, do)
 
 
 def _read(path: Path, start: int = 0, stop: int = maxsize) -> Examples:
@@ -69,26 +63,27 @@ def _read(path: Path, start: int = 0, stop: int = maxsize) -> Examples:
     labels, documents = [], []
     for offset, record in _records(path, start, stop):
         if offset == 0:
-            record = record.removeprefix(b"\xef\xbb\xbf")  # some editors mark UTF-8 so
+            record = record.removeprefix(BYTE_ORDER_MARK)
+        if not record.endswith(b"\n"):
+            do = "get the file again: it is cut off; if it is not, end its last line"
+            raise _wrong(path, offset, "a line feed at the end of the last row", repr(record[-20:]), do)
         columns = record.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
         if len(columns) != 5:
-            where = f"{path}, line {_line_number(path, offset)}"
-            raise SbmtError(f"{COLUMNS} in {where}", f"{len(columns)} columns", "get the files that hold the texts")
-        label = _label(columns[0])
+            raise _wrong(path, offset, COLUMNS, f"{len(columns)} columns", "get the files that contain the texts")
+        label = LABEL.fullmatch(columns[0])
         if label is None:
-            where = f"{path}, line {_line_number(path, offset)}"
-            raise SbmtError(f"label 0.0 or 1.0 in {where}", repr(columns[0][:50]), "mend that line, or get it again")
-        labels.append(label)
+            do = "correct that line, or get the file again"
+            raise _wrong(path, offset, "a label 0.0 or 1.0", repr(columns[0][:50]), do)
+        labels.append(int(label[1]))
         documents.append((columns[3][:DOCUMENT_BYTES], columns[4][:DOCUMENT_BYTES]))
     if start == 0 and not labels:
         raise SbmtError(f"pairs in {path}", "an empty file", GET)
-    symbols = np.frombuffer(b"".join(d for pair in documents for d in pair), dtype=np.uint8)
-    lengths = np.array([[len(d) for d in pair] for pair in documents], dtype=np.int64).reshape(-1, 2)
-    return Examples(symbols, lengths, np.array(labels, dtype=np.int64))
+    examples = Examples.of(documents, labels)
+    return replace(examples, lengths=examples.lengths.reshape(-1, 2))  # where a part has no pairs
 
 
 def _shards(path: Path, split: str) -> Iterator[Shard]:
-    """A packed file is one shard: it can only be read from its start. A plain one is many."""
+    """One shard for a packed file, which can only be read from its start, and many for a plain one."""
     if path.suffix == ".gz":
         yield Shard(split, partial(_read, path), split)
         return
@@ -99,22 +94,23 @@ def _shards(path: Path, split: str) -> Iterator[Shard]:
 def retrieval_files(path: Path | str) -> Source:
     """Pairs of documents as bytes, with label 1 where they are related.
 
-    The files have no header and five columns between tabs: label, two ids, two texts. Quotation marks mean nothing,
-    and only a line feed ends a line; a carriage return before it is dropped. Ids are passed over. Token id = byte + 1;
-    0 is padding. A document is cut after :data:`DOCUMENT_BYTES` bytes, through a character if need be.
+    The files have no header and five columns separated by tabs: label, two ids, two texts. Quotation marks have no
+    meaning, and only a line feed ends a line; a carriage return before it is dropped, and so is a byte-order mark at
+    the start of the file. The ids are ignored. Token id = byte + 1; 0 is padding. A document is cut after
+    :data:`DOCUMENT_BYTES` bytes, even within a character.
 
     Args:
-        path: ``new_aan_pairs.{train,eval,test}.tsv``, plain or each packed with gzip: one of them, their folder, or a
-            folder that has them in ``retrieval`` or where ``lra_release`` unpacks to. Where they are not there, the
-            stand-in ``imdb_film_pairs.{train,eval,test}.tsv.gz`` is looked for in the same places.
+        path: ``new_aan_pairs.{train,eval,test}.tsv``, either plain or packed with gzip: one of the three files, their
+            folder, or a folder that has them in ``retrieval`` or where ``lra_release`` puts them. If they are not
+            there, the stand-in ``imdb_film_pairs.{train,eval,test}.tsv.gz`` is looked for in the same places.
 
     Returns:
-        A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``: what it is says
-        ``settings["note"]``. Plain files are read in parts, so that no more than one is in memory at a time.
+        A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``, which ``settings["note"]``
+        describes. Plain files are read in parts, so that only one part is in memory at a time.
 
     Raises:
-        SbmtError: If files are not there or a checksum is wrong; from a shard, with the number of the line, if a line
-            has not five columns or its label is neither 0 nor 1.
+        SbmtError: If files are missing or a checksum is wrong. From a shard, with the number of the line, if a line
+            does not have five columns, its label is neither 0 nor 1, or the last line does not end.
 
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """

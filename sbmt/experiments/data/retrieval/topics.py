@@ -1,6 +1,6 @@
-"""Generated pairs for Retrieval: are two documents about the same topic? A control that asks for no files.
+"""Retrieval generated: pairs of documents about the same topic or about two. A control that needs no files.
 
-Source: ours. The benchmark's pairs are citations between papers, which cannot be had freely.
+Source: ours. The benchmark's pairs are citations between papers, which are not freely available.
 """
 
 from functools import partial
@@ -11,13 +11,13 @@ from sbmt.errors import check_sizes
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
 
 COMMON, OWN = 40, 8
-"""Words that all topics share, and words of each topic."""
+"""Number of words that all topics share, and of words that belong to each topic."""
 LENGTHS = 20, 35
-"""Words of a document: at least, and less than."""
+"""A document has at least the first number of words, and fewer than the second."""
 
 
 def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
-    """The common words, then those of each topic: random letters, three to seven of them.
+    """The common words, then those of each topic. A word is three to seven random letters.
 
     Example:
         >>> common, first = topic_words(1)
@@ -36,12 +36,12 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
     """Pairs of documents, of one topic (label 1) or of two (label 0), with equal chances.
 
-    Every word of a document is its topic's or a common one, by a fair coin.
+    A fair coin decides for every word of a document whether it is one of its topic's or a common one.
 
     Args:
-        n_pairs: How many pairs.
+        n_pairs: Number of pairs.
         generator: Source of all draws.
-        words: What :func:`topic_words` made, of at least two topics.
+        words: The words of at least two topics, from :func:`topic_words`.
     """
     common, own = words[0], words[1:]
     pairs, labels = [], []
@@ -65,17 +65,17 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Generated pairs as a source; the splits share topics and words, not documents.
+    """Generated pairs as a source. The splits share topics and words, but no documents.
 
     Args:
-        n_topics: How many topics, at least 2.
-        n_train: Training pairs.
-        n_dev: Pairs that choose the checkpoint.
-        n_test: Test pairs.
-        seed: Of everything.
+        n_topics: Number of topics, at least 2.
+        n_train: Number of training pairs.
+        n_dev: Number of pairs by which the checkpoint is chosen.
+        n_test: Number of test pairs.
+        seed: Seed of all draws.
 
     Raises:
-        SbmtError: If a number is not positive, or there is one topic alone.
+        SbmtError: If a number is not positive, or there is only one topic.
     """
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = {"train": n_train, "dev": n_dev, "test": n_test}

@@ -142,7 +142,7 @@ def test_settings_say_what_was_read(write, tmp_path):
 @pytest.mark.parametrize(
     ("stems", "message"),
     [
-        ([], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got none of it.*gluebenchmark.com"),
+        ([], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got none of them.*gluebenchmark.com"),
         (["train"], "got only train.tsv"),
         (["train", "dev_matched"], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got only dev_m"),
         (["train", *SAMPLE], "got only dev_subset.tsv, train.tsv, train_subset.tsv"),

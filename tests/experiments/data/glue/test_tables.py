@@ -51,7 +51,7 @@ def test_texts_are_read_as_they_are_written(write, task, name):
     n_classes = len(GLUE[task].class_names)
     assert rows.labels.dtype == np.int64 and rows.labels.tolist() == [i % n_classes for i in range(len(TRAPS))]
     assert (rows.n_skipped, rows.n_empty) == (0, 2)
-    assert rows.index == (None if task == "sst2" else tuple(str(i) for i in range(len(TRAPS))))
+    assert rows.index == tuple(str(i) for i in range(len(TRAPS)))
 
 
 def test_labels_mean_what_the_benchmark_says():
@@ -87,7 +87,7 @@ def test_what_editors_do_to_files_changes_nothing(write, task, change):
 def test_columns_are_found_by_name(write):
     content = b"is_duplicate\tquestion2\tx\tquestion1\n1\tsecond\t?\tfirst\n"
     rows = read_glue(write(content), "qqp")
-    assert (rows.texts, rows.labels.tolist(), rows.index) == ((("first", "second"),), [1], None)
+    assert (rows.texts, rows.labels.tolist(), rows.index) == ((("first", "second"),), [1], ("0",))
 
 
 def test_the_last_gold_label_counts(write):
@@ -104,6 +104,19 @@ def test_rows_that_are_too_short_are_counted(write):
     rows = read_glue(write(header + lines[0] + broken + lines[1]), "qqp")
     assert (rows.texts, rows.labels.tolist()) == ((("a", "b"), ("c", "d")), [0, 1])
     assert rows.n_skipped == 3 and len(rows.index) == 2
+
+
+def test_rows_without_numbers_are_counted_with_those_that_are_skipped(write):
+    rows = read_glue(write(b"sentence\tlabel\ngood\t1\nshort\nbad\t0\n"), "sst2")
+    assert (rows.index, rows.n_skipped) == (("0", "2"), 1)
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "train.tsv.gz"])
+def test_a_last_row_that_is_cut_is_no_short_row(write, name):
+    content = table("qnli", [("a", "b")] * 3, ["entailment"] * 3)
+    for n_bytes in range(12, len(content.splitlines(keepends=True)[-1])):
+        with pytest.raises(SbmtError, match=f"4 columns and a line feed in .*{name}, line 4, .*it is cut off"):
+            read_glue(write(content[:-n_bytes], name), "qnli")
 
 
 def test_rows_without_an_agreed_label_are_counted(write):
@@ -146,7 +159,7 @@ def test_a_wrong_label_is_named(write, task, label, allowed, name):
     with pytest.raises(SbmtError) as error:
         read_glue(write(table(task, texts, labels), name), task)
     expected = f"one of the labels {allowed} in "
-    assert expected in str(error.value) and f"{name}, line 6, got {label!r}: mend that line" in str(error.value)
+    assert expected in str(error.value) and f"{name}, line 6, got {label!r}: correct that line" in str(error.value)
 
 
 def test_a_row_with_too_many_columns_is_named(write):

@@ -68,6 +68,11 @@ def test_line_ends_may_be_line_feeds(folder):
     assert first.symbols.tobytes() == second.symbols.tobytes() and first.labels.tolist() == second.labels.tolist()
 
 
+def test_a_byte_order_mark_is_dropped(folder):
+    plain = (folder / FILES["train"]).read_bytes()
+    assert documents(train(folder, b"\xef\xbb\xbf" + plain)) == documents(train(folder, plain))
+
+
 def test_repeated_rows_and_single_digits_stay(folder):
     examples = train(folder, HEADER + "7\t7\r\n( ( ( [SM 8 ) 3 ) ] )\t1\r\n7\t7\r\n")
     assert documents(examples) == [b"\r", bytes([4, 14, 9, 5]), b"\r"] and examples.labels.tolist() == [7, 1, 7]
@@ -111,7 +116,10 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
         (HEADER, "a header and rows in .*basic_train.tsv, got 1 lines"),
         (ROW, "the header Source, Target in line 1 of .*basic_train.tsv"),
         ("Target\tSource\r\n" + ROW, "the header Source, Target in line 1"),
-        ("\ufeff" + HEADER + ROW, "the header Source, Target in line 1"),
+        (HEADER + "\ufeff" + ROW, "tokens among .* in line 2"),  # it belongs at the start of the file
+        (HEADER + ROW + "[MAX 1 2 ]\t7\r\n", "the label 2, the value of the expression, in line 3 of .*, got 7"),
+        (HEADER + "[MAX 1 2\t2\r\n", "one whole expression in line 2 of .*basic_train.tsv, got an operator left open"),
+        (HEADER + ROW + "] ] ]\t1\r\n", "one whole expression in line 3 of .*, got an X that closes nothing"),
         ("9\t( ( ( [MAX 2 ) 9 ) ] )\r\n", "the header Source, Target in line 1"),
         (HEADER + ROW + "( ( [MAX 2 ) ] )\r\n", "2 columns in line 3 of .*basic_train.tsv, got 1"),
         (HEADER + ROW + ROW[:-2] + "\t1\r\n", "2 columns in line 3 of .*basic_train.tsv, got 3"),
@@ -125,9 +133,9 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
         (HEADER + ROW.replace("9\r\n", "9.0\r\n"), "a label 0 … 9 in line 2 of .*, got '9.0'"),
         (HEADER + ROW.replace("9\r\n", "\r\n"), "a label 0 … 9 in line 2 of .*, got ''"),
         (HEADER + ROW.replace("9\r\n", "²\r\n"), "a label 0 … 9 in line 2 of .*, got '²'"),
-        (HEADER + ROW + ROW[:-2], "an end of line 3 of .*basic_train.tsv"),
-        (HEADER + ROW + ROW[:-1], "an end of line 3 of .*basic_train.tsv"),
-        (HEADER + ROW + ROW[:11], "an end of line 3 of .*basic_train.tsv"),
+        (HEADER + ROW + ROW[:-2], "a line feed after line 3 of .*basic_train.tsv"),
+        (HEADER + ROW + ROW[:-1], "a line feed after line 3 of .*basic_train.tsv"),
+        (HEADER + ROW + ROW[:11], "a line feed after line 3 of .*basic_train.tsv"),
         (HEADER.encode() + b"\xff\xfe\t9\r\n", "tokens among .* in line 2 of .*basic_train.tsv"),
     ],
 )

@@ -16,7 +16,7 @@ PAIRS = [
     (b"0.0", "next line \u0085 here".encode(), "line separator \u2028 here".encode(), 0),
     (b"1", b"carriage\rreturn", b"form\x0cfeed", 1),
     (b"0", b"", b"an empty document", 0),
-    (b"1e0", "é 漢 🎬".encode(), b" blanks ", 1),
+    (b"1.00", "é 漢 🎬".encode(), b" blanks ", 1),
     (b"0.", b"x" * 9_999, b"y" * 10_001, 0),
 ]
 READ = [(a[:10_000], b[:10_000]) for _, a, b, _ in PAIRS]
@@ -73,10 +73,9 @@ def test_what_a_model_must_know(write, tmp_path):
     "content",
     [
         tsv(PAIRS, b"\r\n"),
-        tsv(PAIRS)[:-1],  # the last line is not ended
         b"\xef\xbb\xbf" + tsv(PAIRS),
     ],
-    ids=["carriage returns", "no end", "mark of byte order"],
+    ids=["carriage returns", "byte-order mark"],
 )
 @pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
 def test_what_editors_do_to_files_changes_nothing(write, pool_of, content, suffix):
@@ -130,6 +129,8 @@ def test_a_part_at_a_time_is_in_memory(write, monkeypatch):
         (b"inf\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"label\tid1\tid2\ttext1\ttext2\n", "label 0.0 or 1.0"),
         (b"\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b"1_0e-1\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
+        (b" 1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"\xff\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"\xef\xbb\xbf1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),  # the mark belongs at the start of the file
     ],
@@ -140,6 +141,16 @@ def test_a_wrong_line_is_named(write, monkeypatch, suffix, line, message):
     with pytest.raises(SbmtError, match=message) as error:
         [shard.make() for shard in source.shards]
     assert f"new_aan_pairs.eval{suffix}, line 7" in str(error.value)
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 30_000])
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+def test_a_file_whose_last_line_does_not_end_is_refused(write, monkeypatch, suffix, n_bytes):
+    """It is cut off: perhaps only by its line feed, perhaps within its last text, which nothing else would show."""
+    monkeypatch.setattr(module, "SHARD_BYTES", 5000)
+    source = retrieval_files(write(eval=tsv(PAIRS)[:-n_bytes] if n_bytes < 9999 else b"1.0\ta", suffix=suffix))
+    with pytest.raises(SbmtError, match=f"a line feed at the end of the last row in .*.eval{suffix}, line [16]"):
+        [shard.make() for shard in source.shards]
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.block_model.model import BlockModel, Link
-from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.block_model.link import Link, find_link
+from sbmt.block_model.model import BlockModel
+from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.samplers import SAMPLERS
 from theory.patterns import Relays, block_sizes, blocks, relay_tokens
 from theory.random_graphs import lemma1_probability
@@ -120,18 +121,17 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
     return Budget(needed, cap, needed <= cap)
 
 
-def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
+def block_matrix(clusters: Tensor, link: str | Link = "bilinear") -> Tensor:
     """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries, or exp(C Cᵀ)/k² under Poisson.
 
     Args:
         clusters: ``(k, d)``.
-        link: See :class:`~sbmt.block_model.model.BlockModel`.
+        link: See :class:`~sbmt.BlockModel`.
 
     Paper: equation 5; the Poisson link is ours.
     """
     gram = clusters @ clusters.T
-    check_choice("link", link, Link)
-    return gram.flatten().softmax(0).view_as(gram) if link == "bilinear" else gram.exp() / gram.numel()
+    return gram.exp() / gram.numel() if find_link(link).is_poisson else gram.flatten().softmax(0).view_as(gram)
 
 
 def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tuple[float, float]:
@@ -160,7 +160,7 @@ def realise(
     pattern: str,
     n: int,
     k: int,
-    link: Link = "bilinear",
+    link: str | Link = "bilinear",
     *,
     c: float | int = 6.0,
     node: float | int = 200.0,
@@ -189,9 +189,9 @@ def realise(
     """
     if not (c > 0 and rate > 0):
         raise SbmtError("c > 0 and a rate > 0", (c, rate), "make them large for sharp patterns")
-    check_choice("link", link, Link)
+    is_poisson = find_link(link).is_poisson
     query, key = _one_hot(pattern, n, k, relays)
-    if link == "poisson":
+    if is_poisson:
         block = block_matrix(spread_clusters(k, c), link)
         alpha = math.sqrt(rate / float(block[0, 0]))
         if alpha > 1:
@@ -211,7 +211,7 @@ def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
     """P(edge) of every pair under a sampler: ``fastrg`` turns the p of the bilinear link into 1 − e^(−p)."""
     choose("sampler", sampler, SAMPLERS)
     probability = block_model.expected_mask()
-    is_collapsed = sampler == "fastrg" and block_model.link == "bilinear"
+    is_collapsed = sampler == "fastrg" and not block_model.link.is_poisson
     return -torch.expm1(-probability) if is_collapsed else probability
 
 

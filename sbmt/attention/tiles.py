@@ -23,7 +23,7 @@ def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:
     width, clusters = (MAX_WIDTH, MAX_CLUSTERS) if _is_roomy(query.device) else (SMALL_WIDTH, SMALL_CLUSTERS)
     is_narrow = max(query.shape[3], value.shape[3]) <= width and block_model.n_clusters <= clusters
     is_served = is_interpreted() or torch.float64 not in (query.dtype, value.dtype)  # Triton 3.6 cannot build those
-    return is_narrow and is_served and can_run_on(query.device)
+    return is_narrow and is_served and block_model.link.has_kernels and can_run_on(query.device)
 
 
 def _is_roomy(device: torch.device) -> bool:
@@ -98,7 +98,7 @@ def attend_by_tiles(
     ]
     inputs = [t.contiguous() for t in (query.to(dtype), key.to(dtype), value, *rates, *masks)]
     drawing = (seed, dropout_seed, first_example, exploration, -1 if window is None else window // 2, dropout)
-    rules = block_model.link == "poisson", gate_rule == "score"
+    rules = block_model.link.is_poisson, gate_rule == "score"
     out, density, *_ = _attend_tiles(*inputs, block_model.n_pairs, *drawing, *rules)
     return out.to(value.dtype), density
 

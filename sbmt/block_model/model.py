@@ -1,6 +1,10 @@
-"""The mixed-membership stochastic block model that an attention mask is drawn from."""
+"""The mixed-membership stochastic block model that an attention mask is drawn from.
 
-from typing import Any, Literal
+Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` knows the probability of every edge without listing them all:
+samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
+"""
+
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -9,14 +13,13 @@ from torch import Tensor
 
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.gate import straight_through_gate
+from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.pair_products import edge_dot, edge_gate, full_precision
-from sbmt.errors import SbmtError, check_choice
+from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 
-Link = Literal["bilinear", "poisson"]
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
-LARGEST_RATE = 1e30  # sums over clusters and tokens stay finite in float32
 _PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists
 
 
@@ -38,10 +41,10 @@ class BlockModel:
         key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
-        link: How a rate becomes a probability.
+        link: How a rate becomes a probability: a name, or a :class:`~sbmt.block_model.link.Link` of yours.
 
     Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
-    [0, 1] by at most 1e-6 are taken for rounding and clamped; what stands at padded tokens is never looked at.
+    [0, 1] by at most 1e-6 are taken for rounding and clamped; memberships of padded tokens are never looked at.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, or an
@@ -57,20 +60,18 @@ class BlockModel:
         key_membership: Tensor,
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
-        link: Link = "bilinear",
+        link: str | Link = "bilinear",
     ) -> None:
-        check_choice("link", link, Link)
+        self.link = find_link(link)
         query, block, key = _as_float(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
-        self.link = link
         self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
-        upper = 1.0 if link == "bilinear" else LARGEST_RATE
         self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
         self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
-        self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), upper)
+        self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), self.link.largest_entry)
         self._rates: Tensor | None = None
 
     @property
@@ -94,29 +95,31 @@ class BlockModel:
     ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
         r"""Two factors whose product $T K^\top$ is the rate of every pair, exploration included.
 
-        $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$: exploration is one more cluster that all real tokens
-        belong to. Cost: O(n k²), nothing of size n².
+        $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
         """
         check_exploration(exploration)
-        query, key = self._query_rates(), self.key_membership
+        return self.with_exploration(self._query_rates(), self.key_membership, exploration)
+
+    def with_exploration(self, query: Tensor, key: Tensor, exploration: float) -> tuple[Tensor, Tensor]:
+        """Factors of the rates with δ added to each pair of real tokens: one more cluster that all of these belong to.
+
+        Args:
+            query: The factor T without exploration.
+            key: The factor K without exploration.
+            exploration: δ in [0, 1).
+        """
         if exploration > 0:
             query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
 
     def _query_rates(self) -> Tensor:
-        """T = Q̂ S, multiplied out once for the sampler, the gate and all else."""
+        """T = Q̂ S, computed once and shared by the sampler, the gate and whatever else needs it."""
         if self._rates is None:
             with torch.no_grad(), full_precision(self.block_matrix):
                 self._rates = self.query_membership @ self.block_matrix
         rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
         return rates
-
-    def probability_of_rate(self, rate: Tensor, *, clamp: bool = True) -> Tensor:
-        """The link: turns rates into edge probabilities."""
-        if self.link == "poisson":
-            return -torch.expm1(-rate)
-        return rate.clamp(max=1.0) if clamp else rate
 
     def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
         """E[M], the edge probability of every pair: ``(batch, heads, n_queries, n_keys)`` in [0, 1].
@@ -128,7 +131,7 @@ class BlockModel:
         """
         query, key = self.rate_factors(exploration)
         with full_precision(query):
-            return self.probability_of_rate(query @ key.mT)
+            return self.link.probability(query @ key.mT)
 
     def edge_probability(
         self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
@@ -138,8 +141,8 @@ class BlockModel:
         Args:
             edges: Edges of a graph of this model's shape.
             exploration: δ in [0, 1).
-            clamp: False leaves ``min(·, 1)`` out. The gate needs that: the clamp's gradient is zero, so with it no
-                edge of probability 1 could ever become less likely.
+            clamp: False leaves ``min(·, 1)`` out, as the gate needs it: the clamp's gradient is zero, so that no edge
+                of probability 1 could ever become less likely.
 
         Returns:
             ``(n_edges,)`` in EdgeList order.
@@ -151,7 +154,8 @@ class BlockModel:
         """
         self._check_edges(edges)
         query, key = self.rate_factors(exploration)
-        return self.probability_of_rate(edge_dot(query, key, edges), clamp=clamp)
+        rate = edge_dot(query, key, edges)
+        return self.link.probability(rate) if clamp else self.link.unclamped(rate)
 
     def _check_edges(self, edges: EdgeList) -> None:
         if not isinstance(edges, EdgeList) or edges.shape != self.shape:
@@ -161,41 +165,39 @@ class BlockModel:
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
 
-        Under the bilinear link that gradient does not depend on p, so p is never computed.
+        Under the bilinear link the gradient does not depend on p, so p is never computed.
 
         Paper: equation 9.
         """
         self._check_edges(edges)
-        if self.link == "bilinear":
+        if self.link.is_linear:
             return edge_gate(*self.rate_factors(), edges)
         return straight_through_gate(self.edge_probability(edges, clamp=False))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
 
-        While no rate can exceed 1 (always so for the paper's softmax block matrix) this is
-        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). Elsewhere,
-        that is for the Poisson link and for block matrices that clamp, no closed form exists: all pairs are visited,
-        O(n² k) time, in pieces of bounded memory.
+        Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
+        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
+        other links, and for block matrices whose rates are clamped, there is no closed form: all pairs are visited, in
+        O(n² k) time and in pieces of bounded memory.
 
         Args:
             exploration: δ in [0, 1).
         """
         check_exploration(exploration)
-        pairs = self.n_pairs[:, None].clamp(min=1)
+        n_pairs = self.n_pairs[:, None]
         query, key = self.query_membership, self.key_membership
-        if self.link == "bilinear" and self._rates_stay_below_one():
+        if self.link.is_linear and self._rates_stay_below_one():
             with full_precision(query):
                 total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
-            mean = total / pairs
         else:
-            mean = self._sum_of_probabilities() / pairs
+            total = self._sum_of_probabilities(0.0)
+        mean = total / n_pairs.clamp(min=1)
         if exploration == 0:
             return mean
-        is_real = (self.n_pairs > 0)[:, None].to(mean.dtype)
-        if self.link == "poisson":  # 1 − e^{−(r+δ)} = 1 − e^{−δ}(1 − p), pair by pair and so on average
-            return is_real - torch.exp(torch.tensor(-exploration, dtype=mean.dtype)) * (is_real - mean)
-        return torch.minimum(mean + exploration * is_real, is_real)
+        explored = self.link.explored_mean(mean, exploration, (n_pairs > 0).to(mean.dtype))
+        return self._sum_of_probabilities(exploration) / n_pairs.clamp(min=1) if explored is None else explored
 
     def _rates_stay_below_one(self) -> bool:
         with torch.no_grad():
@@ -205,22 +207,22 @@ class BlockModel:
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
             return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
 
-    def _sum_of_probabilities(self) -> Tensor:
-        query, key = self.rate_factors()
+    def _sum_of_probabilities(self, exploration: float) -> Tensor:
+        query, key = self.rate_factors(exploration)
         rows = max(1, _PAIRS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
 
         def piece(part: Tensor, key: Tensor) -> Tensor:
             with full_precision(part):
-                return self.probability_of_rate(part @ key.mT).sum((-2, -1))
+                return self.link.probability(part @ key.mT).sum((-2, -1))
 
-        # Checkpointing forms each piece again in the backward pass, so no n² array outlives its piece.
+        # Checkpointing computes each piece again in the backward pass, so that no n² array outlives its piece.
         parts = [
             torch.utils.checkpoint.checkpoint(piece, part, key, use_reentrant=False) for part in query.split(rows, 2)
         ]
         return torch.stack(parts).sum(0)
 
     def __repr__(self) -> str:
-        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
+        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link.name!r})"
 
 
 def check_block_model(block_model: object) -> None:
@@ -230,7 +232,7 @@ def check_block_model(block_model: object) -> None:
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:
-    """Memberships of queries, block matrix, memberships of keys: in float64 if any is, else in float32."""
+    """The tensors in one type: float64 if any of them has it, else float32."""
     for name, tensor in zip(("query_membership", "block_matrix", "key_membership"), tensors, strict=True):
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
@@ -244,7 +246,7 @@ def _as_float(*tensors: Tensor) -> list[Tensor]:
 def _check_shapes(
     query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
 ) -> tuple[int, int]:
-    """The number of examples and of heads that all of them broadcast to."""
+    """The numbers of examples and heads that all tensors broadcast to."""
     do = "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast"
     shapes = f"query_membership {tuple(query.shape)}, block_matrix {tuple(block.shape)}, "
     shapes += f"key_membership {tuple(key.shape)}"
@@ -266,7 +268,7 @@ def _check_shapes(
 
 
 def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
-    """The tensor without what rounding carried over the ends of its range."""
+    """The tensor with its entries clamped to [0, upper], which may exceed that range by rounding only."""
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
         got = f"values from {low:g} to {high:g}"
@@ -275,7 +277,7 @@ def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
-    """A product that is known already, with the gradients of its factors: a fresh graph for every use."""
+    """Gives a known product the gradients of its factors, so that each use of it gets a graph of its own."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, product: Tensor) -> Tensor:

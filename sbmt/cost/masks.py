@@ -41,7 +41,7 @@ def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
 
 def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:
     n_heads, n_clusters, d_head = layer.clusters.shape
-    is_bilinear, is_sigmoid = layer.link == "bilinear", layer.membership == "sigmoid"
+    is_bilinear, is_sigmoid = layer.link.is_linear, layer.membership == "sigmoid"
     parts = (
         part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
         part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k"),

@@ -1,6 +1,5 @@
 """Attention whose mask the network draws for itself."""
 
-from math import log
 from typing import Literal
 
 import torch
@@ -10,7 +9,8 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
-from sbmt.block_model.model import BlockModel, Link
+from sbmt.block_model.link import Link, find_link
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.graph.patterns import check_window
@@ -19,7 +19,6 @@ from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
 Membership = Literal["sigmoid", "softmax"]
-LARGEST_RATE = 10.0  # logarithm; 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every single one
 SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
 
 
@@ -46,7 +45,7 @@ class SBMAttention(nn.Module):
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.block_model.exploration.ExtraKeys`, which adds edges in proportion to n.
-        link: ``"bilinear"`` (the paper's) or ``"poisson"``.
+        link: ``"bilinear"`` (the paper's), ``"poisson"``, or a :class:`~sbmt.block_model.link.Link` of yours.
         membership: ``"sigmoid"`` (the paper's), or ``"softmax"``, which needs the Poisson link: a mean of entries of
             a bilinear block matrix, which sum to 1, starts near 1/k².
         is_diagonal: Whether a cluster meets only itself: S keeps its diagonal alone, which still sums to 1 under the
@@ -81,7 +80,7 @@ class SBMAttention(nn.Module):
         sampler: str = "exact",
         gate_rule: GateRule = "score",
         exploration: float | ExtraKeys = 0.01,
-        link: Link = "bilinear",
+        link: str | Link = "bilinear",
         membership: Membership = "sigmoid",
         is_diagonal: bool = False,
         self_loops: bool = False,
@@ -93,17 +92,17 @@ class SBMAttention(nn.Module):
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
         choose("sampler", sampler, SAMPLERS)
         choose("gate_rule", gate_rule, {"score": None, "weight": None})
-        check_choice("link", link, Link)
+        self.link = find_link(link)
         check_choice("membership", membership, Membership)
-        if membership == "softmax" and link == "bilinear":
-            raise SbmtError("softmax memberships with link='poisson'", f"link={link!r}", "name that link too")
+        if membership == "softmax" and self.link.largest_entry <= 1:
+            raise SbmtError("softmax memberships with link='poisson'", f"link={self.link.name!r}", "name that link too")
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_dropout(dropout)
         check_backend(backend)
         if window is not None:
             check_window(window)
-        self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
+        self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
         self.is_diagonal = is_diagonal
         self.window = 0 if self_loops and window is None else window
@@ -143,12 +142,7 @@ class SBMAttention(nn.Module):
                 scores = torch.where(
                     torch.eye(len(scores[0]), dtype=torch.bool, device=scores.device), scores, -torch.inf
                 )
-            if self.link == "bilinear":
-                block_matrix = torch.softmax(scores.flatten(1), -1).view_as(scores)
-            else:
-                pairs = scores[0].numel() if self.membership == "sigmoid" else 4
-                largest = LARGEST_RATE + (log(pairs) if self.membership == "sigmoid" else 0.0)
-                block_matrix = scores.clamp(max=largest).exp() / pairs
+            block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
             logits = [node @ clusters.mT for node in nodes]  # batch heads n k
             memberships = [x.sigmoid_() if self.membership == "sigmoid" else x.softmax(-1) for x in logits]
             return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
@@ -203,6 +197,6 @@ class SBMAttention(nn.Module):
         n_heads, n_clusters, d_head = self.clusters.shape
         return (
             f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
-            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
+            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
             f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}"
         )

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from sbmt.attention.inputs import GateRule
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
-from sbmt.block_model.model import Link
+from sbmt.block_model.link import LINKS
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.sbm import Membership
 from sbmt.registration import option
@@ -30,7 +30,7 @@ class StaticSBMOptions:
     n_clusters: int = option(128, "clusters per head")
     sampler: str | None = option(None, "edge law", SAMPLERS)
     gate_rule: str | None = option(None, "where the gate enters: score (equation 9) or weight", get_args(GateRule))
-    link: str | None = option(None, "from memberships to edge probabilities", get_args(Link))
+    link: str | None = option(None, "from memberships to edge probabilities", LINKS)
     membership: str | None = option(None, "how tokens belong to clusters", get_args(Membership))
     is_diagonal: bool = option(False, "let each cluster meet only itself: a diagonal block matrix")
     self_loops: bool | None = option(None, "whether every token attends itself")

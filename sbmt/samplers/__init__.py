@@ -20,9 +20,10 @@ from sbmt.samplers.gpu import sample_on_gpu
 
 
 def _sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    """By compiled kernels on the CPU and on GPUs, else by torch: one law, but not the same edges from the same seed."""
-    device = block_model.block_matrix.device
-    draw = sample_compiled if can_run_on(device) else sample_on_gpu if has_gpu_kernels(device) else sample_exact
+    """By compiled kernels on the CPU and on GPUs, else by torch: the same law, but other edges for the same seed."""
+    device, draw = block_model.block_matrix.device, sample_exact
+    if block_model.link.has_kernels:
+        draw = sample_compiled if can_run_on(device) else sample_on_gpu if has_gpu_kernels(device) else sample_exact
     return draw(block_model, exploration, seed, first_example)
 
 

@@ -1,4 +1,4 @@
-"""The oracle: one uniform per query-key pair."""
+"""The sampler that defines the law: one uniform number per query-key pair. The place to start reading samplers."""
 
 import torch
 
@@ -11,10 +11,10 @@ from sbmt.samplers.streams import rates_in_float64, row_address
 def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
     """M_ij = 1 where the uniform of cell (i, j) lies below its edge probability.
 
-    Cost: O(n² k) time and O(n²) memory. For checking, and for masks that are dense anyway.
+    Cost: O(n² k) time and O(n²) memory, so it is for tests, and for masks that are dense anyway.
     """
     query, key = rates_in_float64(block_model, exploration)
-    probability = block_model.probability_of_rate(query @ key.mT)  # batch heads n_queries n_keys
+    probability = block_model.link.probability(query @ key.mT)  # batch heads n_queries n_keys
     rows = torch.arange(probability[..., 0].numel(), device=query.device)
     address = row_address(rows, block_model.shape, first_example)
     uniform = to_uniform(cell_words(seed, Purpose.CELL, *address, block_model.shape[3]))  # rows n_keys

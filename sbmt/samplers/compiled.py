@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbmt.block_model.link import MAX_BOOST
 from sbmt.block_model.model import BlockModel
 from sbmt.graph.edges import EdgeList
-from sbmt.samplers.exact import MAX_BOOST
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
@@ -38,7 +38,7 @@ def sample_compiled(block_model: BlockModel, exploration: float, seed: int, firs
     """
     rates, key = (t.detach() for t in block_model.rate_factors())
     masks = block_model.query_mask, block_model.key_mask
-    is_poisson = block_model.link == "poisson"
+    is_poisson = block_model.link.is_poisson
     row_ptr, keys = _sample(rates, key, *masks, exploration, is_poisson, seed, first_example)
     return EdgeList(row_ptr, keys, block_model.shape, *masks)
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList
@@ -15,7 +16,6 @@ from sbmt.samplers.streams import (
     within_row,
 )
 
-MAX_BOOST = 32.0  # at rate 32·p a certain edge is missed with probability e⁻³² < 2e-14
 DENSE_SHARE = 1 / 8  # a row that expects more candidates per key than this is cheaper drawn cell by cell
 _CELLS_AT_ONCE = 1 << 22
 _EDGES_AT_ONCE = 1 << 15
@@ -23,21 +23,23 @@ _WEIGHTS_AT_ONCE = 1 << 19  # of the rows' cluster tables, so that they stay in 
 
 
 def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    r"""Poisson candidates, merged, then thinned to the Bernoulli law.
+    r"""Draws Poisson candidates, merges repeated ones, and thins them to the Bernoulli law.
 
     Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair comes up at all with
     probability $1 - e^{-c_i x_{ij}}$, independently of all others. One uniform u per distinct candidate keeps it if
-    $u (1 - e^{-c_i x_{ij}}) < \min(x_{ij}, 1)$, which leaves exactly Bernoulli($\min(x_{ij}, 1)$), provided that
-    $1 - e^{-c_i x} \ge \min(x, 1)$ for every pair of the row: $c_i = -\ln(1 - \bar x_i)/\bar x_i$ for an upper
-    bound $\bar x_i$ of the row, at most 32. Where u < 1/c the pair is kept whatever its x, and x is never computed.
-    Under the Poisson link the candidates already have the law: c = 1, all are kept.
+    $u (1 - e^{-c_i x_{ij}}) < p(x_{ij})$, which leaves exactly Bernoulli($p(x_{ij})$), provided that
+    $1 - e^{-c_i x} \ge p(x)$ for every pair of the row. Under the bilinear link, where $p(x) = \min(x, 1)$, this holds
+    for $c_i = -\ln(1 - \bar x_i)/\bar x_i$ with an upper bound $\bar x_i$ of the row, at most 32; and where u < 1/c
+    the pair is kept whatever its x, so that x is never computed. Under the Poisson link the candidates already have the
+    right law: c = 1, and all are kept.
 
-    Rows that expect so many candidates that visiting every pair is cheaper do that instead; the law is the same.
+    Rows that expect so many candidates that visiting every pair is cheaper are drawn pair by pair; the law is the same.
 
     Cost: O(n k² + n log k) for the tables, O(log(n k) + k) per edge; no n² unless the mask is that dense.
     """
     query, key = (t.flatten(0, 1) for t in rates_in_float64(block_model, exploration))  # graphs n K, graphs m K
-    boost = _boost(query, key) if block_model.link == "bilinear" else torch.ones_like(query[..., 0])
+    link = block_model.link
+    boost = _boost(link, query, key)
     candidates = boost * (query @ key.sum(1)[..., None]).squeeze(-1)  # graphs n
     is_dense = (candidates > DENSE_SHARE * key.shape[1]).flatten()
 
@@ -49,19 +51,18 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     sparse_rows = (~is_dense & (candidates.flatten() > 0)).nonzero().squeeze(1)
     if sparse_rows.numel():
         drawn = _draw_candidates(sparse_rows, candidates, query, key, shape, seed, first_example)
-        thin = block_model.link == "bilinear"
-        cells.append(_keep(drawn, boost, query, key, shape, seed, first_example) if thin else drawn)
+        is_final = link.is_poisson
+        cells.append(drawn if is_final else _keep(drawn, link, boost, query, key, shape, seed, first_example))
     found = torch.cat(cells)
     if sparse_rows.numel() and len(cells) > 2:  # each kind of row comes in order, the two together do not
         found = found.sort().values
     return EdgeList.from_cells(found, shape, block_model.query_mask, block_model.key_mask)
 
 
-def _boost(query: Tensor, key: Tensor) -> Tensor:
+def _boost(link: Link, query: Tensor, key: Tensor) -> Tensor:
     """The factor c of every row, ``(graphs, n)``, rounded up."""
     bound = (query @ key.amax(1)[..., None]).squeeze(-1)  # x̄_i = Σ_v T_iv max_j K_jv ≥ max_j x_ij
-    bound = (bound * (1 + 1e-12)).clamp(1e-300, 1.0)
-    return (-torch.log1p(-bound) / bound * (1 + 1e-12)).clamp(max=MAX_BOOST)
+    return link.candidate_factor(bound)
 
 
 def _visit_every_pair(
@@ -73,7 +74,7 @@ def _visit_every_pair(
     per_graph = query.flatten(0, 1)[rows].split(counts.tolist())
     rates = torch.cat([t @ key[g].T for g, t in zip(graphs.tolist(), per_graph, strict=True)])  # rows n_keys
     words = cell_words(seed, Purpose.CELL, *row_address(rows, block_model.shape, first_example), n_keys)
-    is_edge = to_uniform(words) < block_model.probability_of_rate(rates)
+    is_edge = to_uniform(words) < block_model.link.probability(rates)
     place, found = is_edge.nonzero(as_tuple=True)
     return rows[place] * n_keys + found
 
@@ -109,6 +110,7 @@ def _draw_candidates(
 
 def _keep(
     cells: Tensor,
+    link: Link,
     boost: Tensor,
     query: Tensor,
     key: Tensor,
@@ -121,11 +123,11 @@ def _keep(
     row = cells // n_keys
     words = edge_words(seed, Purpose.KEEP, *row_address(row, shape, first_example), cells % n_keys)
     u, c = to_uniform(words), boost.flatten()[row]
-    is_kept = u * c < 1
+    is_kept = (u * c < 1) & link.is_linear
     unsure = (~is_kept).nonzero().squeeze(1)
     query, key = query.flatten(0, 1), key.flatten(0, 1)
     for part in unsure.split(_EDGES_AT_ONCE):
         key_row = row[part] // n_queries * n_keys + cells[part] % n_keys
         x = (query[row[part]] * key[key_row]).sum(-1)
-        is_kept[part] = u[part] * -torch.expm1(-c[part] * x) < x.clamp(max=1.0)
+        is_kept[part] = u[part] * -torch.expm1(-c[part] * x) < link.probability(x)
     return cells[is_kept]

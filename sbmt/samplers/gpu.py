@@ -32,14 +32,14 @@ def sample_on_gpu(block_model: BlockModel, exploration: float, seed: int, first_
     with full_precision(query):
         bound_rate = (query.double() @ largest.double().mT).squeeze(-1) * _ROUNDED_UP  # batch heads n_queries
     bound = bound_rate + exploration
-    bound = -torch.expm1(-bound) if block_model.link == "poisson" else bound.clamp(max=1.0)
+    bound = block_model.link.probability(bound)
     if block_model.query_mask is not None:
         bound = bound * block_model.query_mask[:, None]
     visits = bound.sum() * key.shape[2]
     candidates = (query.double().sum(2) * key.double().sum(2)).sum()  # the sum of all rates
     if bool(visits > VISITS_PER_CANDIDATE * candidates):
         return sample_exact(block_model, exploration, seed, first_example)
-    streams = seed, first_example, exploration, block_model.link == "poisson"
+    streams = seed, first_example, exploration, block_model.link.is_poisson
     with torch.cuda.device_of(query):
         found = draw_by_skipping(query, key, (bounds[0], bounds[1]), bound, bound_rate, block_model.key_mask, *streams)
     return EdgeList(*found, block_model.shape, block_model.query_mask, block_model.key_mask)

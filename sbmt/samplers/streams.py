@@ -1,4 +1,4 @@
-"""What the samplers share: addresses of rows, and choosing by weight."""
+"""What the samplers share: rates in float64, the addresses of random streams, and drawing by weight."""
 
 import torch
 from jaxtyping import Float, Int
@@ -16,17 +16,12 @@ def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: i
 
 
 def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockModel.rate_factors` in float64, so that rounding stays far below what a draw can show."""
-    query, key = (t.detach().double() for t in (block_model.query_membership, block_model.key_membership))
-    model = BlockModel(
-        query,
-        block_model.block_matrix.detach().double(),
-        key,
-        block_model.query_mask,
-        block_model.key_mask,
-        block_model.link,
+    """:meth:`BlockModel.rate_factors` in float64, so that rounding errors are far too small to show in the draws."""
+    query, block, key = (
+        t.detach().double()
+        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
     )
-    return model.rate_factors(exploration)
+    return block_model.with_exploration(query @ block, key, exploration)
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:

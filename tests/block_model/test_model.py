@@ -26,7 +26,7 @@ def plain_expected_mask(model, exploration):
         if all(mask is None or mask[b, token] for mask, token in masks):
             q, s, k = model.query_membership[b, h, i], model.block_matrix[h], model.key_membership[b, h, j]
             rate = sum(float(q[u] * s[u, v] * k[v]) for u in range(len(q)) for v in range(len(k))) + exploration
-            out[b, h, i, j] = min(rate, 1.0) if model.link == "bilinear" else 1 - math.exp(-rate)
+            out[b, h, i, j] = min(rate, 1.0) if model.link.is_linear else 1 - math.exp(-rate)
     return out
 
 
@@ -121,7 +121,7 @@ def test_expected_density_is_the_mean_of_the_expected_mask(
 def test_the_closed_form_serves_only_rates_that_cannot_exceed_one(link, block, is_closed, monkeypatch):
     ones = torch.ones(1, 1, 3, 2)
     model = BlockModel(ones, torch.full((1, 2, 2), block), ones, link=link)
-    monkeypatch.setattr(BlockModel, "_sum_of_probabilities", lambda _: pytest.fail("visited all pairs"))
+    monkeypatch.setattr(BlockModel, "_sum_of_probabilities", lambda *_: pytest.fail("visited all pairs"))
     if is_closed:
         assert float(model.expected_density()) == pytest.approx(1.0)
     else:

@@ -75,7 +75,7 @@ class Draw:
         for mask, axes in ((model.query_mask, (1, 3)), (model.key_mask, (1, 2))):
             if mask is not None:
                 rate = rate * np.expand_dims(mask.numpy(), axes)
-        is_poisson = model.link == "poisson" or self.sampler == "fastrg"
+        is_poisson = model.link.is_poisson or self.sampler == "fastrg"
         return -np.expm1(-rate) if is_poisson else np.minimum(rate, 1.0)
 
 

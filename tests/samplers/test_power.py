@@ -22,7 +22,7 @@ def is_law_rejected(draw, model, n_masks=4000, exploration=0.0):
 @by_candidates
 def test_a_boost_one_percent_too_small(draw, monkeypatch):
     right = exact._boost
-    monkeypatch.setattr(exact, "_boost", lambda query, key: 0.99 * right(query, key))
+    monkeypatch.setattr(exact, "_boost", lambda *given: 0.99 * right(*given))
     assert is_law_rejected(draw, uniform_model(0.9, 30, 40), n_masks=1200)
 
 
@@ -58,8 +58,8 @@ def test_candidates_that_are_not_thinned(draw, monkeypatch):
 @by_candidates
 def test_candidates_that_are_thinned_one_by_one(draw, monkeypatch):
     # A uniform per candidate instead of per distinct pair: draw, thin with fresh numbers, then merge.
-    def keep_twice(cells, boost, query, key, shape, seed, first_example):
-        kept = [right(cells, boost, query, key, shape, seed + i, first_example) for i in (0, 1)]
+    def keep_twice(cells, link, boost, query, key, shape, seed, first_example):
+        kept = [right(cells, link, boost, query, key, shape, seed + i, first_example) for i in (0, 1)]
         return torch.cat(kept).unique()
 
     right = exact._keep

@@ -1,4 +1,4 @@
-"""Inputs of known density: real SBM attention layers, one number of which is set so that the density is met."""
+"""Inputs of known density: SBM attention layers with one number set so that the density is met."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.layers import SBMAttention
 
 D_HEAD, N_HEADS = 32, 4
-CLOSED = 8.0  # minus the logit of a membership that is meant to be 0: σ(−8) < 4e-4
-_TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them tell the density of all
+CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
+_TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
 _STEPS = 40
 
 
@@ -62,13 +63,13 @@ class Case:
     """A layer and one batch of one example for it.
 
     Attributes:
-        setting: What was asked for.
+        setting: The setting that the case meets.
         layer: The attention, without exploration.
         query: ``(1, heads, n, d_head)``; a leaf, as are key and value.
         key: ``(1, heads, n, d_head)``.
         value: ``(1, heads, n, d_head)``.
-        cotangent: ``(1, heads, n, d_head)``, what the output's gradient is taken to be. Random: with ones, a backward
-            pass could come off easily.
+        cotangent: ``(1, heads, n, d_head)``, the gradient of the output; random, since ones might make a backward pass
+            easier than it is.
     """
 
     setting: Setting
@@ -191,3 +192,25 @@ def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, 
 
 
 KINDS = {"near-constant": near_constant, "structured": structured}
+
+
+def thin_block_model(n: int, degree: float, n_clusters: int = 128, n_stars: int = 0) -> BlockModel:
+    """Mixed memberships of one head whose mean rate is ``degree / n``, so that edges grow with n and not with n².
+
+    Args:
+        n: Number of queries and of keys.
+        degree: Expected keys per query, apart from stars.
+        n_clusters: k ≥ 2.
+        n_stars: Number of queries that reach every key with probability 1.
+    """
+    generator = torch.Generator().manual_seed(n)
+    query, key = (torch.rand(1, 1, n, n_clusters, generator=generator) ** 4 for _ in range(2))
+    block = torch.rand(1, n_clusters, n_clusters, generator=generator)
+    query[..., 0] = 0.0  # cluster 0 belongs to the stars
+    key[..., -1] = 1.0  # so that a star reaches every key
+    mean_rate = (query.sum(2) @ block[0] @ key.sum(2).mT).item() / n**2
+    block *= degree / n / mean_rate
+    block[:, 0] = 1.0
+    stars = torch.randperm(n, generator=generator)[:n_stars]
+    query[:, :, stars] = one_hot(torch.tensor(0), n_clusters).float()
+    return BlockModel(query, block, key)

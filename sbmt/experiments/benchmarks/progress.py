@@ -1,15 +1,35 @@
-"""How suites tell where they are."""
+"""What a suite is asked for besides its question, and how it reports progress."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 OnCase = Callable[[int, int], None]
-"""Called with how many cases are done, and how many there are."""
+"""Called with the number of cases done, and the total."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a suite is run.
+
+    Attributes:
+        is_quick: Whether it should take only a minute: fewer cases, fewer rounds.
+        on_case: Called as cases are done.
+        on_found: Called with everything found so far, after each case; only suites on a GPU call it.
+        minutes: No further case begins after this time; None is no limit.
+        before: What an earlier run of the suite found, to be continued.
+    """
+
+    is_quick: bool
+    on_case: OnCase
+    on_found: Callable[[dict[str, Any]], None] = lambda found: None
+    minutes: float | None = None
+    before: dict[str, Any] | None = None
 
 
 def counted(items: Sequence[Item], total: int, on_case: OnCase, before: int = 0) -> Iterator[Item]:
-    """The items, with a call before the first and after each.
+    """Yields the items, with a call of ``on_case`` before the first and after each.
 
     Args:
         items: What a suite goes through.

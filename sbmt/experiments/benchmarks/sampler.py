@@ -11,9 +11,8 @@ from scipy.sparse import csr_array
 
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import draw_seed
-from sbmt.experiments.benchmarks.cases import KINDS, Setting, build
+from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, thin_block_model
 from sbmt.experiments.benchmarks.progress import OnCase, counted
-from sbmt.experiments.benchmarks.thin import thin_block_model
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
 from sbmt.samplers import sample_edges
 from sbmt.samplers.exact import sample_exact

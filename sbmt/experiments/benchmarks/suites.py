@@ -1,4 +1,4 @@
-"""The suites by name, and how they are run."""
+"""The suites by name, and what runs them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +12,17 @@ import torch
 
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.benchmarks import attention, backends, gpu, memory, sampler
-from sbmt.experiments.benchmarks.conditions import Conditions
-from sbmt.experiments.benchmarks.device import gpu_manifest
-from sbmt.experiments.benchmarks.gpu_tables import gpu_tables
-from sbmt.experiments.benchmarks.manifest import machine_manifest
-from sbmt.experiments.benchmarks.tables import Table, attention_tables, backend_tables, memory_tables, sampler_tables
+from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest
+from sbmt.experiments.benchmarks.progress import Conditions
+from sbmt.experiments.benchmarks.tables import (
+    attention_tables,
+    backend_tables,
+    gpu_tables,
+    memory_tables,
+    sampler_tables,
+)
 from sbmt.experiments.benchmarks.timing import Pace
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.devices import DEVICES, usable_device
 
 MOST_THREADS = 1024
@@ -28,9 +33,9 @@ class Suite:
     """One question about speed or memory.
 
     Attributes:
-        run: From how it is to be run to what the results file holds.
-        tables: From that to tables.
-        device: Where it runs.
+        run: Takes the conditions, and returns what the results file holds.
+        tables: Makes tables of that.
+        device: The device on which it runs.
     """
 
     run: Callable[[Conditions], dict[str, Any]]
@@ -86,12 +91,12 @@ def run_suites(
 
     Args:
         names: Names of suites, see ``SUITES``; none means all of the device.
-        is_quick: Whether a minute has to do: fewer cases, fewer rounds.
-        threads: Threads of torch and of the compiled kernels; None leaves torch's number.
+        is_quick: Whether it should take only a minute: fewer cases, fewer rounds.
+        threads: Threads of torch and of the compiled kernels; by default torch's own number.
         device: ``"cpu"`` or ``"cuda"``.
         minutes: Suites on a GPU begin no further case after this time; None is no limit.
-        before: A results file of suites on a GPU, to go on from.
-        on_case: Called with a suite's name, how many of its cases are done, and how many there are.
+        before: The content of a results file of suites on a GPU, to be continued.
+        on_case: Called with a suite's name, the number of its cases done, and their total.
         on_suite: Called after each suite with its name and the result so far.
         on_found: Called with the result so far after each case of a suite on a GPU.
 
@@ -99,8 +104,8 @@ def run_suites(
         The content of a results file: ``manifest``, ``is_quick``, and ``suites`` by name.
 
     Raises:
-        SbmtError: On an unknown name, a suite of another device, a device that is not there, ``threads`` below 1, a
-            time that is not positive, or an earlier result from elsewhere.
+        SbmtError: On an unknown name, a suite of another device, a missing device, ``threads`` below 1, a time that is
+            not positive, or an earlier result that was measured otherwise.
     """
     chosen = _choose(names, device)
     _check(threads, device, minutes, before)
@@ -146,7 +151,7 @@ def _check(threads: int | None, device: str, minutes: float | None, before: obje
 
 
 def _check_same(before: dict[str, Any] | None, result: dict[str, Any]) -> None:
-    """What is to go on was measured likewise, on such a machine."""
+    """Refuses to continue what was measured otherwise, or on another machine."""
     if before is None:
         return
     try:

@@ -1,12 +1,17 @@
-"""Tables of what was found, from the results file to the terminal and to the documentation."""
+"""Tables of what the suites found, for the terminal and for the documentation."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, OURS, REFERENCE
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, OURS, REFERENCE, Contestant
+from sbmt.experiments.benchmarks.gpu_contestants import CONTESTANTS as GPU_CONTESTANTS
+from sbmt.experiments.benchmarks.gpu_contestants import SPARSE
 from sbmt.experiments.benchmarks.parts import PARTS, WHOLE
 from sbmt.experiments.benchmarks.sampler import TITLES
 from sbmt.experiments.tables import LEFT_OUT, Table
+
+WAYS = {True: ("training", "Training step, forward + backward"), False: ("forward", "Forward")}
 
 
 def attention_tables(found: dict[str, Any]) -> list[Table]:
@@ -79,7 +84,7 @@ def sampler_tables(found: dict[str, Any]) -> list[Table]:
 
 
 def backend_tables(found: dict[str, Any]) -> list[Table]:
-    """What the automatic choice loses, and every cell."""
+    """How much slower the automatic choice is than the best one, and every cell."""
     what = {"attention": "edge_attention", "edge_dot": "edge_dot", "edge_gate": "edge_gate"}
     rows = [
         (f"`{what[name]}`", f"{one['loss']['median']:.2f}", f"{one['loss']['worst']:.2f}")
@@ -111,6 +116,70 @@ def memory_tables(found: dict[str, Any]) -> list[Table]:
     headings = ("n", "density", *(f"{CONTESTANTS[name].title}, MiB" for name in names))
     title = "Memory that one training step adds"
     return [Table("memory", title, headings, tuple(rows), _reasons(found["cases"]))]
+
+
+def gpu_tables(found: dict[str, Any]) -> list[Table]:
+    """Ratios and memory, forward and for a training step, and what did not run."""
+    tables = []
+    for is_training, (way, title) in WAYS.items():
+        cases = [case for case in found["cases"] if case["is_training"] is is_training]
+        cases.sort(key=lambda case: (case["kind"], case["n"], case["density"]))
+        if cases:
+            one = cases[0]
+            size = f"{one['n_heads']} heads of width {one['d_head']}; k = {one['n_clusters']}; {one['dtype']}"
+            tables.append(_gpu_times(f"gpu-{way}", f"{title}, on a GPU; {size}", cases))
+            tables.append(_gpu_memory(f"gpu-memory-{way}", f"{title}: memory on the GPU", cases))
+    rows = _gpu_trouble(found)
+    return [*tables, Table("gpu-trouble", "What did not run", ("", "why"), tuple(rows))] if rows else tables
+
+
+def _gpu_times(name: str, title: str, cases: list[dict[str, Any]]) -> Table:
+    others = [other for other in _gpu_names(cases) if other != REFERENCE]
+    rows = []
+    for case in cases:
+        results = case["results"]
+        times = (_gpu_cell(results.get(one), "median", milliseconds) for one in (REFERENCE, SPARSE))
+        ratios = (_gpu_cell(results.get(one), "ratio", _small_ratio) for one in others)
+        rows.append((case["kind"], f"{case['n']:,}", percent(case["density"]), *times, *ratios))
+    titles = (f"{GPU_CONTESTANTS[one].title} / SDPA" for one in others)
+    headings = ("memberships", "n", "density", "SDPA, ms", "sparse, ms", *titles)
+    return Table(name, title, headings, tuple(rows), _reasons(cases, GPU_CONTESTANTS))
+
+
+def _small_ratio(x: float) -> str:
+    return f"{x:.2f}" if x >= 0.1 else f"{x:.3f}"
+
+
+def _gpu_memory(name: str, title: str, cases: list[dict[str, Any]]) -> Table:
+    names = _gpu_names(cases)
+    rows = []
+    for case in cases:
+        peaks = (_gpu_cell(case["results"].get(one), "peak", lambda x: f"{x:,.0f}") for one in names)
+        rows.append((case["kind"], f"{case['n']:,}", percent(case["density"]), *peaks))
+    headings = ("memberships", "n", "density", *(f"{GPU_CONTESTANTS[one].title}, MiB" for one in names))
+    return Table(name, title, headings, tuple(rows))
+
+
+def _gpu_trouble(found: dict[str, Any]) -> list[tuple[str, str]]:
+    failed: Counter[tuple[str, str]] = Counter()
+    for case in found["cases"]:
+        for name, result in case["results"].items():
+            if "failed" in result:
+                failed[GPU_CONTESTANTS[name].title, result["failed"]] += 1
+    rows = [(f"{name}, {count} of {len(found['cases'])} races", why) for (name, why), count in failed.items()]
+    rows += [(one["case"], one.get("failed") or one["missing"]) for one in found["failures"]]
+    return rows + [(setting, "no time left") for setting in found["left_out"]]
+
+
+def _gpu_names(cases: list[dict[str, Any]]) -> list[str]:
+    present = {name for case in cases for name in case["results"]}
+    return [name for name in GPU_CONTESTANTS if name in present]
+
+
+def _gpu_cell(result: dict[str, Any] | None, key: str, show: Callable[[float], str]) -> str:
+    if result is not None and "failed" in result:
+        return "failed"
+    return LEFT_OUT if result is None or result.get(key) is None else show(result[key])
 
 
 def percent(share: float) -> str:
@@ -149,9 +218,10 @@ def _quartiles(result: dict[str, Any]) -> str:
     return f"{result['ratio_low']:.2f}–{result['ratio_high']:.2f}" if "ratio" in result else LEFT_OUT
 
 
-def _reasons(cases: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+def _reasons(cases: Iterable[dict[str, Any]], contestants: Mapping[str, Contestant] = CONTESTANTS) -> tuple[str, ...]:
+    """Why contestants are missing, each reason once."""
     found = [
-        f"{CONTESTANTS[name].title}: {result['missing']}"
+        f"{contestants[name].title}: {result['missing']}"
         for case in cases
         for name, result in case["results"].items()
         if "missing" in result

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError, sample_edges
-from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, n_groups
-from sbmt.experiments.benchmarks.thin import thin_block_model
+from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, n_groups, thin_block_model
 
 POINTS = [
     (256, 0.5, 128),

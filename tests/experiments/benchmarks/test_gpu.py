@@ -1,4 +1,4 @@
-"""The suite ``gpu`` on the CPU: all of it but the GPU."""
+"""The suite ``gpu``, run on the CPU."""
 
 import json
 from dataclasses import replace
@@ -9,9 +9,8 @@ import torch
 from torch.nn.attention import flex_attention as flex
 
 from sbmt import SbmtError
-from sbmt.experiments.benchmarks import gpu, gpu_contestants, gpu_race, run_suites, suites, tables_of
+from sbmt.experiments.benchmarks import gpu, gpu_contestants, run_suites, suites, tables_of
 from sbmt.experiments.benchmarks.cases import Setting, build
-from sbmt.experiments.benchmarks.conditions import Conditions
 from sbmt.experiments.benchmarks.contestants import layer_with, torch_sparse
 from sbmt.experiments.benchmarks.gpu_contestants import (
     CONTESTANTS,
@@ -21,7 +20,7 @@ from sbmt.experiments.benchmarks.gpu_contestants import (
     on_device,
     setting_at,
 )
-from sbmt.experiments.benchmarks.gpu_profile import profile_step, top_kernels
+from sbmt.experiments.benchmarks.progress import Conditions
 from sbmt.experiments.benchmarks.timing import CPU, Pace
 from sbmt.experiments.tables import LEFT_OUT
 
@@ -43,7 +42,7 @@ ON_CPU = CONTESTANTS | {
     "flex": raising(RuntimeError("Unsupported: x\nlong story")),
     "pyg": raising(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 34.00 GiB.")),
 }
-GRID = gpu.GpuGrid((64,), (0.1, 0.3), (64, 0.1), Pace(0.001, 3, 3), ON_CPU, small, CPU, torch.float32)
+GRID = gpu.GpuGrid((64,), (0.1, 0.3), Pace(0.001, 3, 3), ON_CPU, small, CPU, torch.float32)
 TINY = replace(GRID, contestants={name: ON_CPU[name] for name in ("sdpa", "sparse", "tiled")})
 
 
@@ -55,7 +54,6 @@ def run(grid, **asked):
 def inputs_are_built_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu, "build", cache(build))
-        patch.setattr(gpu, "profile_step", lambda *_: {"milliseconds": 0.0, "n_kernels": 0, "kernels": []})
         yield
 
 
@@ -74,13 +72,12 @@ def test_every_setting_is_measured_both_ways(found):
         ran = {name for name, one in case["results"].items() if "ratio" in one}
         assert ran == {"sdpa", "sparse", "tiled", "auto", "torch.sparse"}
         assert case["results"]["sdpa"]["ratio"] == 1.0
-    assert (found["left_out"], found["lost"], found["failures"], found["trying"]) == ([], [], [], None)
+    assert (found["left_out"], found["failures"]) == ([], [])
 
 
 def test_failures_are_kept_with_their_words_and_memory_is_no_failure(found):
     first = found["cases"][0]["results"]
     assert first["flex"]["failed"] == "RuntimeError: Unsupported: x … long story"
-    assert "in attend" in first["flex"]["trace"]
     assert first["pyg"]["missing"] == "out of memory"
     assert "34.00 GiB" in first["pyg"]["message"]
 
@@ -89,7 +86,7 @@ def test_tables_show_what_ran_and_what_did_not(found):
     again = json.loads(json.dumps(found, allow_nan=False))
     tables = {table.name: table for table in suites.SUITES["gpu"].tables(again)}
     ways = {"gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward"}
-    assert set(tables) == ways | {"gpu-cut-offs", "gpu-trouble"}
+    assert set(tables) == {*ways, "gpu-trouble"}
     for table in tables.values():
         assert table.rows and {len(row) for row in table.rows} == {len(table.headings)}, table.name
     shown = tables["gpu-training"]
@@ -116,26 +113,23 @@ def test_an_input_that_was_too_large_is_not_tried_denser():
 
 
 def test_a_slow_call_is_not_raced(monkeypatch):
-    monkeypatch.setattr(gpu_race, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(gpu, "MOST_SECONDS", 0.0)
     for case in run(replace(TINY, densities=(0.1,)))["cases"]:
         assert all(one["missing"] == "one call takes more than 0 s" for one in case["results"].values())
 
 
-def test_who_fails_in_the_middle_of_a_race_leaves_it():
+def test_a_failure_in_the_race_does_not_bar_anybody_from_the_next():
     calls = iter(range(100))
 
     def attend(case):
         if next(calls) == 3:
-            raise RuntimeError("late")
+            raise torch.OutOfMemoryError("late")
         return flash_attention(case)
 
-    grid = replace(
-        TINY, densities=(0.1,), contestants=TINY.contestants | {"flex": GpuContestant("flex", attend, is_sbm=False)}
-    )
-    first, *others = run(grid)["cases"]
-    assert first["results"]["flex"]["failed"] == "RuntimeError: late"
-    assert all("ratio" in first["results"][name] for name in TINY.contestants)
-    assert all("ratio" in case["results"]["flex"] for case in others)
+    late = {"flex": GpuContestant("flex", attend, is_sbm=False)}
+    first, *others = run(replace(TINY, densities=(0.1,), contestants=TINY.contestants | late))["cases"]
+    assert {one["failed"] for one in first["results"].values()} == {"OutOfMemoryError in the race: late"}
+    assert all("ratio" in one for case in others for one in case["results"].values())
 
 
 def test_without_the_reference_there_are_times_alone():
@@ -157,37 +151,18 @@ def test_no_case_begins_after_the_time_and_a_resumed_run_adds_them():
     assert json.loads(kept[-1]) == whole
 
 
-def test_a_process_that_ended_is_blamed_on_the_call_it_made():
-    class Crash(BaseException):
-        pass
-
-    kept, grid = [], replace(TINY, densities=(0.1,), contestants=TINY.contestants | {"pyg": raising(Crash())})
-    for n_lost in range(4):  # once for each kind of input and way
-        before = json.loads(kept[-1]) if kept else None
-        with pytest.raises(Crash):
-            run(grid, before=before, on_found=lambda found: kept.append(json.dumps(found)))
-        assert len(json.loads(kept[-1])["lost"]) == n_lost
-    found = run(grid, before=json.loads(kept[-1]))
-    assert [one["contestant"] for one in found["lost"]] == ["pyg"] * 4
-    assert {case["results"]["pyg"]["failed"] for case in found["cases"]} == {
-        "lost the GPU: the process ended during its first call"
-    }
-    assert all("ratio" in case["results"]["sparse"] for case in found["cases"])
-
-
-def test_a_lost_gpu_ends_the_run_and_the_next_one_does_without_the_culprit(monkeypatch):
+@pytest.mark.bad_input
+def test_a_lost_gpu_ends_the_run_which_can_be_continued(monkeypatch):
+    kept = []
     grid = replace(TINY, densities=(0.1,), contestants=TINY.contestants | {"pyg": raising(RuntimeError("illegal"))})
-    with monkeypatch.context() as patch:
-        patch.setattr(gpu_race, "is_alive", lambda device: False)
-        found = run(grid)
-    assert found["cases"] == [] and len(found["left_out"]) == 2
-    words = "near-constant, n = 64, density 10 %, forward"
-    why = "RuntimeError: illegal"
-    assert found["lost"] == [{"contestant": "pyg", "case": words, "why": why}]
-    found = run(grid, before=json.loads(json.dumps(found)))
-    assert found["cases"][0]["results"]["pyg"] == {"failed": f"lost the GPU: {why}"}
-    assert found["cases"][1]["results"]["pyg"]["failed"] == why
-    assert found["left_out"] == []
+    with monkeypatch.context() as patch, pytest.raises(SbmtError, match="run it again with --resume"):
+        patch.setattr(gpu, "is_alive", lambda device: False)
+        run(grid, on_found=lambda found: kept.append(json.dumps(found)))
+    before = json.loads(kept[-1])
+    assert [case["results"]["pyg"]["failed"] for case in before["cases"]] == ["RuntimeError: illegal"]
+    found = run(TINY, before=before)
+    assert [case["is_training"] for case in found["cases"]][:2] == [False, True] and len(found["cases"]) == 8
+    assert found["cases"][0] == before["cases"][0]
 
 
 def test_an_input_that_cannot_be_built_does_not_stop_the_others():
@@ -195,14 +170,6 @@ def test_an_input_that_cannot_be_built_does_not_stop_the_others():
     [failure] = found["failures"]
     assert failure["case"].startswith("structured, n = 64") and "a density from" in failure["failed"]
     assert {(case["kind"], case["density"]) for case in found["cases"]} >= {("structured", 0.1)}
-
-
-def test_interruptions_blame_nobody():
-    kept = []
-    grid = replace(TINY, contestants=TINY.contestants | {"pyg": raising(KeyboardInterrupt())})
-    with pytest.raises(KeyboardInterrupt):
-        run(grid, on_found=lambda found: kept.append(json.dumps(found)))
-    assert json.loads(kept[-1])["trying"] is None
 
 
 @pytest.fixture(scope="module")
@@ -267,31 +234,6 @@ def test_the_whole_grid_can_be_built():
             assert model.expected_density().mean().item() == pytest.approx(density, rel=0.1)
 
 
-class Event:
-    def __init__(self, key, microseconds, count=1, device=torch.autograd.DeviceType.CUDA):
-        self.key, self.self_device_time_total, self.count, self.device_type = key, microseconds, count, device
-
-
-def test_kernels_are_those_of_the_gpu_the_longest_first():
-    host = Event("aten::mm", 9e9, device=torch.autograd.DeviceType.CPU)
-    events = [Event("short", 1e3), host, Event("long|er", 3e3, 2), Event("idle", 0.0)]
-    found = top_kernels(events, n_kernels=1)
-    assert found["milliseconds"] == 4.0 and found["n_kernels"] == 2
-    assert found["kernels"] == [{"name": "long|er", "milliseconds": 3.0, "calls": 2, "share": 0.75}]
-    [table] = suites.SUITES["gpu"].tables(run_nothing(profiles={"sparse": found | {"case": "n = 64"}}))
-    assert table.rows == (("`long er`", "3.00", "2", "75%"),)
-
-
-def run_nothing(**more):
-    lists = {name: [] for name in ("cases", "cut_offs", "left_out", "failures", "lost")}
-    return lists | {"profiles": {}, "trying": None} | more
-
-
-def test_a_profile_that_fails_is_a_finding(case):
-    assert profile_step(raising(TypeError("no")), case)["failed"] == "TypeError: no"
-    assert profile_step(ON_CPU["sparse"], case)["kernels"] == []  # no GPU here
-
-
 def test_the_command_goes_on_from_a_file_of_such_a_machine(monkeypatch):
     monkeypatch.setattr(suites, "usable_device", lambda name: CPU)
     monkeypatch.setattr(gpu, "QUICK", TINY)
@@ -300,7 +242,8 @@ def test_the_command_goes_on_from_a_file_of_such_a_machine(monkeypatch):
     assert list(first["suites"]) == ["gpu"] and json.loads(kept[-1]) == first
     second = run_suites(device="cuda", is_quick=True, before=first)
     assert len(second["suites"]["gpu"]["found"]["cases"]) == 8
-    assert {table.name for table in tables_of(second)} >= {"gpu-training", "gpu-cut-offs"}
+    names = {"gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward"}
+    assert {table.name for table in tables_of(second)} == names
 
 
 @pytest.mark.bad_input

@@ -14,7 +14,6 @@ from tests.experiments.benchmarks.test_gpu import TINY
 @pytest.fixture
 def played_gpu(monkeypatch):
     monkeypatch.setattr(suites, "usable_device", lambda name: CPU)
-    monkeypatch.setattr(gpu, "profile_step", lambda *_: {"kernels": []})
     monkeypatch.setattr(gpu, "QUICK", replace(TINY, densities=(0.1,)))
 
 

@@ -27,8 +27,8 @@ def made_up_case(is_training):
 
 @pytest.fixture
 def root(tmp_path):
-    found = {"cases": [made_up_case(way) for way in (False, True)], "cut_offs": [], "profiles": {}}
-    found |= {"left_out": ["structured, n = 65,536"], "failures": [], "lost": [], "trying": None}
+    found = {"cases": [made_up_case(way) for way in (False, True)]}
+    found |= {"left_out": ["structured, n = 65,536"], "failures": []}
     folder = tmp_path / "results" / "gpu"
     folder.mkdir(parents=True)
     suites = {"gpu": {"seconds": 9.0, "found": found}}

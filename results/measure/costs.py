@@ -21,7 +21,7 @@ from sbmt.command import run_command  # noqa: E402
 from sbmt.experiments.costs.report import cost_report  # noqa: E402
 from sbmt.experiments.costs.tables import cost_tables  # noqa: E402
 from sbmt.experiments.files import write_json  # noqa: E402
-from sbmt.experiments.training.runs import manifest  # noqa: E402
+from sbmt.experiments.training.run import manifest  # noqa: E402
 
 
 def measure() -> dict[str, Any]:

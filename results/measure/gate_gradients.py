@@ -18,8 +18,8 @@ sys.path.append(str(ROOT))  # for those who have the source tree but no installe
 from sbmt.block_model.model import BlockModel  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens  # noqa: E402
-from sbmt.experiments.training.config import SIZES  # noqa: E402
-from sbmt.experiments.training.loop import build_model  # noqa: E402
+from sbmt.experiments.training.config import build_model  # noqa: E402
+from sbmt.experiments.training.repeated_tokens import SIZES  # noqa: E402
 from sbmt.graph.edges import EdgeList  # noqa: E402
 
 SEED, EVERY = 2, 25
@@ -126,7 +126,7 @@ def main() -> None:
     from rich.progress import track
 
     from sbmt.experiments.files import write_json
-    from sbmt.experiments.training.runs import manifest
+    from sbmt.experiments.training.run import manifest
 
     torch.set_num_threads(1)
     cases = {title: measure(self_loops) for title, self_loops in track(CASES.items(), description="training")}

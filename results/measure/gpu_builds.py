@@ -17,7 +17,7 @@ sys.path.append(str(ROOT))  # for those who have the source tree but no installe
 
 from sbmt.command import run_command  # noqa: E402
 from sbmt.experiments.files import write_json  # noqa: E402
-from sbmt.experiments.training.runs import manifest  # noqa: E402
+from sbmt.experiments.training.run import manifest  # noqa: E402
 from tests.kernels.gpu.builds import build  # noqa: E402
 from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches  # noqa: E402
 

@@ -18,7 +18,7 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training import RepeatedTokensConfig
-from sbmt.experiments.training.loop import build_model
+from sbmt.experiments.training.config import build_model
 
 HERE = Path(__file__).resolve().parents[1]
 RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"

@@ -16,7 +16,7 @@ from sbmt.command import run_command
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Split, open_prepared
 from sbmt.experiments.files import write_json
-from sbmt.experiments.training.runs import manifest
+from sbmt.experiments.training.run import manifest
 
 LENGTHS = (256, 512, 1024, 10_000)
 WORD = re.compile(rb"[a-z0-9']+")

@@ -111,7 +111,7 @@ def pull(gradient: Tensor, report: EstimatorReport) -> float:
 def main() -> None:
     """Measures and writes."""
     from sbmt.experiments.files import write_json
-    from sbmt.experiments.training.runs import manifest
+    from sbmt.experiments.training.run import manifest
 
     torch.set_num_threads(1)
     parts = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
 
@@ -148,3 +148,16 @@ def _digest(tensors: dict[str, Tensor], texts: dict[str, str]) -> str:
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
+    """Loads weights into a model, strictly.
+
+    Raises:
+        SbmtError: If names or shapes do not fit.
+    """
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise SbmtError(f"weights in {folder} that fit its config.json", reason, "train again") from error

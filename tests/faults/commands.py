@@ -8,9 +8,9 @@ from dataclasses import replace
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training import loop
-from sbmt.experiments.training.config import RepeatedTokensConfig
+from sbmt.experiments.training import repeated_tokens
 from sbmt.experiments.training.language import MlmConfig
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
@@ -75,7 +75,7 @@ def call_small(patch=None):
     trials = Trial("full", "full attention"), Trial("equal", "its density", {"attention": "random_mask"}, "full")
     patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=RepeatedTokensConfig(**fields)))
     patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", RepeatedTokensConfig(**fields), trials, n_seeds=2))
-    patch.setattr(loop, "CHECKPOINT_EVERY", 4)
+    patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
     patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
     use_tiny_grids(patch)
 

@@ -9,9 +9,9 @@ from sbmt.experiments.cli import app, main
 from sbmt.experiments.data.glue.files import glue_files
 from sbmt.experiments.data.language.corpus import corpus_source
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.training import loop
-from sbmt.experiments.training.any_run import train_any
-from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training import repeated_tokens
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.run import read_config
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
@@ -38,13 +38,13 @@ def made(tmp_path_factory):
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SBMT_CACHE", str(folder / "cache"))
-        patch.setattr(loop, "CHECKPOINT_EVERY", 4)
+        patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
         patch.chdir(folder)
         for name, command in TRAINING.items():
             done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
             assert done.exit_code == 0, done.output
             with pytest.raises(Stopped):
-                train_any(read_config(folder / name), folder / f"{name}-begun", resume=False, on_step=stop_at_5)
+                fit(read_config(folder / name), folder / f"{name}-begun", resume=False, on_step=stop_at_5)
     return folder
 
 

@@ -95,7 +95,7 @@ def run_jobs(jobs: list[Job], n_workers: int) -> dict[str, dict[str, Any]]:
 def main() -> int:
     """Runs, prints and writes; returns the exit code."""
     from sbmt.experiments.files import check_writable, write_json
-    from sbmt.experiments.training.runs import manifest
+    from sbmt.experiments.training.run import manifest
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=100_000, help="of all groups together")

@@ -24,7 +24,7 @@ from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
 from sbmt.experiments.plots import placements
 from sbmt.experiments.studies import study
-from sbmt.experiments.training import language, loop
+from sbmt.experiments.training import language
 from sbmt.models.encoder import Encoder
 from tests.experiments.data.toy import toy_source
 
@@ -114,10 +114,9 @@ def _furnish(folder):
 
 
 def _prevent(patch):
-    patch.setattr(loop, "_step", _start)
     patch.setattr(Trainer, "fit", _start)
     patch.setattr(study, "_in_processes", _start)
-    patch.setattr(import_module("sbmt.experiments.training.evaluate"), "sample_repeated_tokens", _start)
+    patch.setattr(import_module("sbmt.experiments.training.evaluate"), "call_model", _start)
     for suite in (attention, sampler, backends, memory):
         patch.setattr(suite, "run", _start)
     patch.setattr(report, "build_case", _start)

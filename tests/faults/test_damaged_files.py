@@ -13,8 +13,8 @@ from numba.core import config as numba_config
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.any_run import load_any_run, train_any
-from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.run import load_run, read_config
 from sbmt.kernels.cpu import toolchain
 from tests.faults.commands import TRAINING
 from tests.faults.damage import damages
@@ -36,16 +36,16 @@ def is_told(call, *arguments, **keywords):
 @pytest.mark.parametrize("name", TRAINING)
 def test_damage_to_a_finished_run_is_told(here, name):
     """By loading it, which all commands begin with."""
-    numbers = numbers_of(load_any_run(here / name))
+    numbers = numbers_of(load_run(here / name))
     for path in sorted((here / name).iterdir()):
         content = path.read_bytes()
         n_told = 0
         for what, changed in damages(content, 12).items():
             path.write_bytes(changed)
-            if is_told(load_any_run, here / name):
+            if is_told(load_run, here / name):
                 n_told += 1
             else:  # a blank, the date
-                assert path.suffix == ".json" and numbers_of(load_any_run(here / name)) == numbers, (path, what)
+                assert path.suffix == ".json" and numbers_of(load_run(here / name)) == numbers, (path, what)
         assert n_told > 24, path
         path.write_bytes(content)
     assert not Path("exploded").exists()
@@ -69,10 +69,10 @@ def test_damage_to_an_interrupted_run_is_told(here, name):
         for what, changed in damages(content, 8).items():
             (begun / file).write_bytes(changed)
             if changed.strip() != content.strip():
-                assert is_told(train_any, config, begun, resume=True, on_step=None), (file, what)
+                assert is_told(fit, config, begun, resume=True, on_step=None), (file, what)
         (begun / file).write_bytes(content)
     assert not Path("exploded").exists()
-    train_any(config, begun, resume=True, on_step=None)
+    fit(config, begun, resume=True, on_step=None)
 
 
 @pytest.mark.parametrize("name", PREPARED)
@@ -132,10 +132,10 @@ def test_files_of_another_run_are_told(here):
             content, other = path.read_bytes(), here / b / path.name
             if other.exists() and other.read_bytes() != content:  # two may have one tokeniser
                 shutil.copy(other, path)
-                assert is_told(load_any_run, here / a), (a, b, path.name)
+                assert is_told(load_run, here / a), (a, b, path.name)
                 path.write_bytes(content)
         shutil.copy(here / f"{b}-begun" / "state.safetensors", here / f"{a}-begun")
-        assert is_told(train_any, read_config(here / a), here / f"{a}-begun", resume=True, on_step=None), (a, b)
+        assert is_told(fit, read_config(here / a), here / f"{a}-begun", resume=True, on_step=None), (a, b)
 
 
 def test_what_newer_versions_wrote_is_told(here):
@@ -150,7 +150,7 @@ def test_what_newer_versions_wrote_is_told(here):
         path.write_text(content.replace(old, new))
         assert path.read_text() != content
         is_run = not file.startswith("cache")
-        assert is_told(load_any_run if is_run else open_prepared, path.parent), file
+        assert is_told(load_run if is_run else open_prepared, path.parent), file
         path.write_text(content)
 
 
@@ -160,7 +160,7 @@ def test_runs_and_examples_of_older_versions_still_open(here):
 
     model = here / "listops" / "model.safetensors"
     save_file(load_file(model), model)
-    load_any_run(here / "listops")
+    load_run(here / "listops")
 
 
 def test_a_shard_that_is_damaged_is_made_again(here, command_line, monkeypatch):

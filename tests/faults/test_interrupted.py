@@ -79,11 +79,11 @@ def test_ctrl_c_while_a_file_is_written_leaves_none_half_written(here, name):
 @pytest.mark.parametrize(
     ("line", "module", "function"),
     [
-        ("evaluate listops", "sbmt.experiments.training.per_example", "open_data"),
-        ("evaluate mlm", "sbmt.experiments.training.evaluate_blocks", "open_data"),
+        ("evaluate listops", "sbmt.experiments.training.config", "open_prepared"),
+        ("evaluate mlm", "sbmt.experiments.training.config", "open_prepared"),
         ("data list", "sbmt.experiments.cli.data", "open_prepared"),
         ("data prepare listops --reduced", "sbmt.experiments.data.prepared", "write_shard"),
-        ("train listops", "sbmt.experiments.training.task_data", "open_prepared"),
+        ("train listops", "sbmt.experiments.training.config", "open_prepared"),
         (TRAINING["listops"] + " --output new", "sbmt.experiments.training.fit", "describe"),  # its tests are done
     ],
 )
@@ -103,9 +103,9 @@ def test_ctrl_c_while_a_run_is_tested_is_one(here, command_line):
 
 
 def interrupt_test_step():
-    from sbmt.experiments.training.module import SequenceModule
+    from sbmt.experiments.training.module import TrainingModule
 
-    SequenceModule.test_step = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    TrainingModule.test_step = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("name", ["train repeated", "train listops", "demo", "data prepare corpus"])

@@ -120,7 +120,7 @@ def test_a_run_that_lasts_is_not_gone_on_with(here, command_line):
 def test_of_two_that_train_in_one_folder_one_ends_well(here, impatient, command_line):
     """The first is halted before its first step; it then goes on as if nothing had been."""
     line = WRITING["train repeated"]
-    first = start(line, here, prepare=signal_at, given=("sbmt.experiments.training.loop", "_step", 0, signal.SIGSTOP))
+    first = start(line, here, prepare=signal_at, given=("sbmt.experiments.training.fit", "_Loaders", 0, signal.SIGSTOP))
     first.wait_for(lambda: state_of(first.group) == "T")
     code, _, err = command_line(line)
     assert code == 2 and "only process" in err

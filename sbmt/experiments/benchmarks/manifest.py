@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sbmt.experiments.training.runs import manifest
+from sbmt.experiments.training.run import manifest
 
 CPU_INFO = Path("/proc/cpuinfo")
 PACKAGES = ("numpy", "scipy", "numba", "torch-geometric")

@@ -22,8 +22,8 @@ from sbmt.experiments.benchmarks.tables import (
     sampler_tables,
 )
 from sbmt.experiments.benchmarks.timing import Pace
+from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.tables import Table
-from sbmt.experiments.training.devices import DEVICES, usable_device
 
 MOST_THREADS = 1024
 

@@ -11,13 +11,14 @@ from sbmt.experiments.cli.bench import bench
 from sbmt.experiments.cli.cost import cost
 from sbmt.experiments.cli.data import data_app
 from sbmt.experiments.cli.demo import demo
+from sbmt.experiments.cli.evaluate import evaluate
 from sbmt.experiments.cli.glue import glue
 from sbmt.experiments.cli.inspect import inspect
 from sbmt.experiments.cli.predict import predict
 from sbmt.experiments.cli.sample import sample
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
-from sbmt.experiments.cli.train import evaluate, train_app
+from sbmt.experiments.cli.train import train_app
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -52,7 +52,7 @@ def cost(
     from sbmt.experiments.costs.methods import Case
     from sbmt.experiments.costs.report import cost_report, count_case
     from sbmt.experiments.costs.tables import cost_tables, parts_table
-    from sbmt.experiments.training.runs import manifest
+    from sbmt.experiments.training.run import manifest
 
     if parts and not attention:
         raise SbmtError("an --attention with --parts", "none", "name one, such as --attention sbm")

@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from sbmt.errors import SbmtError, check_seed
-from sbmt.experiments.training.any_run import load_any_run
-from sbmt.experiments.training.runs import SHIPPED, Run
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.run import SHIPPED, Run, load_run
 
 if TYPE_CHECKING:
     from sbmt.experiments.plots.attended import Inspection
-    from sbmt.experiments.training.task_runs import TaskRun
 
 N_EXAMPLES = 256
 """Test examples to look at, unless the user says how many."""
@@ -31,9 +30,9 @@ def inspect(
     check_seed(seed)
     folder = SHIPPED if run is None else run
     title = "the shipped checkpoint" if run is None else str(folder)
-    loaded = load_any_run(folder)
+    loaded = load_run(folder)
     console = Console(markup=False)
-    if isinstance(loaded, Run):
+    if isinstance(loaded.config, RepeatedTokensConfig):
         for name, value in (("--examples", examples), ("--query", query)):
             if value is not None:
                 raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
@@ -57,7 +56,7 @@ def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Pat
 
 
 def _inspect_prepared(
-    console: Console, run: "TaskRun", title: str, output: Path, n_examples: int, query: int | None, seed: int
+    console: Console, run: Run, title: str, output: Path, n_examples: int, query: int | None, seed: int
 ) -> None:
     """Prints settings, scores, densities and rank correlations of a run on prepared examples, and draws its figure."""
     from sbmt.experiments.plots.attended import inspect_examples

@@ -7,9 +7,11 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, check_seed
+from sbmt.experiments.data.glue.files import read_glue
 from sbmt.experiments.files import write_bytes
-from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.language import GlueConfig
+from sbmt.experiments.training.run import load_run, read_config
 
 
 def predict(
@@ -24,14 +26,10 @@ def predict(
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_seed(seed)
-    from sbmt.experiments.data.glue.files import read_glue
-    from sbmt.experiments.training.predict import predict_labels, submission
-    from sbmt.experiments.training.task_runs import load_task_run
-
     console = Console(markup=False)
     rows = read_glue(table, config.task, is_labelled=False)
     with console.status(f"{len(rows):,} rows"):
-        predicted = predict_labels(load_task_run(run), rows, n_samples=n_samples, seed=seed)
+        predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
     write_bytes(output, submission(config.task, rows, predicted).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
     console.print(f"{len(rows):,} answers: {output}{skipped}", highlight=False)

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.loop import Step
+from sbmt.experiments.training.run import Step
 
 
 class TrainingProgress:

@@ -32,14 +32,12 @@ def sweep(
     A random mask has the density that sbm reaches on the same seed, if sbm is trained too. What was interrupted goes on
     where it stopped.
     """
-    from sbmt.experiments.training.task_data import open_task
-
     trials = sweep_trials(attention, density_weight)
     console = Console(markup=False)
     results = {}
     configs = {task: choose("task", task, REDUCED if reduced else PAPER).override(**overrides) for task in tasks}
-    for config in configs.values():  # all that is missing shows before the first run
-        open_task(config)
+    for config in configs.values():  # whatever is missing shows before the first run
+        config.open_prepared()
     for task, config in configs.items():
         study = Study(task, task, config, trials, seeds)
         with study_progress(console, study) as report:

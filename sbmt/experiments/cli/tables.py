@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sbmt.experiments.studies.study import Trial
 from sbmt.experiments.tables import Table as Found
-from sbmt.experiments.training.runs import Run
+from sbmt.experiments.training.run import Run
 
 
 def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]) -> Table:

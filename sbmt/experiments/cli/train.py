@@ -1,5 +1,6 @@
-"""``sbmt train`` and ``sbmt evaluate``."""
+"""``sbmt train``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,18 +8,34 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.fitting import fit_and_print, print_scores
+from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.cli.options import with_fields_of
 from sbmt.experiments.cli.progress import training_progress
-from sbmt.experiments.cli.train_language import Devices, Nodes, Reduced, Resume, glue, mlm
-from sbmt.experiments.training.any_run import load_any_run
-from sbmt.experiments.training.config import SIZES, RepeatedTokensConfig
-from sbmt.experiments.training.evaluate import Evaluation
-from sbmt.experiments.training.evaluate import evaluate as evaluate_model
-from sbmt.experiments.training.language import MlmConfig
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.devices import DEVICES, usable_device
+from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.fit import STATE, fit, is_first_process
+from sbmt.experiments.training.language import (
+    EPOCHS,
+    PAPER_MLM,
+    REDUCED_MLM,
+    GlueConfig,
+    MlmConfig,
+    epochs_of,
+    fine_tuning,
+    reduced_settings,
+)
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES, LongRangeConfig
-from sbmt.experiments.training.loop import CHECKPOINT_EVERY, train
-from sbmt.experiments.training.runs import Run
+from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
+from sbmt.experiments.training.run import read_config
+
+Resume = Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")]
+Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu or cuda; auto is a GPU if there is one, but the CPU for repeated tokens")
+]
+Devices = Annotated[int, typer.Option(help="processes on this machine, each with a GPU of its own if there are any")]
+Nodes = Annotated[int, typer.Option(help="machines")]
 
 train_app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
 
@@ -29,12 +46,14 @@ def _tasks() -> None:
 
 
 @train_app.command("repeated-tokens")
-@with_fields_of(RepeatedTokensConfig)
+@with_fields_of(RepeatedTokensConfig, without=("task",))
 def repeated_tokens(
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/repeated-tokens"),
     size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
     resume: Resume = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    device: Device = "auto",
+    devices: Devices = 1,
+    nodes: Nodes = 1,
     **overrides: Any,
 ) -> None:
     """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
@@ -42,17 +61,7 @@ def repeated_tokens(
     The defaults shown are those of --size demo.
     """
     config = choose("size", size, SIZES).override(**overrides)
-    console = Console(markup=False)
-    try:
-        with training_progress(console) as progress:
-            progress.start(f"{config.attention} on repeated tokens", config.steps)
-            run = train(config, output, resume=resume, on_step=progress.step, device=device)
-    except KeyboardInterrupt:
-        if (output / "state.safetensors").exists():
-            console.print(f"A checkpoint is kept every {CHECKPOINT_EVERY} steps: go on with --resume.")
-        raise
-    _print(console, run.test)
-    console.print(f"Run: {output}")
+    _train(config, output, resume, device, devices, nodes)
 
 
 def _add(task: str) -> None:
@@ -64,12 +73,13 @@ def _add(task: str) -> None:
         output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs") / task,
         reduced: Reduced = False,
         resume: Resume = False,
+        device: Device = "auto",
         devices: Devices = 1,
         nodes: Nodes = 1,
         **overrides: Any,
     ) -> None:
         config = (REDUCED if reduced else PAPER)[task].override(**overrides)
-        fit_and_print(config, output, resume=resume, devices=devices, nodes=nodes)
+        _train(config, output, resume, device, devices, nodes)
 
     command.__doc__ = (
         f"{title}\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data."
@@ -79,35 +89,83 @@ def _add(task: str) -> None:
 
 for _task in LONG_RANGE_TASKS:
     _add(_task)
-train_app.command()(mlm)
-train_app.command()(glue)
 
 
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="unseen sequences; test examples of a task, or test blocks")] = 1024,
-    n_samples: Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")] = 1,
-    seed: Annotated[int, typer.Option(help="seed of sequences and masks")] = 0,
+@train_app.command()
+@with_fields_of(MlmConfig, without=("task",))
+def mlm(
+    output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/mlm"),
+    reduced: Reduced = False,
+    resume: Resume = False,
+    device: Device = "auto",
+    devices: Devices = 1,
+    nodes: Nodes = 1,
+    **overrides: Any,
 ) -> None:
-    """Evaluate a run on unseen sequences."""
-    if not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
-        raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
-    loaded = load_any_run(run)
-    if isinstance(loaded, Run):
-        _print(
-            Console(markup=False),
-            evaluate_model(loaded.model, loaded.config.length, sequences, n_samples=n_samples, seed=seed),
-        )
-        return
-    from sbmt.experiments.training.evaluate_blocks import evaluate_blocks
-    from sbmt.experiments.training.per_example import evaluate_examples
+    """Pre-train a masked language model: guess the tokens that were hidden.
 
-    if isinstance(loaded.config, MlmConfig):
-        print_scores(Console(markup=False), evaluate_blocks(loaded, sequences, n_samples=n_samples, seed=seed), {})
-        return
-    scores = evaluate_examples(loaded, sequences, n_samples=n_samples, seed=seed)
-    print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
+    The settings are the paper's Table 7 unless --reduced; prepare a corpus first: sbmt data prepare corpus.
+    """
+    config = (REDUCED_MLM if reduced else PAPER_MLM).override(**overrides)
+    _train(config, output, resume, device, devices, nodes)
 
 
-def _print(console: Console, test: Evaluation) -> None:
-    console.print(f"Unseen sequences: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
+@train_app.command()
+@with_fields_of(GlueConfig, without=("task", "pretrained"))
+def glue(
+    task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="folder of a pre-training run; weights drawn anew if left out")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help=f"passes over the examples, unless --steps is given; {EPOCHS} or fewer"),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
+    reduced: Reduced = False,
+    resume: Resume = False,
+    device: Device = "auto",
+    devices: Devices = 1,
+    nodes: Nodes = 1,
+    **overrides: Any,
+) -> None:
+    """Fine-tune on a task of GLUE: SST-2, QQP, MNLI or QNLI.
+
+    The network is that of the pre-training run; the other settings are the paper's Table 7 unless --reduced. Prepare
+    the examples first: sbmt data prepare TASK.
+    """
+    choose("task", task, GLUE)
+    settings = reduced_settings(task) if reduced else {}
+    start = (REDUCED_MLM if reduced else PAPER_MLM) if from_ is None else read_config(from_)
+    if not isinstance(start, MlmConfig):
+        raise SbmtError("the folder of a pre-training run", from_, "train one with: sbmt train mlm")
+    settings |= {"tokenizer": overrides.pop("tokenizer") or "", "embedding_std": start.embedding_std}
+    config = fine_tuning(task, "" if from_ is None else str(from_), start, **settings)
+    steps = {name: overrides.pop(name) for name in ("steps", "warmup_steps", "eval_every")}
+    config = config.override(**overrides)
+    if steps["steps"] is None:
+        config = epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=reduced)
+    else:
+        config = replace(config, steps=steps["steps"], warmup_steps=steps["steps"] // 20, eval_every=steps["steps"])
+    config = config.override(**steps)
+    _train(config, output or Path("runs") / task, resume, device, devices, nodes)
+
+
+def _train(config: TrainingConfig, output: Path, resume: bool, device: str, devices: int, nodes: int) -> None:
+    """Trains, shows progress, and prints the test scores."""
+    choose("device", device, {"auto": None, **DEVICES})
+    if device != "auto":
+        usable_device(device)
+    where: dict[str, Any] = {"accelerator": device, "devices": devices, "nodes": nodes}
+    where["strategy"] = "auto" if devices * nodes == 1 else "ddp"
+    console = Console(quiet=not is_first_process(), markup=False)
+    try:
+        with training_progress(console) as progress:
+            progress.start(f"{config.attention} on {config.task.replace('_', ' ')}", config.steps)
+            run = fit(config, output, resume=resume, on_step=progress.step, **where)
+    except KeyboardInterrupt:
+        if (output / STATE).exists():
+            console.print(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")
+        raise
+    print_scores(console, run.test, run.about)
+    console.print(f"Run: {output}", highlight=False)

@@ -11,8 +11,8 @@ from torch import Tensor
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.prepared import Prepared
-from sbmt.experiments.training.per_example import PerExample, evaluate_examples
-from sbmt.experiments.training.task_runs import TaskRun
+from sbmt.experiments.training.evaluate import Evaluation, evaluate
+from sbmt.experiments.training.run import Run
 from sbmt.graph.edges import EdgeList
 
 
@@ -58,8 +58,8 @@ class Inspection:
         calls: What the model was given, batch by batch.
     """
 
-    run: TaskRun
-    per_example: PerExample
+    run: Run
+    per_example: Evaluation
     calls: tuple[_Call, ...]
 
     @property
@@ -121,12 +121,12 @@ class Inspection:
 
 
 def inspect_examples(
-    run: TaskRun, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
+    run: Run, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
 ) -> Inspection:
     """Runs a model on the first test examples, as evaluation does, and keeps what it takes to see any of them again.
 
     Args:
-        run: Whose model; it is put in eval mode.
+        run: Whose model.
         n_examples: How many examples, at least 2; None means all.
         seed: Seed of the masks.
         prepared: The data; None opens what the run was trained on.
@@ -134,6 +134,10 @@ def inspect_examples(
     Raises:
         SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.
     """
+    if "interval" not in run.about:
+        raise SbmtError(
+            "a run on labelled examples", f"one on {run.config.task}", "fine-tune it first: sbmt train glue"
+        )
     calls: list[_Call] = []
 
     def remember(_: torch.nn.Module, given: tuple[Tensor, Tensor | None], named: dict[str, torch.Generator]) -> None:
@@ -141,7 +145,7 @@ def inspect_examples(
 
     handle = run.model.register_forward_pre_hook(remember, with_kwargs=True)
     try:
-        per_example = evaluate_examples(run, n_examples, seed=seed, prepared=prepared)
+        per_example = evaluate(run, n_examples, seed=seed, prepared=prepared)
     finally:
         handle.remove()
     if per_example.n_examples < 2:

@@ -10,8 +10,8 @@ from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.save import save_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, use_style
 from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.loop import build_model
-from sbmt.experiments.training.runs import Run
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.run import Run
 
 COLOURS = {
     "full": BLUE,

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling
 from sbmt.experiments.plots.style import INK
-from sbmt.experiments.training.runs import Run
+from sbmt.experiments.training.run import Run
 
 WINDOW = 25  # steps that a curve's point averages
 

@@ -12,7 +12,7 @@ from sbmt.experiments.plots.curves import plot_curve, plot_majority
 from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.save import save_figure
 from sbmt.experiments.plots.style import VERMILLION, use_style
-from sbmt.experiments.training.runs import Run
+from sbmt.experiments.training.run import Run
 from sbmt.graph.patterns import sliding_window
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger

@@ -27,7 +27,7 @@ from sbmt.experiments.plots.density_maps import plot_in_degrees, plot_input_imag
 from sbmt.experiments.plots.difficulty import difficulty_measures, plot_density_over
 from sbmt.experiments.plots.save import figure_format, save_figure
 from sbmt.experiments.plots.style import use_style
-from sbmt.experiments.training.task_runs import TaskRun
+from sbmt.experiments.training.run import Run
 
 MOST_TOKENS = 1200  # of an example's text that are shown
 MOST_WORDS = 300  # where tokens are words or parts of them
@@ -160,7 +160,7 @@ def _text_part(
     return _Part(title, height, draw)
 
 
-def _glyph_of(run: TaskRun) -> Callable[[int], str]:
+def _glyph_of(run: Run) -> Callable[[int], str]:
     """How the tokens of a task are written; padding, which an empty text has one of, is blank."""
     if (tokenizer := run.tokenizer) is not None:
         return lambda token: word_glyph(tokenizer.glyph(token))

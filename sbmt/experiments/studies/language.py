@@ -14,11 +14,11 @@ from sbmt.experiments.training.language import (
     NETWORK,
     PAPER_MLM,
     REDUCED_MLM,
+    TOKENIZER,
     epochs_of,
     fine_tuning,
     reduced_settings,
 )
-from sbmt.experiments.training.task_data import TOKENIZER, open_task
 
 TRIALS = {
     trial.name: trial
@@ -101,7 +101,7 @@ def fine_tuning_study(
     anew = {"pretrained": "", "tokenizer": str(tokenizer), "embedding_std": first.embedding_std}
     scratch = replace(SCRATCH, settings=SCRATCH.settings | anew)
     config = fine_tuning(task, trials[0].settings["pretrained"], first, **settings)  # type: ignore[arg-type]
-    config = epochs_of(config, len(open_task(config).splits["train"]), epochs, is_reduced=is_reduced)
+    config = epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=is_reduced)
     return Study(task, GLUE[task].folder, config, (*trials, scratch), n_seeds)
 
 
@@ -134,7 +134,7 @@ def run_language_studies(
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))
     pretraining = pretraining_study(names, is_reduced=is_reduced)
-    open_task(pretraining.config)  # type: ignore[arg-type]  # all that is missing shows before the first run
+    pretraining.config.open_data()  # whatever is missing shows before the first run
     studies = [pretraining] + [
         fine_tuning_study(task, pretraining, folder / "mlm", n_seeds=n_seeds, epochs=epochs, is_reduced=is_reduced)
         for task in tasks

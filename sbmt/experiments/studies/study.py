@@ -21,11 +21,9 @@ import torch
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
-from sbmt.experiments.training.any_run import load_any_run, train_any
-from sbmt.experiments.training.attention_config import AttentionConfig
-from sbmt.experiments.training.kinds import read_config
-from sbmt.experiments.training.loop import Step
-from sbmt.experiments.training.runs import manifest
+from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.fit import STATE, fit
+from sbmt.experiments.training.run import Run, Step, load_run, manifest, read_config
 
 MOST_SEEDS = 10_000
 _REPORT_EVERY = 10  # steps between two reports of a worker
@@ -57,7 +55,7 @@ class Study:
 
     name: str
     title: str
-    config: AttentionConfig
+    config: TrainingConfig
     trials: tuple[Trial, ...]
     n_seeds: int
 
@@ -81,7 +79,7 @@ Report = Callable[[str, int, Step | int], None]
 """Called with a trial's name, its seed, and a step, or the number of steps already done when a run begins."""
 
 
-def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Any]]:
+def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
     """Trains what is not yet trained: finished runs are loaded, begun ones go on.
 
     Args:
@@ -115,10 +113,10 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
             finally:
                 for *_, place in jobs:
                     remove_parts(place)  # of workers that were killed
-    return [(trial.name, load_any_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
+    return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
-def summary(study: Study, runs: list[tuple[str, Any]]) -> dict[str, Any]:
+def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
     """All results, a thinned curve of each, and medians over seeds per trial, with a manifest."""
     medians = {
         trial.name: {
@@ -133,7 +131,7 @@ def summary(study: Study, runs: list[tuple[str, Any]]) -> dict[str, Any]:
         del result["manifest"]
         results.append(result)
     return {
-        "task": getattr(study.config, "task", "repeated_tokens"),
+        "task": study.config.task,
         "study": study.name,
         "title": study.title,
         "titles": {trial.name: trial.title for trial in study.trials},
@@ -147,16 +145,16 @@ def _folder(folder: Path, name: str, seed: int) -> Path:
     return folder / f"{name}-seed{seed}"
 
 
-def _config(study: Study, trial: Trial, seed: int, folder: Path) -> AttentionConfig:
+def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConfig:
     settings = dict(trial.settings)
     if trial.density_of is not None:
-        reached = load_any_run(_folder(folder, trial.density_of, seed)).test
+        reached = load_run(_folder(folder, trial.density_of, seed)).test
         has_window = study.config.override(**settings).window is not None
         settings["mask_density"] = reached.expected_density if has_window else reached.density
     return study.config.override(**settings, seed=seed)
 
 
-def _train_or_load(name: str, seed: int, config: AttentionConfig, folder: Path, report: Report | None) -> None:
+def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report | None) -> None:
     is_begun = (folder / "config.json").exists()
     if is_begun and read_config(folder) != config:
         raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
@@ -165,13 +163,13 @@ def _train_or_load(name: str, seed: int, config: AttentionConfig, folder: Path, 
         report(name, seed, config.steps if is_done else 0)
     if is_done:
         return
-    resume = (folder / "state.safetensors").exists()
+    resume = (folder / STATE).exists()
     if is_begun and not resume:
         (folder / "config.json").unlink()  # begun, but stopped before its first checkpoint
-    train_any(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
+    fit(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
 
 
-Job = tuple[str, int, AttentionConfig, Path]
+Job = tuple[str, int, TrainingConfig, Path]
 
 
 def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
@@ -242,7 +240,7 @@ def _leave_with(parent: int) -> None:
     os._exit(1)
 
 
-def _work(name: str, seed: int, config: AttentionConfig, folder: Path) -> None:
+def _work(name: str, seed: int, config: TrainingConfig, folder: Path) -> None:
     def report(name: str, seed: int, step: Step | int) -> None:
         is_due = isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps
         if _reports is not None and is_due:

@@ -1,8 +1,26 @@
-"""Training: configurations, the loop, runs on disk."""
+"""Training: configurations of every task, one function that trains them all, and runs on disk."""
 
-from sbmt.experiments.training.config import SIZES, RepeatedTokensConfig
+from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
-from sbmt.experiments.training.loop import Step, build_model, train
-from sbmt.experiments.training.runs import Run, load_run
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.language import GlueConfig, MlmConfig
+from sbmt.experiments.training.long_range import LongRangeConfig
+from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
+from sbmt.experiments.training.run import SHIPPED, Run, Scores, Step, load_run
 
-__all__ = ["SIZES", "Evaluation", "RepeatedTokensConfig", "Run", "Step", "build_model", "evaluate", "load_run", "train"]
+__all__ = [
+    "SHIPPED",
+    "SIZES",
+    "Evaluation",
+    "GlueConfig",
+    "LongRangeConfig",
+    "MlmConfig",
+    "RepeatedTokensConfig",
+    "Run",
+    "Scores",
+    "Step",
+    "build_model",
+    "evaluate",
+    "fit",
+    "load_run",
+]

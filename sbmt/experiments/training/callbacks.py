@@ -1,21 +1,37 @@
 """What happens beside the steps of a run: a table of metrics, checkpoints, progress."""
 
-import csv
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from sbmt.experiments.files import write_bytes
-from sbmt.experiments.training.loop import Step
-from sbmt.experiments.training.module import Scores
+from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.run import METRICS, Scores, Step, metrics_csv
 
-ROWS = 200  # of training in the table of metrics
-BEST, STATE = "best", "state"  # names of the checkpoints
+
+def require(is_met: bool, what: str) -> None:
+    """Raises ValueError, which names the part of a checkpoint that is not as it was written."""
+    if not is_met:
+        raise ValueError(f"{what} cannot have been written by this run")
+
+
+def is_like(found: Any, template: Any) -> bool:
+    """Whether two nested values have the same keys, lengths and types, and their tensors the same shapes."""
+    if isinstance(template, Tensor):
+        is_tensor = isinstance(found, Tensor)
+        return is_tensor and found.shape == template.shape and found.dtype == template.dtype
+    if type(found) is not type(template) and not (isinstance(found, dict) and isinstance(template, dict)):
+        return False
+    if isinstance(template, dict):
+        return found.keys() == template.keys() and all(is_like(found[name], x) for name, x in template.items())
+    if isinstance(template, list | tuple):
+        return len(found) == len(template) and all(map(is_like, found, template))
+    return True
 
 
 class MetricsTable(Callback):
@@ -23,14 +39,34 @@ class MetricsTable(Callback):
 
     Args:
         folder: Where ``metrics.csv`` goes.
-        steps: Steps of the whole run.
+        every: Steps of a stretch.
     """
 
-    def __init__(self, folder: Path, steps: int) -> None:
-        self.path, self.every = folder / "metrics.csv", max(1, steps // ROWS)
+    def __init__(self, folder: Path, every: int) -> None:
+        self.path, self.every = folder / "metrics.csv", every
         self.rows: list[dict[str, Any]] = []
         self._sums: dict[str, Tensor] = {}
         self._count, self._last = 0, 0
+        self._step: int | None = None  # of the checkpoint that the run goes on from
+        self.is_training = False
+
+    def check(self, state: dict[str, Any], step: int, config: TrainingConfig) -> None:
+        """Raises ValueError unless a state is the one that this table has at a step."""
+        expected = []
+        for number in range(1, step + 1):
+            expected += [(number, "train")] if number % self.every == 0 else []
+            expected += [(number, "dev")] if config.has_dev and number % config.checkpoint_every == 0 else []
+        rows, last = state["rows"], step - step % self.every
+        require([(row["step"], row["split"]) for row in rows] == expected, "the steps of its metrics")
+        numbers = [{name: x for name, x in row.items() if name not in ("step", "split")} for row in rows]
+        are_numbers = all(x is None or isinstance(x, float) for row in numbers for x in row.values())
+        require(are_numbers and all(isinstance(row[x], float) for row in numbers for x in METRICS), "its metrics")
+        template = {name: torch.zeros(()) for name in ("loss", "accuracy")}
+        template |= {"densities": torch.zeros(config.n_layers * config.n_heads)}
+        n_batches = (step - last) * config.accumulate
+        require(is_like(state["sums"], template if n_batches else {}), "the sums of its metrics")
+        require((state["count"], state["last"]) == (n_batches, last), "the counts of its metrics")
+        self._step = step
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         """Adds a batch to the current stretch."""
@@ -45,7 +81,8 @@ class MetricsTable(Callback):
         densities = means.pop("densities").double().cpu()
         loss, accuracy = (float(means[name]) for name in ("loss", "accuracy"))
         layers = densities.view(shape).tolist()
-        scores = Scores(loss, accuracy, float(densities.mean()), float("nan"), layers, module.perplexity(loss))
+        metrics = module.config.metrics_of(loss)
+        scores = Scores(loss, accuracy, float(densities.mean()), float("nan"), layers, metrics)
         self.rows.append({"step": step, "split": "train"} | scores.row())
         self._sums, self._count, self._last = {}, 0, step
 
@@ -54,6 +91,15 @@ class MetricsTable(Callback):
         self.rows.append({"step": trainer.global_step, "split": "dev"} | module.scores.row())
         if trainer.is_global_zero:
             write_bytes(self.path, metrics_csv(self.rows))
+
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+        """Everything has been restored; see :func:`~sbmt.experiments.training.checkpoints.restoring`.
+
+        Raises:
+            ValueError: If the counters of a checkpoint belong to another step.
+        """
+        require(self._step in (None, trainer.global_step), "its counters")
+        self.is_training = True
 
     def state_dict(self) -> dict[str, Any]:
         """The rows and the stretch under way, for a checkpoint."""
@@ -64,18 +110,6 @@ class MetricsTable(Callback):
         """What :meth:`state_dict` kept."""
         self.rows = [{k: float("nan") if v is None else v for k, v in row.items()} for row in state["rows"]]
         self._sums, self._count, self._last = dict(state["sums"]), state["count"], state["last"]
-
-
-def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
-    table = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
-    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        cells = {k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
-        writer.writerow(cells)
-    return table.getvalue().encode()
 
 
 class EveryStep(Callback):
@@ -111,6 +145,8 @@ class _Checkpoint(ModelCheckpoint):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """What was best so far, wherever the folder was then: a run may be moved before it goes on."""
+        scores = [state["best_model_score"], *state["best_k_models"].values()]
+        require(all(x is None or is_like(x, torch.zeros(())) for x in scores), "its best scores")
         here = Path(self.dirpath or "")
         paths = ("best_model_path", "kth_best_model_path", "last_model_path")
         moved = {name: str(here / Path(state[name]).name) if state[name] else "" for name in paths}
@@ -122,14 +158,18 @@ class _State(_Checkpoint):
     """The last state, at the end of every evaluation."""
 
 
-def checkpoints(folder: Path, best_by: str) -> list[ModelCheckpoint]:
-    """The best weights on dev, the first of equals; and the whole state, both after every evaluation.
+def checkpoints(folder: Path, config: TrainingConfig) -> list[ModelCheckpoint]:
+    """Where dev examples choose the weights, the best ones, the first of equals; and the last state.
+
+    Both are kept after every evaluation; without dev examples, the state every so many steps.
 
     Args:
         folder: Where they go.
-        best_by: ``accuracy`` or ``loss``.
+        config: Of the run.
     """
     shared: dict[str, Any] = {"dirpath": folder, "enable_version_counter": False, "save_on_train_epoch_end": False}
-    mode = "max" if best_by == "accuracy" else "min"
-    best = _Checkpoint(filename=BEST, monitor=f"dev_{best_by}", mode=mode, save_weights_only=True, **shared)
-    return [best, _State(filename=STATE, **shared)]
+    if not config.has_dev:
+        return [_State(filename="state", every_n_train_steps=config.checkpoint_every, **shared)]
+    mode = "max" if config.best_by == "accuracy" else "min"
+    best = _Checkpoint(filename="best", monitor=f"dev_{config.best_by}", mode=mode, save_weights_only=True, **shared)
+    return [best, _State(filename="state", **shared)]

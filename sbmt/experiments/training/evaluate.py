@@ -1,67 +1,186 @@
-"""How good a model is on sequences it has not seen."""
+"""What a trained model answers to test examples, one by one."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from sbmt.errors import check_sizes
-from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.data.glue.files import GlueRows
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.prepared import Prepared, Split
+from sbmt.experiments.data.source import Examples
+from sbmt.experiments.training.data import BatchStream
+from sbmt.experiments.training.language import GlueConfig
+from sbmt.experiments.training.run import Run
+from sbmt.models import ModelOutput
 
-_TEST_SEED = 1_000_003  # test sequences never share the seed of a training run's data
-_BATCH = 64
+_PREDICTION_BATCH = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Means over the test sequences.
+    """A model's answers to test examples, in the order of the split.
+
+    A label belongs to an example, of repeated tokens to a token, of a masked language model to a selected token.
 
     Attributes:
-        loss: Binary cross entropy in nats.
-        accuracy: Share of tokens labelled right, in [0, 1].
-        density: Share of pairs attended, in [0, 1].
-        expected_density: Mean edge probability, in [0, 1].
+        predicted: The likeliest labels, int64 ``(n_labels,)``.
+        labels: The true labels, int64 ``(n_labels,)``.
+        losses: Cross entropy in nats, ``(n_labels,)``.
+        densities: Share of pairs attended, ``(n_examples, layers, heads)``; for pairs of documents the mean of the two.
+        expected_densities: Mean edge probability, of the same shape.
+        extras: What the prepared examples say besides, such as how difficult each one is.
+        metrics: The mean loss in other words, such as ``perplexity``.
     """
 
-    loss: float
-    accuracy: float
-    density: float
-    expected_density: float
+    predicted: Tensor
+    labels: Tensor
+    losses: Tensor
+    densities: Tensor
+    expected_densities: Tensor
+    extras: dict[str, NDArray[Any]]
+    metrics: dict[str, float]
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples."""
+        return len(self.densities)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of labels that are right."""
+        return float((self.predicted == self.labels).double().mean())
+
+    @property
+    def loss(self) -> float:
+        """Mean cross entropy."""
+        return float(self.losses.double().mean())
+
+    @property
+    def density(self) -> float:
+        """Mean over examples, layers and heads."""
+        return float(self.densities.double().mean())
+
+    @property
+    def expected_density(self) -> float:
+        """Mean edge probability over examples, layers and heads."""
+        return float(self.expected_densities.double().mean())
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, length: int, n_sequences: int, *, n_samples: int = 1, seed: int = 0) -> Evaluation:
-    """Evaluates a tagger on fresh repeated-tokens sequences.
+def evaluate(
+    run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0, prepared: Prepared | None = None
+) -> Evaluation:
+    """Runs a model on the first test examples.
 
     Args:
-        model: A :class:`~sbmt.models.TokenTagger` with one label, on any device. It is put in eval mode and left in
-            its own.
-        length: Tokens per sequence.
-        n_sequences: How many sequences.
-        n_samples: Masks drawn per sequence; logits are averaged over them (Theorem 1 speaks of that mean).
-        seed: Seed of sequences and masks.
+        run: Whose model, on any device. It is put in eval mode and left in its own.
+        n_examples: How many examples; None means all, of repeated tokens as many as training was tested on.
+        n_samples: Masks drawn per example; logits are averaged over them (Theorem 1 speaks of that mean).
+        seed: Seed of the masks, and of the sequences of repeated tokens.
+        prepared: The data; None opens what the run was trained on.
+
+    Raises:
+        SbmtError: If the data are not there, or are others than the run was trained on.
     """
-    check_sizes(n_sequences=n_sequences, n_samples=n_samples)
+    check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
+    config = run.config
+    data = config.open_data(run.tokenizer, prepared, seed)
+    trained_on = run.about.get("data", {}).get("sha256")
+    if data.info.get("sha256") != trained_on:
+        do = "prepare the data that the run was trained on"
+        raise SbmtError(f"examples with checksum {trained_on[:12]}…", data.info["name"], do)
+    feed = data.feeds["test"]
+    stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
+    found: list[tuple[Tensor, ...]] = []
+    for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed(seed), n_samples):
+        found.append((config.predict(logits), batch.labels, config.losses(logits, batch.labels), *densities))
+    predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+    extras = {name: np.asarray(values[: len(attended)]) for name, values in data.extras.items()}
+    metrics = config.metrics_of(float(losses.double().mean()))
+    return Evaluation(predicted, labels, losses, attended, expected, extras, metrics)
+
+
+@torch.no_grad()
+def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 0) -> NDArray[np.int64]:
+    """The label with the largest logit for every row, in their order.
+
+    Args:
+        run: A fine-tuned model. It is put in eval mode and left in its own.
+        rows: From :func:`~sbmt.experiments.data.glue.files.read_glue`.
+        n_samples: Masks drawn per row; logits are averaged over them.
+        seed: Seed of the masks.
+
+    Raises:
+        SbmtError: If the run is not one on GLUE, or its task has another number of sentences.
+    """
+    check_sizes(n_samples=n_samples)
+    if not isinstance(run.config, GlueConfig) or run.tokenizer is None:
+        raise SbmtError("a run of sbmt train glue", f"one on {run.config.task}", "name another folder")
+    n_texts = len(GLUE[run.config.task].texts)
+    if any(len(texts) != n_texts for texts in rows.texts):
+        raise SbmtError(f"{n_texts} texts per row for {run.config.task}", "another number", "give that task's table")
+    documents = [tuple(text.encode() for text in texts) for texts in rows.texts]
+    examples = Examples.of(documents, [0] * len(documents))
+    offsets = (examples.lengths.cumsum() - examples.lengths.ravel()).reshape(examples.lengths.shape)
+    split = Split(np.arange(len(documents)), examples.labels, examples.symbols, offsets, examples.lengths, {})
+    feed = run.config.feed(run.tokenizer, encode_split(split, run.tokenizer, run.config.length)[0])
+    examples_of = feed.once(_PREDICTION_BATCH, None)
+    predicted = np.empty(len(documents), np.int64)
+    for batch, logits, *_ in _answers(run.model, BatchStream(feed, examples_of), seed, n_samples):
+        predicted[examples_of(batch.number)] = logits.argmax(-1).cpu().numpy()
+    return predicted
+
+
+def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
+    """The file that GLUE's server takes: a line per row of the test table, with its number and the label's name.
+
+    Example:
+        >>> rows = GlueRows((("good",), ("bad",)), None, ("0", "1"), 0, 0)
+        >>> print(submission("sst2", rows, np.array([1, 0])), end="")
+        index	prediction
+        0	1
+        1	0
+    """
+    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(rows.index, predicted.tolist(), strict=True)]
+    return "\n".join(["index\tprediction", *lines]) + "\n"
+
+
+def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> ModelOutput:
+    """Runs a model on a batch; no mask is passed where all tokens are real."""
+    asked = {} if batch.selected is None else {"selected": batch.selected}
+    mask = None if bool(batch.mask.all()) else batch.mask
+    output: ModelOutput = model(batch.tokens, mask, generator=generator, **asked)
+    return output
+
+
+def _answers(
+    model: nn.Module, batches: Iterable[Batch], seed: int, n_samples: int
+) -> Iterator[tuple[Batch, Tensor, Tensor, Tensor]]:
+    """Every batch with its logits, densities and expected densities: means over ``n_samples`` draws of the masks."""
+    generator = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    data = torch.Generator().manual_seed(_TEST_SEED + seed)
-    masks = torch.Generator().manual_seed(2 * _TEST_SEED + seed)
-    totals = torch.zeros(4, dtype=torch.float64)
-    device = next(model.parameters()).device
-    for first in range(0, n_sequences, _BATCH):
-        size = min(_BATCH, n_sequences - first)
-        tokens, labels = (t.to(device) for t in sample_repeated_tokens(size, length, generator=data))
-        outputs = [model(tokens, generator=masks) for _ in range(n_samples)]
-        logits = torch.stack([o.values.squeeze(-1) for o in outputs]).mean(0)  # batch n
-        layers = [attended for o in outputs for attended in o.attention]
-        means = torch.stack(
-            [
-                nn.functional.binary_cross_entropy_with_logits(logits, labels).double(),
-                ((logits > 0) == labels.bool()).double().mean(),
-                torch.stack([attended.density.double().mean() for attended in layers]).mean(),
-                torch.stack([attended.expected_density.double().mean() for attended in layers]).mean(),
-            ]
-        )
-        totals += size * means.cpu()
-    model.train(was_training)
-    return Evaluation(*(totals / n_sequences).tolist())
+    try:
+        for batch in batches:
+            batch = batch.to(device)
+            outputs = [call_model(model, batch, generator) for _ in range(n_samples)]
+            logits = torch.stack([o.values for o in outputs]).mean(0)
+            # samples layers documents heads
+            drawn = torch.stack([torch.stack([a.density for a in o.attention]) for o in outputs])
+            expected = torch.stack([torch.stack([a.expected_density for a in o.attention]) for o in outputs])
+            n_documents = batch.tokens[0].numel() // batch.tokens.shape[-1]
+            densities, expected = (
+                x.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1) for x in (drawn, expected)
+            )
+            yield batch, logits, densities, expected
+    finally:
+        model.train(was_training)

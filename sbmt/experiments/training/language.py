@@ -1,18 +1,37 @@
 """Settings of pre-training a masked language model and fine-tuning it on GLUE: the paper's, and reduced ones."""
 
+import hashlib
 from dataclasses import dataclass, fields, replace
-from math import ceil
-from typing import Any, Literal
+from math import ceil, exp
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from torch import nn
 
 from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.experiments.data.batches import Encoding
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
 from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.language.masked_blocks import blocks_of
+from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
+from sbmt.experiments.data.prepared import Prepared, Split
+from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.attention_config import AttentionConfig, option
-from sbmt.experiments.training.sequence_config import SequenceConfig
+from sbmt.experiments.training.config import SequenceConfig
+from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
+from sbmt.models import MaskedLM, SentenceClassifier
 from sbmt.models.sentence_classifier import Pooling
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 GLUE_TASKS = tuple(GLUE)
 MLM = "mlm"
+TOKENIZER = "tokenizer.json"
+_EVALUATION = 1 << 62  # no training is seeded with so large a number
+_COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
 EPOCHS = 5
 """Of fine-tuning in the paper's Table 7."""
 
@@ -70,6 +89,38 @@ class MlmConfig(LanguageConfig):
         """The dev loss decides which weights are kept."""
         return "loss"
 
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A masked language model."""
+        return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Blocks of the corpus; training hides other tokens each time, evaluations always the same ones."""
+        prepared = prepared or self.open_prepared()
+        tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
+        feeds = {}
+        for name in prepared.splits:
+            blocks = blocks_of(self.split_of(prepared, name), self.length, tokenizer)
+            feeds[name] = BlockFeed(blocks, tokenizer, self.seed if name == "train" else _EVALUATION)
+        info = {name: prepared.info[name] for name in INFO}
+        info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
+        return TaskData(dict(feeds), info, tokenizer=tokenizer)
+
+    def metrics_of(self, loss: float) -> dict[str, float]:
+        """Perplexity, e to the loss."""
+        return {"perplexity": exp(loss)}
+
+    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
+        """How well the frequencies of tokens in training's text alone do on the test blocks."""
+        train, blocks = (data.feeds[split].blocks for split in ("train", name))  # type: ignore[attr-defined]
+        n_test = min(len(blocks), self.test_examples or len(blocks))
+        counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
+        tokens = blocks.symbols[: n_test * (blocks.length - 2)]
+        loss = float(-np.log(counts / counts.sum())[tokens].mean())
+        alone = {"perplexity": exp(loss), "accuracy": float((tokens == counts.argmax()).mean())}
+        return {"n_test": n_test, "frequencies": alone}
+
 
 @dataclass(frozen=True)
 class GlueConfig(LanguageConfig):
@@ -99,6 +150,97 @@ class GlueConfig(LanguageConfig):
     def is_chosen_on_test(self) -> bool:
         """With the pipeline's quirks, the official dev examples choose the checkpoint and are reported."""
         return self.quirks
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A classifier of sentences and pairs of them."""
+        encoder = self.make_encoder(info["vocab_size"], self.length)
+        return SentenceClassifier(encoder, len(info["class_names"]), pooling=self.pooling, dropout=self.dropout)
+
+    def start_from(self, model: nn.Module) -> dict[str, Any]:
+        """The encoder of the pre-training run, if one is named."""
+        if not self.pretrained:
+            return {}
+        return {"pretrained": load_pretrained(model.get_submodule("encoder"), Path(self.pretrained))}
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Sentences as tokens of the pre-training run's tokeniser, or of the one that is named."""
+        prepared = prepared or self.open_prepared()
+        tokenizer = tokenizer or self._find_tokenizer()
+        splits = {name: self.split_of(prepared, name) for name in prepared.splits}
+        encoded = {name: encode_split(split, tokenizer, self.length) for name, split in splits.items()}
+        feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
+        info = {name: prepared.info[name] for name in INFO}
+        info |= {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
+        info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}}
+        info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
+        labels = {name: split.labels for name, split in splits.items()}
+        return TaskData(dict(feeds), info, labels, tokenizer, splits["test"].extras)
+
+    def feed(self, tokenizer: Tokenizer, split: Split) -> ExampleFeed:
+        """Encoded examples, those of similar length in one batch."""
+        return ExampleFeed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
+
+    def _find_tokenizer(self) -> Tokenizer:
+        if not self.pretrained:
+            return Tokenizer.load(Path(self.tokenizer))
+        folder = Path(self.pretrained)
+        if not (folder / "result.json").exists() or not is_pretraining(read_json(folder / "config.json")):
+            raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
+        return tokenizer_of(folder)
+
+    def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
+        """F1 of several kinds."""
+        from sbmt.experiments.training.f1 import glue_metrics
+
+        return glue_metrics(n_classes)
+
+
+def is_pretraining(config: Any) -> bool:
+    """Whether the content of a ``config.json`` is that of a pre-training run."""
+    return isinstance(config, dict) and config.get("task") == MLM
+
+
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokeniser of a finished run.
+
+    Raises:
+        SbmtError: If it is missing, damaged, or another one than the run was trained with.
+    """
+    tokenizer, result = Tokenizer.load(folder / TOKENIZER), read_json(folder / "result.json")
+    try:
+        is_same = result["data"]["tokenizer"] == tokenizer.sha256
+    except (KeyError, TypeError) as error:
+        raise SbmtError(f"the result of a run in {folder}", f"{error!r}", "train again") from error
+    if not is_same:
+        raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
+    return tokenizer
+
+
+def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
+    """Gives an encoder the weights of a pre-training run's, and returns what results record of that run.
+
+    Of a longer position table the first rows are taken.
+
+    Raises:
+        SbmtError: If the run is missing or damaged, or its encoder is another one.
+    """
+    path = folder / "model.safetensors"
+    tensors = read_tensors(path)
+    state = {name.removeprefix("encoder."): x for name, x in tensors.items() if name.startswith("encoder.")}
+    positions = "position_embedding.weight"
+    if positions in state:
+        state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
+    load_weights(encoder, state, folder)
+    result = read_json(folder / "result.json")
+    try:
+        perplexity = result["test"]["metrics"]["perplexity"]
+    except (KeyError, TypeError) as error:
+        raise SbmtError(f"the result of a pre-training run in {folder}", f"{error!r}", "train again") from error
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}
 
 
 NETWORK = {f.name for f in fields(AttentionConfig)} - {

@@ -3,10 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import nn
+
 from sbmt.errors import check_choice, choose
 from sbmt.experiments.data.batches import Encoding
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.attention_config import option
-from sbmt.experiments.training.sequence_config import SequenceConfig
+from sbmt.experiments.training.config import SequenceConfig
+from sbmt.experiments.training.data import INFO, ExampleFeed, TaskData
+from sbmt.models import DualEncoder, SequenceClassifier
 from sbmt.models.dual_encoder import PairFeatures
 
 TASK_TITLES = {
@@ -49,6 +55,28 @@ class LongRangeConfig(SequenceConfig):
     def encoding(self, first_id: int) -> Encoding:
         """How this run turns symbols into tokens."""
         return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A classifier of documents, or of pairs of them."""
+        encoder, n_classes = self.make_encoder(info["vocab_size"], self.length), len(info["class_names"])
+        if info["n_documents"] == 2:
+            return DualEncoder(
+                encoder, n_classes, self.d_hidden, pair_features=self.pair_features, is_padded_mean=self.quirks
+            )
+        return SequenceClassifier(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Examples as they were prepared: nothing is left to turn into tokens."""
+        prepared = prepared or self.open_prepared()
+        splits = {name: self.split_of(prepared, name) for name in prepared.splits}
+        info = {name: prepared.info[name] for name in INFO}
+        encoding = self.encoding(info["first_id"])
+        feeds = {name: ExampleFeed(split, encoding) for name, split in splits.items()}
+        labels = {name: split.labels for name, split in splits.items()}
+        info["n_train"] = len(feeds["train"])
+        return TaskData(dict(feeds), info, labels, extras=splits["test"].extras)
 
 
 def _table_7(

@@ -4,7 +4,7 @@ import pytest
 
 from sbmt.experiments.plots.attended import inspect_examples
 from sbmt.experiments.plots.difficulty import difficulty_measures, rank_correlations
-from sbmt.experiments.training.any_run import load_any_run
+from sbmt.experiments.training.run import load_run
 from tests.experiments.plots.tiny_glue import tiny_glue_run, tiny_mlm_run
 from tests.experiments.plots.tiny_long_range import tiny_run
 
@@ -24,7 +24,7 @@ def test_a_run_is_shown_with_its_densities_and_correlations(run, tmp_path):
     settings = out.partition("Test, ")[0]
     assert re.search(r"n_clusters +│ 4 ", settings) and "learning_rate" not in settings
     assert "Test, 20 examples: accuracy 0.5000, 95 % interval 0.299 to 0.701" in out
-    seen = inspect_examples(load_any_run(tmp_path / "r"), 12, seed=5)
+    seen = inspect_examples(load_run(tmp_path / "r"), 12, seed=5)
     densities = seen.per_example.densities.double()
     for layer in range(2):
         heads = densities[:, layer]
@@ -61,7 +61,7 @@ def test_a_run_on_sentences_is_shown_with_its_own_tokeniser(run, tmp_path):
     settings = out.partition("Test, ")[0]
     assert re.search(r"task +│ sst2 ", settings) and re.search(r"window +│ 2 ", settings)
     assert "weight_decay" not in settings and "pooling" not in settings  # these are the defaults of fine-tuning
-    seen = inspect_examples(load_any_run(tmp_path / "r"), 12)
+    seen = inspect_examples(load_run(tmp_path / "r"), 12)
     rows = rank_correlations(seen.per_example.densities, difficulty_measures(seen.per_example.extras, seen.lengths))
     assert {row.measure for row in rows} == {"length"} and len(rows) == 5
     for row in rows:

@@ -5,8 +5,7 @@ import torch
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.plots.attended import inspect_examples, key_in_degrees, keys_of
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import in_order, open_data
+from sbmt.experiments.training.data import BatchStream, numbered
 from sbmt.samplers import sample_edges
 from tests.experiments.plots.tiny_glue import tiny_glue_run
 from tests.experiments.plots.tiny_long_range import N_TEST, tiny_run
@@ -16,8 +15,8 @@ def whole_batches(run, prepared, seed):
     """Each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
     generator = torch.Generator().manual_seed(seed)
     found = []
-    feed = open_data(run.config, run.tokenizer, prepared).feeds["test"]
-    for batch in BatchStream(feed, in_order(N_TEST, 16)):
+    feed = run.config.open_data(run.tokenizer, prepared).feeds["test"]
+    for batch in BatchStream(feed, numbered(N_TEST, 16)):
         mask = None if bool(batch.mask.all()) else batch.mask
         with torch.no_grad():
             attention = run.model(batch.tokens, mask, generator=generator, return_edges=True).attention

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from sbmt.experiments.plots.study import dot_labels, draw_study, plot_accuracy_over_density, plot_trial
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import run_study, summary
-from sbmt.experiments.training.config import RepeatedTokensConfig
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 
 TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, test_sequences=16)
 

@@ -6,10 +6,9 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
-from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.module import Scores
-from sbmt.experiments.training.task_runs import TaskRun
+from sbmt.experiments.training.run import Run, Scores
 from tests.experiments.plots.tiny_long_range import N_TEST, untrained
 
 _WORDS = ("a", "film", "that", "cost", "$5", "is", "café", "中", "not", "good", "<s>", "films", "\\", "it 's")
@@ -57,4 +56,4 @@ def tiny_mlm_run():
     info = {"vocab_size": tokenizer.vocab_size, "tokenizer": tokenizer.sha256, "class_names": ["text"]}
     test = Scores(5.0, 0.1, 0.25, 0.25, [[0.25] * 2] * 2, {"perplexity": 148.4})
     rows = [{"step": 2, "split": "dev", "loss": 5.0, "accuracy": 0.1, "density": 0.25}]
-    return TaskRun(config, build_model(config, info), rows, test, {"data": info, "n_test": 3}, 1.0, tokenizer)
+    return Run(config, build_model(config, info), rows, test, {"data": info, "n_test": 3}, 1.0, tokenizer)

@@ -4,11 +4,9 @@ import numpy as np
 
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
-from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.long_range import LongRangeConfig
-from sbmt.experiments.training.module import Scores
-from sbmt.experiments.training.task_data import open_data
-from sbmt.experiments.training.task_runs import TaskRun, describe
+from sbmt.experiments.training.run import Run, Scores, describe
 
 N_TEST = 20
 _TEXT = b"a $5 film,\r\n$6 with <br /> it \\ \x00 ~ \xc3\xa9"
@@ -51,6 +49,6 @@ def untrained(config, prepared):
     rows = [{"step": 2, "split": "dev", "loss": 0.7, "accuracy": 0.5, "density": 0.25}]
     heads = [[0.25] * config.n_heads] * config.n_layers
     test = Scores(0.7, 0.5, 0.25, 0.25, heads)
-    data = open_data(config, prepared=prepared)
+    data = config.open_data(prepared=prepared)
     model = build_model(config, data.info)
-    return TaskRun(config, model, rows, test, describe(config, data, rows, {"test": test}), 1.0, data.tokenizer)
+    return Run(config, model, rows, test, describe(config, data, rows, {"test": test}), 1.0, data.tokenizer)

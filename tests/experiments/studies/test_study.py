@@ -7,8 +7,8 @@ import pytest
 from sbmt import SbmtError
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
-from sbmt.experiments.training.config import RepeatedTokensConfig
-from sbmt.experiments.training.runs import POINTS
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.run import POINTS
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4, test_sequences=16

@@ -150,5 +150,8 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 def test_weights_are_the_models_own(tmp_path):
     linear = torch.nn.Linear(2, 3)
     state = {f"model.{name}": t for name, t in linear.state_dict().items()}
-    IO.save_checkpoint({"state_dict": state, "global_step": 3}, tmp_path / "s")
-    assert is_same(weights(tmp_path / "s"), dict(linear.state_dict()))
+    run = {"config": {"seed": 1}, "examples": "abc"}
+    IO.save_checkpoint({"state_dict": state, "global_step": 3, **run}, tmp_path / "s")
+    assert is_same(weights(tmp_path / "s", run), dict(linear.state_dict()))
+    with pytest.raises(SbmtError, match="one with another examples"):
+        weights(tmp_path / "s", run | {"examples": "abd"})

@@ -47,10 +47,10 @@ def test_density_weight_waits_and_then_grows_along_a_line(settings, weights):
 
 
 def test_learning_rate_falls_along_a_line_at_the_end():
-    constant = RepeatedTokensConfig(steps=10, learning_rate=0.5)
-    assert [constant.learning_rate_at(step) for step in (1, 10)] == [0.5, 0.5]
-    config = RepeatedTokensConfig(steps=10, learning_rate=0.5, cooldown=3)
-    assert [config.learning_rate_at(step) for step in (1, 7, 8, 9, 10)] == [0.5, 0.5, 0.375, 0.25, 0.125]
+    constant = RepeatedTokensConfig(steps=10)
+    assert [constant.learning_rate_share(step) for step in (0, 9)] == [1, 1]
+    config = RepeatedTokensConfig(steps=10, cooldown=3)
+    assert [config.learning_rate_share(step) for step in (0, 6, 7, 8, 9)] == [1, 1, 0.75, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

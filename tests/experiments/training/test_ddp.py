@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.experiments.training.run import load_run
 
 CODE = """
 import json, os, sys, warnings
@@ -20,13 +20,13 @@ from pathlib import Path
 import torch
 
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.kinds import KINDS
+from sbmt.experiments.training.run import CONFIGS
 
 torch.set_num_threads(int(sys.argv[1]))
 warnings.simplefilter("error")
 for folder in map(Path, sys.argv[2:]):
     values = json.loads(folder.with_suffix(".json").read_text())
-    config = KINDS[values["task"]].from_dict(values)
+    config = CONFIGS[values["task"]].from_dict(values)
     run = fit(config, folder, accelerator="cpu", devices=2, strategy="ddp")
     folder.with_suffix(".rank" + os.environ["LOCAL_RANK"]).write_text(repr(run.test))
 """
@@ -61,7 +61,7 @@ def test_two_processes_are_one(tmp_path, tiny):
     }
     run_in_two(tmp_path, configs)
     for name, config in configs.items():
-        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_task_run(tmp_path / name)
+        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_run(tmp_path / name)
         reports = [(tmp_path / f"{name}.rank{rank}").read_text() for rank in (0, 1)]
         assert reports[0] == reports[1] == repr(two.test)
         assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.module import SequenceModule
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import open_data
-from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.run import load_run
 from tests.experiments.training.test_ddp import run_in_two
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
@@ -26,8 +25,8 @@ def gradient(module, batch):
 def test_weights_of_parts_make_their_mean_that_of_the_batch(tiny_mlm, n_ranks):
     """Gradient, loss and accuracy. Without the weights the gradient would be another one."""
     config = tiny_mlm(**QUIET, sampler="exact")
-    data = open_data(config)
-    module, feed = SequenceModule(config, data.info), data.feeds["train"]
+    data = config.open_data()
+    module, feed = TrainingModule(config, data.info), data.feeds["train"]
     is_uneven = False
     for number in range(4):
         streams = [
@@ -59,7 +58,7 @@ def test_two_processes_are_one(tmp_path, tiny_mlm, tiny_glue):
     }
     run_in_two(tmp_path, configs)
     for name, config in configs.items():
-        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_task_run(tmp_path / name)
+        one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_run(tmp_path / name)
         reports = [(tmp_path / f"{name}.rank{rank}").read_text() for rank in (0, 1)]
         assert reports[0] == reports[1] == repr(two.test)
         assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)

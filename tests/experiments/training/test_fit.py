@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.training import fit as fit_module
+from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.checkpoints import weights
-from sbmt.experiments.training.module import SequenceModule
-from sbmt.experiments.training.task_runs import TaskRun
+from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("toys")
-fit = partial(fit_module.fit, accelerator="cpu")  # where a run comes out the same to the last bit
+fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
 FILES = ["config.json", "metrics.csv", "model.safetensors", "result.json"]
 ROUGH = dict(dropout=0.2, attention_dropout=0.2, density_weight=0.1, accumulate=2, steps=7)  # all that draws or adds up
 
@@ -40,13 +40,13 @@ def script_dev(monkeypatch):
     """Makes the accuracy on dev what a table says for the step that it is measured at."""
 
     def script(accuracies):
-        collect = SequenceModule._collect
+        collect = TrainingModule._collect
 
         def scripted(module):
             scores = collect(module)
             return scores if module.trainer.testing else replace(scores, accuracy=accuracies[module.global_step])
 
-        monkeypatch.setattr(SequenceModule, "_collect", scripted)
+        monkeypatch.setattr(TrainingModule, "_collect", scripted)
 
     return script
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, tiny, script_
 def test_a_run_that_was_stopped_after_its_last_step_is_only_tested(tmp_path, tiny, monkeypatch):
     whole = fit(tiny(), tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(TaskRun, "save", lambda *_: stop_after(0)(type("Step", (), {"number": 0})))
+        patch.setattr(Run, "save", lambda *_: stop_after(0)(type("Step", (), {"number": 0})))
         with pytest.raises(Stopped):
             fit(tiny(), tmp_path / "parts")
     seen = []
@@ -139,7 +139,7 @@ def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, script_dev):
     assert run.about["best_step"] == 4 and run.about["dev"]["accuracy"] == 0.75
     with pytest.raises(Stopped):
         fit(tiny(steps=8), tmp_path / "then", on_step=stop_after(5))
-    then = weights(tmp_path / "then" / "state.safetensors")  # as the evaluation after step 4 left it
+    then = weights(tmp_path / "then" / "state.safetensors", {})  # as the evaluation after step 4 left it
     assert all(torch.equal(then[name], weight) for name, weight in run.model.state_dict().items())
 
 

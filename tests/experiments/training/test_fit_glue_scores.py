@@ -11,14 +11,13 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training import fit as fit_module
-from sbmt.experiments.training.per_example import evaluate_examples
-from sbmt.experiments.training.task_data import open_data
-from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.evaluate import evaluate
+from sbmt.experiments.training.run import load_run
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
 pytestmark = pytest.mark.usefixtures("language")
-fit = partial(fit_module.fit, accelerator="cpu")
+fit = partial(fit_run, accelerator="cpu")
 
 
 def f1(predicted, labels, label, among=None):
@@ -38,7 +37,7 @@ def metrics_by_hand(predicted, labels, n_classes):
 
 def predictions(run, name):
     """Example by example, of a model whose attention draws nothing."""
-    feed, model = open_data(run.config).feeds[name], run.model.eval()
+    feed, model = run.config.open_data().feeds[name], run.model.eval()
     batches = [feed.batch(np.array([i]), slice(0, 1), 0) for i in range(len(feed))]
     with torch.no_grad():
         found = [int(model(batch.tokens, batch.mask).values.argmax()) for batch in batches]
@@ -68,7 +67,7 @@ def test_scores_are_those_of_single_predictions(train, task):
     assert len(labels) == run.about["n_test"] == N_TEST
     assert run.test.accuracy == pytest.approx(np.mean(np.array(predicted) == labels))
     assert run.test.metrics == pytest.approx(metrics_by_hand(predicted, labels, n_classes), abs=1e-6)
-    commonest = int(np.bincount(open_data(run.config).labels["train"]).argmax())
+    commonest = int(np.bincount(run.config.open_data().labels["train"]).argmax())
     assert task == "mnli" or commonest != np.bincount(labels).argmax()
     constant = metrics_by_hand([commonest] * N_TEST, labels, n_classes)
     assert run.about["chance"] == pytest.approx(labels.count(commonest) / N_TEST)
@@ -93,37 +92,37 @@ def test_mnli_has_a_second_test(train):
 
 def test_a_saved_run_loads_as_it_was(tmp_path, tiny_glue):
     run = fit(tiny_glue("mnli", steps=2), tmp_path / "run")
-    loaded = load_task_run(tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
     assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
     assert loaded.tokenizer.to_json() == run.tokenizer.to_json()
     assert loaded.about["data"]["n_cut"].keys() == {"train", "dev", "test", "mismatched"}
     (tmp_path / "run" / "tokenizer.json").unlink()
     with pytest.raises(SbmtError, match="a tokeniser in"):
-        load_task_run(tmp_path / "run")
+        load_run(tmp_path / "run")
 
 
 def test_single_examples_agree_with_the_runs_own_test(train):
     """The run's own tokeniser is taken, wherever the one that the configuration names has gone."""
     run = train("sst2")
-    found = evaluate_examples(run)
+    found = evaluate(run)
     predicted, labels = predictions(run, "test")
     assert found.predicted.tolist() == predicted and found.labels.tolist() == labels
     assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
     config = run.config.override(tokenizer="gone.json")
     moved = type(run)(config, run.model, run.rows, run.test, run.about, run.seconds, run.tokenizer)
-    assert torch.equal(evaluate_examples(moved).losses, found.losses)
+    assert torch.equal(evaluate(moved).losses, found.losses)
 
 
 @pytest.mark.bad_input
 def test_a_masked_language_model_has_no_labels_to_be_judged_by(pretrained):
     with pytest.raises(SbmtError, match="sbmt train glue"):
-        evaluate_examples(load_task_run(pretrained()))
+        evaluate(load_run(pretrained()))
 
 
 def test_with_quirks_the_reported_examples_choose(tmp_path, tiny_glue):
     config = tiny_glue(quirks=True, attention="full")
-    data, plain = open_data(config), open_data(tiny_glue(attention="full"))
+    data, plain = config.open_data(), tiny_glue(attention="full").open_data()
     assert (len(data.feeds["train"]), len(plain.feeds["train"])) == (N_TRAIN + N_DEV, N_TRAIN)
     assert data.labels["dev"].tolist() == data.labels["test"].tolist() == plain.labels["test"].tolist()
     run = fit(config, tmp_path / "run")

@@ -14,14 +14,13 @@ import pytest
 import torch
 
 from sbmt.experiments.files import read_tensors
-from sbmt.experiments.training import fit as fit_module
+from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.checkpoints import weights
-from sbmt.experiments.training.module import SequenceModule
-from sbmt.experiments.training.task_data import open_data
-from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.run import load_run
 
 pytestmark = pytest.mark.usefixtures("language")
-fit = partial(fit_module.fit, accelerator="cpu")  # where a run comes out the same to the last bit
+fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
 FILES = ["config.json", "metrics.csv", "model.safetensors", "result.json", "tokenizer.json"]
 ROUGH = dict(dropout=0.2, attention_dropout=0.2, density_weight=0.1, accumulate=2, steps=7)  # all that draws or adds up
 POSITIONS = "position_embedding.weight"
@@ -52,7 +51,7 @@ def starts(monkeypatch):
     def keep(module):
         seen.append({name: x.clone() for name, x in module.model.state_dict().items()})
 
-    monkeypatch.setattr(SequenceModule, "on_train_start", keep)
+    monkeypatch.setattr(TrainingModule, "on_train_start", keep)
     return seen
 
 
@@ -96,7 +95,7 @@ def test_a_fine_tuning_that_is_stopped_goes_on_to_the_same_numbers(tmp_path, tin
 
 
 def test_perplexity_is_e_to_the_loss_in_every_row(pretrained, language):
-    run = load_task_run(pretrained())
+    run = load_run(pretrained())
     assert [row["split"] for row in run.rows] == ["train", "train", "dev"] * 3
     for row in run.rows:
         assert row["perplexity"] == pytest.approx(exp(row["loss"]), rel=1e-4)
@@ -108,18 +107,18 @@ def test_perplexity_is_e_to_the_loss_in_every_row(pretrained, language):
 def test_the_weights_with_the_least_dev_loss_are_kept(tmp_path, tiny_mlm, monkeypatch):
     """The first of equals; accuracy would have chosen the last."""
     losses = {2: 5.0, 4: 3.0, 6: 4.0, 8: 3.0}
-    collect = SequenceModule._collect
+    collect = TrainingModule._collect
 
     def scripted(module):
         scores, step = collect(module), module.global_step
         return scores if module.trainer.testing else replace(scores, loss=losses[step], accuracy=step / 10)
 
-    monkeypatch.setattr(SequenceModule, "_collect", scripted)
+    monkeypatch.setattr(TrainingModule, "_collect", scripted)
     run = fit(tiny_mlm(steps=8), tmp_path / "run")
     assert run.about["best_step"] == 4 and run.about["dev"] == {"accuracy": 0.4, "loss": 3.0}
     with pytest.raises(Stopped):
         fit(tiny_mlm(steps=8), tmp_path / "then", on_step=stop_at_5)
-    then = weights(tmp_path / "then" / "state.safetensors")  # as the evaluation after step 4 left it
+    then = weights(tmp_path / "then" / "state.safetensors", {})  # as the evaluation after step 4 left it
     assert all(torch.equal(then[name], weight) for name, weight in run.model.state_dict().items())
 
 
@@ -128,7 +127,7 @@ def test_the_output_layer_is_the_embedding_before_and_after_loading(pretrained):
     tensors = read_tensors(pretrained() / "model.safetensors")
     tables = [name for name, x in tensors.items() if x.dim() == 2 and 280 in x.shape]
     assert tables == ["encoder.token_embedding.weight"]
-    model = load_task_run(pretrained()).model.eval()
+    model = load_run(pretrained()).model.eval()
     tokens = torch.randint(5, 280, (2, 16))
     x = model.encoder(tokens, generator=torch.Generator().manual_seed(3)).values
     logits = model(tokens, generator=torch.Generator().manual_seed(3)).values
@@ -140,7 +139,7 @@ def test_training_moves_the_embedding_of_tokens_that_no_block_holds(tmp_path, ti
     config = tiny_mlm(steps=2, weight_decay=0.0)
     run = fit(config, tmp_path / "run")
     unseen = torch.ones(280, dtype=torch.bool)
-    unseen[list(range(5)) + open_data(config).feeds["train"].blocks.symbols.tolist()] = False
+    unseen[list(range(5)) + config.open_data().feeds["train"].blocks.symbols.tolist()] = False
     name = "encoder.token_embedding.weight"
     moved = (run.model.state_dict()[name] - starts[0][name]).abs().amax(1)
     assert unseen.any() and (moved[unseen] > 0).all()
@@ -149,7 +148,7 @@ def test_training_moves_the_embedding_of_tokens_that_no_block_holds(tmp_path, ti
 def test_batches_without_a_selected_token_do_no_harm(tmp_path, tiny_mlm):
     """Blocks of one token, one at a time: 85 % of these batches ask for nothing."""
     config = tiny_mlm(length=3, batch_size=1, dev_examples=20, test_examples=20)
-    feed = open_data(config).feeds["train"]
+    feed = config.open_data().feeds["train"]
     n_labels = [len(feed.batch(feed.endless(1, config.seed)(i), slice(0, 1), i).labels) for i in range(6)]
     assert 0 in n_labels
     run = fit(config, tmp_path / "run")
@@ -171,8 +170,8 @@ def test_fine_tuning_starts_from_the_pretrained_encoder(tmp_path, tiny_glue, pre
     assert not torch.equal(run.model.state_dict()["encoder.norm.weight"], mine["norm.weight"])  # then it learns
     before = run.about["pretrained"]
     assert before["folder"] == str(folder) and len(before["sha256"]) == 64
-    assert before["perplexity"] == load_task_run(folder).test.metrics["perplexity"]
-    assert run.tokenizer.sha256 == load_task_run(folder).tokenizer.sha256
+    assert before["perplexity"] == load_run(folder).test.metrics["perplexity"]
+    assert run.tokenizer.sha256 == load_run(folder).tokenizer.sha256
 
 
 def test_without_a_pretrained_run_weights_are_drawn(tmp_path, tiny_glue, pretrained, starts):

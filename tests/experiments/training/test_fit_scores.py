@@ -11,13 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training import fit as fit_module
-from sbmt.experiments.training.task_data import open_task, split_of
-from sbmt.experiments.training.task_runs import load_task_run
+from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import ATTENTIONS
 
 pytestmark = pytest.mark.usefixtures("toys")
-fit = partial(fit_module.fit, accelerator="cpu")
+fit = partial(fit_run, accelerator="cpu")
 
 
 @pytest.mark.parametrize("task", ["listops", "retrieval"])
@@ -25,7 +24,7 @@ def test_every_test_example_counts_once(tmp_path, tiny, task):
     """13 examples in batches of 8; by hand one after the other, so that a plain mean is over examples."""
     config = tiny(task, attention="full", steps=4, pair_features="concatenation")
     run = fit(config, tmp_path / "run")
-    split = open_task(config).splits["test"]
+    split = config.open_prepared().splits["test"]
     losses, rights = [], []
     for i in range(13):
         documents = [torch.from_numpy(d[:20].astype(np.int64) + 1) for d in split.documents(i)]
@@ -57,7 +56,7 @@ def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toys):
 
 def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
     run = fit(tiny(), tmp_path / "run")
-    loaded = load_task_run(tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
     assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
     assert [row["split"] for row in loaded.rows] == ["train", "train", "dev"] * 3
@@ -89,14 +88,14 @@ def test_images_shrink_and_may_lose_black_pixels(tmp_path, tiny, settings):
 
 def test_text_with_quirks_chooses_on_test(tmp_path, tiny):
     config = tiny("text", steps=2, quirks=True)
-    prepared = open_task(config)
-    train, dev, test = (split_of(prepared, config, name) for name in ("train", "dev", "test"))
+    prepared = config.open_prepared()
+    train, dev, test = (config.split_of(prepared, name) for name in ("train", "dev", "test"))
     assert len(train) == 48 + 14 and dev is test and len(test) == 13
     assert sorted(train.indices.tolist() + test.indices.tolist()) == list(range(75))
     assert train.extras["weight"].tolist()[48:] == prepared.splits["dev"].extras["weight"].tolist()
     run = fit(config, tmp_path / "run")
     assert run.about["data"]["n_train"] == 62 and run.about["dev"]["accuracy"] == pytest.approx(run.test.accuracy)
-    assert split_of(prepared, tiny("text"), "dev") is prepared.splits["dev"]
+    assert tiny("text").split_of(prepared, "dev") is prepared.splits["dev"]
 
 
 def test_bfloat16_trains_on_a_cpu(tmp_path, tiny):
@@ -126,6 +125,6 @@ def test_damaged_runs_are_refused(tmp_path, tiny):
         for content in (damage, None):
             (folder / file).write_bytes(content) if content else (folder / file).unlink()
             with pytest.raises(SbmtError):
-                load_task_run(folder)
+                load_run(folder)
         (folder / file).write_bytes(whole)
-    load_task_run(folder)
+    load_run(folder)

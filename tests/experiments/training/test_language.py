@@ -6,8 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.training.build import build_model
-from sbmt.experiments.training.kinds import read_config
+from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.language import (
     GLUE_TASKS,
     PAPER_MLM,
@@ -19,6 +18,7 @@ from sbmt.experiments.training.language import (
     fine_tuning,
     reduced_settings,
 )
+from sbmt.experiments.training.run import read_config
 from sbmt.models import MaskedLM, SentenceClassifier
 
 SHARED = dict(n_layers=4, n_heads=8, d_model=512, d_hidden=2048, length=512, dropout=0.1, attention_dropout=0.1)

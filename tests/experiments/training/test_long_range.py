@@ -7,8 +7,8 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.training.kinds import read_config
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, LongRangeConfig
+from sbmt.experiments.training.run import read_config
 
 SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1, n_clusters=128)
 TABLE_7 = {  # length, batch size, learning rate, steps

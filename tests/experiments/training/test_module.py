@@ -11,11 +11,10 @@ from sbmt import SbmtError
 from sbmt.block_model.density import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.build import build_model
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 from sbmt.experiments.training.long_range import PAPER
-from sbmt.experiments.training.module import SequenceModule
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import ExampleFeed, in_order
+from sbmt.experiments.training.module import TrainingModule
 from sbmt.models import DualEncoder, SequenceClassifier
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
@@ -29,7 +28,7 @@ def make(toy_cache, tiny):
     def build(task="listops", examples=range(8), number=3, **changes):
         config = tiny(task, **QUIET | changes)
         prepared = open_prepared(toy_cache / config.data_name)
-        module = SequenceModule(config, prepared.info)
+        module = TrainingModule(config, prepared.info)
         batch = make_batch(prepared.splits["train"], np.array(examples), config.encoding(prepared.info["first_id"]))
         return module, replace(batch, number=number)
 
@@ -120,7 +119,7 @@ def test_scores_are_means_over_examples(make, toy_cache, task, attention):
     """13 examples in batches of 8 and 5; by hand the batches, then plain sums over examples."""
     module, _ = make(task, attention=attention)
     prepared = open_prepared(toy_cache / module.config.data_name)
-    batches = list(BatchStream(ExampleFeed(prepared.splits["test"], module.config.encoding(1)), in_order(13, 8)))
+    batches = list(BatchStream(ExampleFeed(prepared.splits["test"], module.config.encoding(1)), numbered(13, 8)))
     module.eval()
     with torch.no_grad():
         for batch in batches:
@@ -206,7 +205,7 @@ def test_a_step_at_the_papers_size(task):
     config = replace(PAPER[task], accumulate=PAPER[task].batch_size)
     is_pair, n_classes = task == "retrieval", 10 if task in ("listops", "image") else 2
     info = {"vocab_size": 257, "class_names": ["?"] * n_classes, "n_documents": 1 + is_pair}
-    module = SequenceModule(config, info)
+    module = TrainingModule(config, info)
     tokens = torch.randint(1, 257, (1, 2, config.length) if is_pair else (1, config.length))
     optimizer = module.configure_optimizers()["optimizer"]
     before = torch.nn.utils.parameters_to_vector(module.parameters()).clone()

@@ -9,10 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared, prepare
+from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
+from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.per_example import evaluate_examples
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import ExampleFeed, in_order, open_task
 from tests.experiments.data.toy import toy_examples, toy_source
 
 
@@ -36,10 +35,11 @@ def train(toy_cache, tiny, tmp_path_factory):
 @pytest.mark.parametrize(("task", "attention"), [("listops", "sbm"), ("listops", "full"), ("retrieval", "sbm")])
 def test_numbers_are_those_of_single_examples(train, task, attention):
     run = train(task, attention)
-    found = evaluate_examples(run, n_samples=2, seed=4)
-    prepared = open_task(run.config)
-    (batch,) = BatchStream(ExampleFeed(prepared.splits["test"], run.config.encoding(1)), in_order(13, 16))
+    found = evaluate(run, n_samples=2, seed=4)
+    prepared = run.config.open_prepared()
+    (batch,) = BatchStream(ExampleFeed(prepared.splits["test"], run.config.encoding(1)), numbered(13, 16))
     generator = torch.Generator().manual_seed(4)
+    run.model.eval()
     with torch.no_grad():
         outputs = [run.model(batch.tokens, batch.mask, generator=generator) for _ in range(2)]
     logits = (outputs[0].values + outputs[1].values) / 2
@@ -63,10 +63,10 @@ def test_numbers_are_those_of_single_examples(train, task, attention):
 def test_without_masks_it_agrees_with_the_runs_own_test(train):
     run = train(attention="full")
     assert run.about["n_test"] == 9
-    found = evaluate_examples(run, 9)
+    found = evaluate(run, 9)
     assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
     assert found.n_examples == len(found.extras["weight"]) == 9
-    again = evaluate_examples(run, 9, n_samples=3, seed=1)
+    again = evaluate(run, 9, n_samples=3, seed=1)
     torch.testing.assert_close(again.losses, found.losses)
 
 
@@ -74,14 +74,14 @@ def test_without_masks_it_agrees_with_the_runs_own_test(train):
 def test_the_seed_decides_the_masks_and_few_are_the_first(train):
     run = train()
     run.model.train()
-    first, again, other = (evaluate_examples(run, seed=seed) for seed in (0, 0, 1))
-    assert not run.model.training
+    first, again, other = (evaluate(run, seed=seed) for seed in (0, 0, 1))
+    assert run.model.training  # as before
     assert torch.equal(first.densities, again.densities) and torch.equal(first.losses, again.losses)
     assert not torch.equal(first.densities, other.densities)
-    few = evaluate_examples(run, 5)
+    few = evaluate(run, 5)
     torch.testing.assert_close(few.densities, first.densities[:5])
     torch.testing.assert_close(few.losses, first.losses[:5])
-    assert evaluate_examples(run, 10**6).n_examples == 13
+    assert evaluate(run, 10**6).n_examples == 13
 
 
 @pytest.mark.bad_input
@@ -89,9 +89,9 @@ def test_other_examples_than_those_trained_on_are_refused(train, toys, tmp_path)
     run = train()
     other = prepare(toy_source(make=lambda task, n, i: toy_examples(task, n, i + 7)), tmp_path)
     with pytest.raises(SbmtError, match="examples with checksum"):
-        evaluate_examples(run, prepared=other)
+        evaluate(run, prepared=other)
     with pytest.raises(SbmtError, match="examples of listops"):
-        evaluate_examples(replace(run, config=replace(run.config, data="toy-text")))
+        evaluate(replace(run, config=replace(run.config, data="toy-text")))
     for wrong in ({"n_samples": 0}, {"n_examples": 0}):
         with pytest.raises(SbmtError, match="≥ 1"):
-            evaluate_examples(run, **wrong, prepared=open_prepared(toys / "toy-listops"))
+            evaluate(run, **wrong, prepared=open_prepared(toys / "toy-listops"))

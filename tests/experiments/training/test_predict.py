@@ -8,11 +8,9 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.data.glue.files import GlueRows, read_glue
-from sbmt.experiments.training.build import build_model
-from sbmt.experiments.training.module import Scores
-from sbmt.experiments.training.predict import predict_labels, submission
-from sbmt.experiments.training.task_data import open_data
-from sbmt.experiments.training.task_runs import TaskRun, load_task_run
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.evaluate import predict_labels, submission
+from sbmt.experiments.training.run import Run, Scores, load_run
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import sentences
 
@@ -26,11 +24,11 @@ def make(tiny_glue):
 
     def build(task="sst2", **changes):
         config = tiny_glue(task, length=24, **changes)
-        data = open_data(config)
+        data = config.open_data()
         model = build_model(config, data.info)
         for layer in (1, -1):
             torch.nn.init.normal_(model.head[layer].weight, std=3)
-        return TaskRun(config, model, [], Scores(0.7, 0.5, 0.25, 0.25, []), {}, 1.0, data.tokenizer)
+        return Run(config, model, [], Scores(0.7, 0.5, 0.25, 0.25, []), {}, 1.0, data.tokenizer)
 
     return build
 
@@ -43,12 +41,13 @@ def rows_of(n_texts, n=N):
 @torch.no_grad()
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_answers_are_those_of_single_rows(make, task):
-    """One row after the other, without padding; the run is in training mode before, and not after."""
+    """One row after the other, without padding; the run stays in training mode."""
     run = make(task, attention="full", dropout=0.5)
     rows = rows_of(1 if task == "sst2" else 2)
     run.model.train()
     found = predict_labels(run, rows)
-    assert found.dtype == np.int64 and not run.model.training
+    assert found.dtype == np.int64 and run.model.training
+    run.model.eval()
     expected = []
     for texts in rows.texts:
         second = None if task == "sst2" else [texts[1]]
@@ -91,7 +90,7 @@ def test_what_cannot_be_answered_is_told(make, pretrained):
     for other, rows, words in (
         (run, rows_of(2), "1 texts per row for sst2"),
         (make("mnli"), rows_of(1), "2 texts per row for mnli"),
-        (load_task_run(pretrained()), rows_of(1), "a run of sbmt train glue"),
+        (load_run(pretrained()), rows_of(1), "a run of sbmt train glue"),
     ):
         with pytest.raises(SbmtError, match=words):
             predict_labels(other, rows)

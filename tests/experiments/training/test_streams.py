@@ -4,8 +4,7 @@ import torch
 
 from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import ExampleFeed, in_order
+from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 
 ENCODING = Encoding(1, 20)
 
@@ -61,7 +60,7 @@ def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
 
 @pytest.mark.parametrize(("n", "batch_size"), [(12, 4), (13, 4), (3, 4)])
 def test_an_evaluation_counts_each_example_once(n, batch_size):
-    examples_of, batches = in_order(n, batch_size), []
+    examples_of, batches = numbered(n, batch_size), []
     while (examples := examples_of(len(batches))) is not None:
         batches.append(examples.tolist())
     assert [example for batch in batches for example in batch] == list(range(n))

@@ -9,16 +9,15 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.build import build_model
-from sbmt.experiments.training.streams import BatchStream
-from sbmt.experiments.training.task_data import BlockFeed, ExampleFeed, Feed, find_tokenizer, open_data
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed, Feed
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
 pytestmark = pytest.mark.usefixtures("language")
 
 
 def batches(config, split, batch_size=4):
-    feed = open_data(config).feeds[split]
+    feed = config.open_data().feeds[split]
     return list(BatchStream(feed, feed.once(batch_size, len(feed))))
 
 
@@ -30,7 +29,7 @@ def is_same(a, b):
 def test_blocks_hold_the_text(tiny_mlm, language):
     """True tokens at the selected places, the rest as it is: together the text of the file."""
     config = tiny_mlm()
-    data = open_data(config)
+    data = config.open_data()
     assert all(isinstance(feed, Feed) and isinstance(feed, BlockFeed) for feed in data.feeds.values())
     assert data.tests == ["test"] and data.labels == {}
     found = []
@@ -49,7 +48,7 @@ def test_blocks_hold_the_text(tiny_mlm, language):
 
 def test_info_tells_data_and_tokeniser(tiny_mlm, tiny_glue, language):
     tokenizer = Tokenizer.load(language / "corpus" / "tokenizer.json")
-    mlm, glue = open_data(tiny_mlm()), open_data(tiny_glue("mnli"))
+    mlm, glue = tiny_mlm().open_data(), tiny_glue("mnli").open_data()
     for data, name in ((mlm, "corpus"), (glue, "mnli")):
         prepared = open_prepared(language / name)
         assert data.info["sha256"] == prepared.info["sha256"] and data.info["origin"] == prepared.info["origin"]
@@ -69,14 +68,14 @@ def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
     for split in ("dev", "test"):
         assert all(is_same(a, b) for a, b in zip(batches(first, split), batches(other, split), strict=True))
     assert not any(is_same(a, b) for a, b in zip(batches(first, "train"), batches(other, "train"), strict=True))
-    feed = open_data(first).feeds["train"]
+    feed = first.open_data().feeds["train"]
     early, late = (feed.batch(np.arange(4), slice(0, 4), number) for number in (0, 7))
     assert is_same(early, feed.batch(np.arange(4), slice(0, 4), 0)) and not torch.equal(early.selected, late.selected)
 
 
 @pytest.mark.parametrize("task", ["mlm", "sst2"])
 def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glue, task):
-    feed = open_data(tiny_mlm() if task == "mlm" else tiny_glue()).feeds["train"]
+    feed = (tiny_mlm() if task == "mlm" else tiny_glue()).open_data().feeds["train"]
     assert isinstance(feed, BlockFeed if task == "mlm" else ExampleFeed)
     examples_of, n = feed.endless(4, 3), len(feed)
     every = np.concatenate([examples_of(number) for number in range(64 * n // 4)])  # 64 passes, in whole pools
@@ -91,7 +90,7 @@ def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
     """Each once, its label with it: texts that fit come back, those of pairs behind two ends."""
     for task in ("sst2", "mnli"):
         config = tiny_glue(task, length=64)
-        data = open_data(config)
+        data = config.open_data()
         assert data.info["n_cut"] == dict.fromkeys(data.feeds, 0)
         split = open_prepared(language / task).splits["test"]
         expected = sorted(
@@ -122,7 +121,7 @@ def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, atte
     """On batches as runs see them, whose rows end at different places: |i − j| ≤ w / 2 between real tokens."""
     changes = dict(attention=attention, window=window, mask_density=0.0)
     for config, split in ((tiny_glue("mnli", length=24, **changes), "train"), (tiny_mlm(**changes), "dev")):
-        data = open_data(config)
+        data = config.open_data()
         model = build_model(config, data.info).eval()
         n_rows_with_padding = 0
         for batch in batches(config, split, batch_size=12):
@@ -153,6 +152,4 @@ def test_a_tokeniser_with_other_ids_is_refused(tiny_mlm):
     content = json.loads(small.to_json())
     content["model"]["vocab"]["more"] = 70_000
     with pytest.raises(SbmtError, match="uint32 ids of"):
-        open_data(tiny_mlm(), Tokenizer.from_json(json.dumps(content)))
-    with pytest.raises(SbmtError, match="a configuration of a task"):
-        find_tokenizer(tiny_mlm())
+        tiny_mlm().open_data(Tokenizer.from_json(json.dumps(content)))

@@ -1,0 +1,47 @@
+"""``sbmt evaluate``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.training import evaluate as evaluate_run
+from sbmt.experiments.training.run import load_run
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="folder of a run")],
+    sequences: Annotated[int, typer.Option(help="test examples or blocks; new sequences of repeated tokens")] = 1024,
+    n_samples: Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")] = 1,
+    seed: Annotated[int, typer.Option(help="seed of the masks, and of sequences of repeated tokens")] = 0,
+) -> None:
+    """Evaluate a run on sequences that it was not trained on."""
+    if not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
+        raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
+    scores = evaluate_run(load_run(run), sequences, n_samples=n_samples, seed=seed)
+    print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
+
+
+def print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
+    """Prints accuracy, loss and density on the test examples, and what a result has beside them.
+
+    Args:
+        console: Where to print.
+        test: Scores, or an evaluation.
+        about: See :func:`~sbmt.experiments.training.run.describe`.
+    """
+    more = f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}" if "interval" in about else ""
+    chance = f"   chance {about['chance']:.3f}" if "chance" in about else ""
+    n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
+    console.print(
+        f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}{more}{chance}"
+    )
+    if test.metrics:
+        console.print("  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.metrics.items()))
+    if "frequencies" in about:
+        console.print(f"From the frequency of tokens alone: perplexity {about['frequencies']['perplexity']:.1f}")
+    if "mismatched" in about:
+        other = about["mismatched"]
+        console.print(f"Mismatched, {other['n_test']:,} examples: accuracy {other['accuracy']:.4f}")

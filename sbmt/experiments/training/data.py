@@ -1,0 +1,241 @@
+"""What a run reads: feeds that make batches by number, and streams of them that divide among processes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import IterableDataset
+
+from sbmt.experiments.data.batches import (
+    Batch,
+    Encoding,
+    batches_by_length,
+    make_batch,
+    once_by_length,
+    training_examples,
+)
+from sbmt.experiments.data.language.masked_blocks import Blocks, make_masked_batch
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+
+ExamplesOf = Callable[[int], NDArray[np.int64] | None]
+"""The examples of batch 0, 1, …; None after the last."""
+
+INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
+"""What results record of prepared examples."""
+
+
+@runtime_checkable
+class Feed(Protocol):
+    """A split, from which batches are made by number."""
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of batch ``number``, which holds these examples; the number decides what is drawn."""
+
+    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
+        """The batches of training."""
+
+    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first ``n_examples`` in order; None means all."""
+
+    def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The same in whatever order is fastest."""
+
+
+def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
+    """The first ``n_examples`` in order, each exactly once."""
+
+    def examples_of(number: int) -> NDArray[np.int64] | None:
+        start = number * batch_size
+        return np.arange(start, min(start + batch_size, n_examples)) if start < n_examples else None
+
+    return examples_of
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleFeed:
+    """Labelled examples; see :class:`Feed`.
+
+    Attributes:
+        split: Where they are.
+        encoding: How symbols become tokens.
+        is_by_length: Whether examples of similar length share a batch, which saves padding.
+    """
+
+    split: Split
+    encoding: Encoding
+    is_by_length: bool = False
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.split)
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        lengths: NDArray[np.int64] = self.split.lengths[self.split.indices].sum(1)
+        return lengths
+
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of a batch; nothing in it is drawn."""
+        return make_batch(self.split, examples[part], self.encoding)
+
+    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
+        """Permutations of all examples, one after the other."""
+        if self.is_by_length:
+            return batches_by_length(self._lengths, batch_size, seed)
+        return lambda number: training_examples(len(self), batch_size, seed, number)
+
+    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first ``n_examples`` in order."""
+        return numbered(min(len(self), n_examples or len(self)), batch_size)
+
+    def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first ``n_examples``, from short to long if those of similar length share a batch."""
+        if self.is_by_length:
+            return once_by_length(self._lengths[:n_examples], batch_size)
+        return self.in_order(batch_size, n_examples)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFeed:
+    """Blocks of a corpus with tokens to be guessed; see :class:`Feed`.
+
+    Attributes:
+        blocks: Where they are.
+        tokenizer: Whose tokens they are.
+        seed: Decides, with a batch's number, which tokens are selected.
+    """
+
+    blocks: Blocks
+    tokenizer: Tokenizer
+    seed: int
+
+    def __len__(self) -> int:
+        """How many blocks there are."""
+        return len(self.blocks)
+
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of a batch; tokens are selected and masked anew each time a block comes round."""
+        return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
+
+    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
+        """Permutations of all blocks, one after the other."""
+        return lambda number: training_examples(len(self), batch_size, seed, number)
+
+    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first blocks in order."""
+        return numbered(min(len(self), n_examples or len(self)), batch_size)
+
+    once = in_order
+
+
+@dataclass(eq=False)
+class SequenceFeed:
+    """Sequences of repeated tokens, drawn one after the other from one generator; see :class:`Feed`.
+
+    Sequence i is the same whatever the batches are: the generator skips to it.
+
+    Attributes:
+        length: Tokens per sequence.
+        seed: Of the generator.
+        n_sequences: How many an evaluation takes unless it is told; training draws as many as it needs.
+    """
+
+    length: int
+    seed: int
+    n_sequences: int
+    _generator: torch.Generator = field(init=False, repr=False)
+    _next: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._generator = torch.Generator().manual_seed(self.seed)
+
+    def __len__(self) -> int:
+        """How many an evaluation takes."""
+        return self.n_sequences
+
+    def _sequences(self, first: int, n: int) -> tuple[Tensor, Tensor]:
+        if first < self._next:
+            self._generator.manual_seed(self.seed)
+            self._next = 0
+        while self._next < first:
+            n_skipped = min(first - self._next, 1024)
+            sample_repeated_tokens(n_skipped, self.length, generator=self._generator)
+            self._next += n_skipped
+        self._next += n
+        return sample_repeated_tokens(n, self.length, generator=self._generator)
+
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of a batch of consecutive sequences; every token has a label."""
+        here = examples[part]
+        tokens, labels = self._sequences(int(here[0]), len(here))
+        return Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), labels.long().flatten())
+
+    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
+        """New sequences for every batch; they depend on the feed's own seed."""
+        return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
+
+    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first sequences in order, as many as are asked for."""
+        return numbered(n_examples or self.n_sequences, batch_size)
+
+    once = in_order
+
+
+@dataclass(frozen=True, eq=False)
+class TaskData:
+    """What a run reads.
+
+    Attributes:
+        feeds: ``train``, ``dev`` where the task has it, ``test``, and further splits that are tested.
+        info: What results record of prepared examples: name, origin, checksum, classes, vocabulary, settings,
+            ``n_train``; empty for generated ones.
+        labels: Labels of every split, by which chance is measured, where the examples have one each.
+        tokenizer: Of tasks on text in words; None for the others.
+        extras: What the examples say of each test example besides its label.
+    """
+
+    feeds: dict[str, Feed]
+    info: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def tests(self) -> list[str]:
+        """The splits that a finished run is tested on; the first is ``test``."""
+        return [name for name in self.feeds if name not in ("train", "dev")]
+
+
+class BatchStream(IterableDataset[Batch]):
+    """Batches by number, of which one process makes its own slice.
+
+    Args:
+        feed: Where the examples are.
+        examples_of: The examples of batch 0, 1, …; None after the last.
+        rank: Number of this process.
+        n_ranks: Number of processes.
+        first: Number of the first batch.
+    """
+
+    def __init__(self, feed: Feed, examples_of: ExamplesOf, *, rank: int = 0, n_ranks: int = 1, first: int = 0) -> None:
+        self.feed, self.examples_of = feed, examples_of
+        self.rank, self.n_ranks, self.first = rank, n_ranks, first
+
+    def __iter__(self) -> Iterator[Batch]:
+        number = self.first
+        while (examples := self.examples_of(number)) is not None:
+            start, stop = (len(examples) * r // self.n_ranks for r in (self.rank, self.rank + 1))
+            if stop > start:
+                batch = self.feed.batch(examples, slice(start, stop), number)
+                yield replace(batch, number=number, first_example=start)
+            number += 1

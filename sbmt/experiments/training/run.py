@@ -1,0 +1,252 @@
+"""A run on disk: configuration, metrics, weights, result with manifest."""
+
+import csv
+import hashlib
+import io
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sbmt
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.files import (
+    CHECKSUM,
+    load_weights,
+    read_json,
+    read_tensors,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
+from sbmt.experiments.training.config import TrainingConfig, build_model
+from sbmt.experiments.training.data import TaskData
+from sbmt.experiments.training.language import GLUE_TASKS, MLM, TOKENIZER, GlueConfig, MlmConfig, tokenizer_of
+from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, LongRangeConfig
+from sbmt.experiments.training.repeated_tokens import REPEATED_TOKENS, RepeatedTokensConfig
+
+CONFIGS: dict[str, type[TrainingConfig]] = {
+    REPEATED_TOKENS: RepeatedTokensConfig,
+    **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
+    MLM: MlmConfig,
+    **dict.fromkeys(GLUE_TASKS, GlueConfig),
+}
+"""The configuration of every task."""
+
+METRICS = ("loss", "accuracy", "density")
+POINTS = 50  # of a curve in a summary
+SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimiser step: its number (from 1) and the training batch's loss, accuracy and density."""
+
+    number: int
+    loss: float
+    accuracy: float
+    density: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over labels, and densities, which are means over examples.
+
+    A task has a label per example; repeated tokens have one per token, a masked language model one per selected token.
+
+    Attributes:
+        loss: Cross entropy in nats.
+        accuracy: Share of labels that are right, in [0, 1].
+        density: Share of pairs attended, in [0, 1]: mean over heads and layers.
+        expected_density: Mean edge probability, in [0, 1].
+        densities: Density per layer and head.
+        metrics: Further numbers by name: F1 of several kinds on GLUE, ``perplexity`` of a masked language model.
+    """
+
+    loss: float
+    accuracy: float
+    density: float
+    expected_density: float
+    densities: list[list[float]]
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def row(self) -> dict[str, float]:
+        """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
+        values = asdict(self)
+        layers, metrics = values.pop("densities"), values.pop("metrics")
+        return (
+            values | metrics | {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+        config: What was asked for.
+        model: The trained model: the weights that did best on dev, or the last ones where there is no dev.
+        rows: The table of metrics: means over stretches of training, and every evaluation on dev.
+        test: Scores on the test examples.
+        about: What else the result says; see :func:`describe`.
+        seconds: Wall-clock time of training, for orientation only.
+        tokenizer: Of tasks on text in words.
+    """
+
+    config: TrainingConfig
+    model: Any
+    rows: list[dict[str, Any]]
+    test: Scores
+    about: dict[str, Any]
+    seconds: float
+    tokenizer: Tokenizer | None = None
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """``step``, ``loss``, ``accuracy`` and ``density`` of training, row by row."""
+        mine = [row for row in self.rows if row["split"] == "train"]
+        return {name: [float(row[name]) for row in mine] for name in ("step", *METRICS)}
+
+    def curve(self) -> dict[str, list[float]]:
+        """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
+        history = self.history
+        n_rows = len(history["step"])
+        ends = sorted({round(n_rows * (i + 1) / POINTS) for i in range(POINTS)} - {0})
+        starts = [0, *ends[:-1]]
+        curve: dict[str, list[float]] = {"step": [history["step"][end - 1] for end in ends]}
+        for name in METRICS:
+            values = torch.tensor(history[name], dtype=torch.float64)
+            curve[name] = [round(float(values[a:b].mean()), 4) for a, b in zip(starts, ends, strict=True)]
+        return curve
+
+    def result(self) -> dict[str, Any]:
+        """Numbers and manifest as JSON holds them."""
+        return {
+            "config": self.config.to_dict(),
+            "test": asdict(self.test),
+            **self.about,
+            "n_parameters": sum(p.numel() for p in self.model.parameters()),
+            "seconds": round(self.seconds, 1),
+            "manifest": manifest(),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, ``result.json``, and the tokeniser if any."""
+        write_json(folder / "config.json", self.config.to_dict())
+        table = metrics_csv(self.rows)
+        write_bytes(folder / "metrics.csv", table)
+        write_tensors(folder / "model.safetensors", self.model.state_dict())
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder / TOKENIZER)
+        sha256 = hashlib.sha256(table).hexdigest()
+        write_json(folder / "result.json", self.result() | {"metrics_sha256": sha256}, has_checksum=True)
+
+
+_OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM}
+"""Entries of a result that are not in :attr:`Run.about`."""
+
+
+def load_run(folder: Path) -> Run:
+    """Reads a run that :meth:`Run.save` wrote.
+
+    Raises:
+        SbmtError: If a file is missing, damaged, or does not fit the configuration.
+    """
+    config = read_config(folder)
+    result = _read_result(folder)
+    try:
+        _check_same(config, result, folder)
+        model = build_model(config, result.get("data"))
+        load_weights(model, read_tensors(folder / "model.safetensors"), folder)
+        with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
+            rows = [_numbers(row) for row in csv.DictReader(file)]
+        tokenizer = tokenizer_of(folder) if "tokenizer" in result.get("data", {}) else None
+        about = {name: value for name, value in result.items() if name not in _OWN}
+        return Run(config, model, rows, Scores(**result["test"]), about, float(result["seconds"]), tokenizer)
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        if isinstance(error, SbmtError):
+            raise
+        raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
+
+
+def read_config(folder: Path) -> TrainingConfig:
+    """The configuration in a run's folder.
+
+    Raises:
+        SbmtError: If there is none, or it is damaged.
+    """
+    if not folder.is_dir():
+        raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
+    values = read_json(folder / "config.json")
+    if not isinstance(values, dict) or "task" not in values:
+        raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")
+    return choose("task", values["task"], CONFIGS).from_dict(values)
+
+
+def _read_result(folder: Path) -> Any:
+    """Reads ``result.json``, and compares ``metrics.csv`` with its checksum there; older versions wrote none."""
+    result, path = read_json(folder / "result.json"), folder / "metrics.csv"
+    if isinstance(result, dict) and "metrics_sha256" in result:
+        got = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+        if got != result["metrics_sha256"]:
+            raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
+    return result
+
+
+def _check_same(config: TrainingConfig, result: Any, folder: Path) -> None:
+    """Raises SbmtError unless a run's two files hold the same configuration, so that damage to either one shows."""
+    theirs = result.get("config") if isinstance(result, dict) else None
+    if type(config).from_dict(theirs) != config:  # type: ignore[arg-type]
+        do = "restore the file that was changed, or train again"
+        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
+
+
+def describe(
+    config: TrainingConfig, data: TaskData, rows: list[dict[str, Any]], tests: dict[str, Scores]
+) -> dict[str, Any]:
+    """What a result says besides its scores: data, best step, and what to compare the scores with."""
+    about: dict[str, Any] = {"data": data.info} if data.info else {}
+    if config.has_dev:
+        dev = [row for row in rows if row["split"] == "dev"]
+        best = min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
+        about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
+    for name, scores in tests.items():
+        mine = config.baselines(data, name, scores)
+        about |= mine if name == "test" else {name: asdict(scores) | mine}
+    return about
+
+
+def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
+    table = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
+    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = {k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
+        writer.writerow(cells)
+    return table.getvalue().encode()
+
+
+def _numbers(row: dict[str, str]) -> dict[str, Any]:
+    return {k: v if k == "split" else int(v) if k == "step" else float(v or "nan") for k, v in row.items()}
+
+
+def manifest() -> dict[str, Any]:
+    """What a number depends on besides its configuration: command, versions, hardware, date."""
+    program = Path(sys.argv[0]).name
+    return {
+        "command": " ".join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "sbmt": sbmt.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+    }

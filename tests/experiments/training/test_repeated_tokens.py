@@ -1,0 +1,241 @@
+"""Repeated tokens: sequences and masks in order, the last weights, and runs that go on to the same numbers."""
+
+from dataclasses import replace
+from math import exp
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.block_model.density import density_penalty
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, evaluate, fit, load_run
+from sbmt.experiments.training import repeated_tokens as module
+from sbmt.experiments.training.checkpoints import TensorsAndJson
+from sbmt.experiments.training.data import BatchStream, SequenceFeed
+
+TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, n_clusters=4, test_sequences=16)
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(number):
+    def on_step(step):
+        if step.number == number:
+            raise Stopped
+
+    return on_step
+
+
+@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
+def test_interrupted_training_resumes_to_the_same_numbers(tmp_path, monkeypatch, attention):
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
+    config = replace(TINY, attention=attention)
+    whole = fit(config, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        fit(config, tmp_path / "parts", on_step=stop_after(8))
+    seen = []
+    parts = fit(config, tmp_path / "parts", resume=True, on_step=lambda step: seen.append(step.number))
+    assert seen == list(range(6, 13))
+    assert parts.history == whole.history
+    assert parts.test == whole.test
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(parts.model.state_dict()[name], weight)
+    assert not (tmp_path / "parts" / "state.safetensors").exists()
+
+
+def test_same_seed_same_run_and_other_seed_another():
+    assert fit(TINY).history == fit(TINY).history
+    assert fit(TINY).history != fit(replace(TINY, seed=1)).history
+
+
+def test_training_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    build_model(TINY)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_sequences_come_in_order_from_one_generator():
+    """Whatever the batches are, wherever they begin, and however many processes share them."""
+    tokens, labels = sample_repeated_tokens(24, 8, generator=torch.Generator().manual_seed(5))
+    for size, first in ((4, 0), (4, 3), (6, 1), (1, 20)):
+        feed = SequenceFeed(8, 5, 24)
+        batch = next(iter(BatchStream(feed, feed.endless(size, 0), first=first)))
+        assert torch.equal(batch.tokens, tokens[size * first : size * (first + 1)])
+        assert torch.equal(batch.labels, labels[size * first : size * (first + 1)].flatten().long())
+    for rank in (0, 1):
+        feed = SequenceFeed(8, 5, 24)
+        parts = list(BatchStream(feed, feed.once(10, None), rank=rank, n_ranks=2))
+        assert torch.equal(parts[2].tokens, tokens[20 + 2 * rank : 22 + 2 * rank]) and len(parts) == 3
+
+
+def test_a_run_is_a_plain_loop():
+    """The loop of the first notebooks, to the last bit: Adam, masks from one generator that goes on."""
+    config = replace(TINY, density_weight=0.1, density_ramp=4, cooldown=3)
+    model = build_model(config)
+    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
+    data, masks = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    losses = []
+    for step in range(1, 13):
+        tokens, labels = sample_repeated_tokens(4, 8, generator=data)
+        output = model(tokens, generator=masks)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(output.values.squeeze(-1), labels)
+        optimizer.param_groups[0]["lr"] = config.learning_rate * min(1, (13 - step) / 4)
+        optimizer.zero_grad()
+        (loss + 0.1 * min(1, step / 4) * density_penalty(output.attention)).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    run = fit(config)
+    assert run.history["loss"] == losses
+    assert all(torch.equal(run.model.state_dict()[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_a_batch_in_parts_is_the_batch():
+    """Full attention draws nothing, so that only rounding differs."""
+    config = replace(TINY, attention="full")
+    joint, parts = fit(config), fit(replace(config, accumulate=2))
+    assert parts.history["loss"] == pytest.approx(joint.history["loss"], rel=1e-5)
+
+
+def test_a_saved_run_loads_as_it_was(tmp_path):
+    run = fit(TINY, tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    assert loaded.config == TINY
+    assert loaded.test == run.test
+    assert loaded.history["loss"] == pytest.approx(run.history["loss"], rel=1e-5)
+    again = evaluate(loaded)  # the same sequences and masks
+    assert (again.accuracy, again.density) == (run.test.accuracy, run.test.density)
+    assert again.loss == pytest.approx(run.test.loss, rel=1e-6)
+
+
+def test_the_density_penalty_reaches_the_block_model():
+    plain = fit(replace(TINY, steps=40, learning_rate=0.02))
+    pressed = fit(replace(TINY, steps=40, learning_rate=0.02, density_weight=10.0, density_kind="expected"))
+    assert pressed.test.expected_density < 0.5 * plain.test.expected_density
+
+
+@pytest.mark.parametrize("n_samples", [1, 3])
+def test_evaluation_restores_the_mode_and_is_seeded(n_samples):
+    run = fit(replace(TINY, steps=1))
+    run.model.train()
+    first, again, other = (evaluate(run, 10, n_samples=n_samples, seed=seed) for seed in (0, 0, 1))
+    assert run.model.training
+    assert first.n_examples == 10 and first.labels.shape == (80,)
+    assert torch.equal(first.losses, again.losses) and not torch.equal(first.labels, other.labels)
+
+
+@pytest.mark.bad_input
+def test_a_folder_is_not_overwritten(tmp_path):
+    fit(TINY, tmp_path / "run")
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    with pytest.raises(SbmtError, match="a folder without a run"):
+        fit(TINY, tmp_path / "run")
+    with pytest.raises(SbmtError, match="a checkpoint in"):
+        fit(TINY, tmp_path / "run", resume=True)
+    with pytest.raises(SbmtError, match="resume with the same settings"):
+        fit(replace(TINY, seed=3), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.bad_input
+def test_a_loss_that_is_not_finite_stops_training():
+    with pytest.raises(SbmtError, match=r"a finite loss|without NaN"):
+        fit(replace(TINY, learning_rate=1e30))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "file", ["config.json", "model.safetensors", "result.json", "metrics.csv", "state.safetensors"]
+)
+def test_damaged_runs_are_refused(tmp_path, monkeypatch, file):
+    folder = tmp_path / "run"
+    if file == "state.safetensors":
+        monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
+        with pytest.raises(Stopped):
+            fit(TINY, folder, on_step=stop_after(8))
+    else:
+        fit(TINY, folder)
+    path = folder / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    with pytest.raises(SbmtError):
+        fit(TINY, folder, resume=True) if file == "state.safetensors" else load_run(folder)
+
+
+@pytest.mark.bad_input
+def test_weights_of_another_size_are_refused(tmp_path):
+    fit(TINY, tmp_path / "a")
+    fit(replace(TINY, n_clusters=5), tmp_path / "b")
+    (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
+    with pytest.raises(SbmtError, match="weights in"):
+        load_run(tmp_path / "a")
+
+
+def test_the_learning_rate_falls_at_the_end(monkeypatch):
+    seen = []
+    step = torch.optim.Adam.step
+
+    def watched(self, *given, **more):
+        seen.append(self.param_groups[0]["lr"])
+        return step(self, *given, **more)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    fit(replace(TINY, steps=6, learning_rate=1.0, cooldown=3))
+    assert seen == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
+
+
+@pytest.mark.slow
+def test_algorithm_1_stops_below_its_cap_and_fails():
+    """It cannot draw an edge with more than 63.2 %, and the task shows it."""
+    run = fit(SIZES["demo"].override(preset="faithful"))
+    assert max(run.history["density"]) < 0.65
+    assert run.test.density < 1 - exp(-1) + 0.005  # 4.2 million pairs: five standard deviations are 0.0012
+    assert run.test.accuracy < 0.85
+
+
+FORGERIES = {
+    "masks of another type": lambda s: s.update(masks=s["masks"].float()),
+    "masks cut short": lambda s: s.update(masks=s["masks"][:9]),
+    "masks that are none": lambda s: s.update(masks=torch.zeros_like(s["masks"])),
+    "masks of another seed": lambda s: s.update(masks=torch.Generator().manual_seed(99).get_state()),
+    "no masks": lambda s: s.pop("masks"),
+    "a history cut short": lambda s: s["callbacks"]["MetricsTable"]["rows"].pop(),
+    "a history of text": lambda s: s["callbacks"]["MetricsTable"]["rows"][0].update(loss="0.7"),
+    "a history of other rank": lambda s: s["callbacks"]["MetricsTable"]["rows"][0].update(loss=[0.7]),
+    "no history": lambda s: s["callbacks"].pop("MetricsTable"),
+    "no optimiser": lambda s: s.pop("optimizer_states"),
+    "no state of the optimiser": lambda s: s["optimizer_states"][0].update(state={}),
+    "a parameter without state": lambda s: s["optimizer_states"][0]["state"].pop(0),
+    "a moment missing": lambda s: s["optimizer_states"][0]["state"][0].pop("exp_avg"),
+    "a moment too many": lambda s: s["optimizer_states"][0]["state"][0].update(more=torch.ones(1)),
+    "a moment of another shape": lambda s: s["optimizer_states"][0]["state"][0].update(exp_avg=torch.ones(1)),
+    "a moment of another type": lambda s: s["optimizer_states"][0]["state"][0].update(exp_avg=0.5),
+    "another rate": lambda s: s["optimizer_states"][0]["param_groups"][0].update(lr=5.0),
+    "another schedule": lambda s: s["lr_schedulers"][0].update(last_epoch=2),
+    "no schedule": lambda s: s.update(lr_schedulers=[]),
+    "weights of another shape": lambda s: s["state_dict"].update({"model.head.bias": torch.ones(7)}),
+    "a weight missing": lambda s: s["state_dict"].popitem(),
+    "another step": lambda s: s.update(global_step=4),
+    "a step of text": lambda s: s.update(global_step="5"),
+    "counters of text": lambda s: s["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"].update(ready="5"),
+    "no counters": lambda s: s.pop("loops"),
+}
+"""By what is wrong with it: a checkpoint whose checksum is right, but which no run can have written."""
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_checkpoints_that_no_run_can_have_written_are_told(tmp_path, monkeypatch, forgery):
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
+    with pytest.raises(Stopped):
+        fit(TINY, tmp_path, on_step=stop_after(8))
+    path = tmp_path / "state.safetensors"
+    state = TensorsAndJson().load_checkpoint(path)
+    FORGERIES[forgery](state)
+    TensorsAndJson().save_checkpoint(state, path)
+    with pytest.raises(SbmtError, match="a whole checkpoint") as told:
+        fit(TINY, tmp_path, resume=True)
+    assert "\n" not in str(told.value)

@@ -60,7 +60,7 @@ def random_source(task: str) -> Source:
 
 def filled_tokenizer() -> Tokenizer:
     """Bytes, and entries that no text has, up to the size of RoBERTa's vocabulary: a real one needs far more text."""
-    content = json.loads(train_tokenizer([], 261).to_json())
+    content = json.loads(train_tokenizer([], 261).json)
     content["model"]["vocab"] |= {f"entry {i}": i for i in range(261, N_TOKENS)}
     return Tokenizer(json.dumps(content))
 
@@ -81,7 +81,7 @@ def random_language_source(task: str, tokenizer: Tokenizer) -> Source:
     name, note = "random-" + task, {"note": "random", "vocabulary": N_TOKENS}
     if task == "mlm":
         shards = tuple(Shard(split, partial(make_stream, n), split) for split, n in SIZES.items())
-        ids, files = (tokenizer.vocab_size, 0), {"tokenizer.json": tokenizer.to_json()}
+        ids, files = (tokenizer.vocab_size, 0), {"tokenizer.json": tokenizer.json}
         kind = tokenizer.id_type
         return Source(name, task, "generated", ("text",), *ids, note, shards, by_shard, symbol_type=kind, files=files)
     shards = tuple(Shard(split, partial(make_pairs, n), split) for split, n in SIZES.items())

@@ -1,4 +1,4 @@
-"""Batches of prepared examples, each of which depends on its number alone."""
+"""Batches of prepared examples, each of which depends only on its number."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ from sbmt.experiments.data.prepared import Split
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model reads, and what it should answer.
+    """What a model reads, and what it should predict.
 
     Attributes:
         tokens: int64 ``(batch, n)``, for pairs of documents ``(batch, 2, n)``; padding after the end of a document.
         mask: bool of the same shape, True = real token.
         labels: int64, one per example; with ``selected`` one per selected token, row by row.
-        number: Which batch of the training it is, from 0.
-        first_example: How many examples of the same batch other processes hold before these.
-        selected: Which tokens are asked for, bool ``(batch, n)``; None asks for a label per example.
-        weight: Share of the labels of the whole batch that is here, times the number of processes that hold it: mean
-            losses times their weights have the whole batch's mean loss as their mean.
+        number: The number of the batch within the training, from 0.
+        first_example: Number of examples of the same batch that other processes hold before these.
+        selected: The tokens that have to be predicted, bool ``(batch, n)``; None stands for one label per example.
+        weight: Share of the whole batch's labels that this part holds, times the number of parts. The mean over all
+            parts of mean loss times weight is then the mean loss of the whole batch.
     """
 
     tokens: Int[Tensor, "batch *documents n"]
@@ -50,12 +50,13 @@ class Encoding:
 
     Attributes:
         first_id: Token id of symbol 0.
-        length: Tokens kept of a document; for images the number of pixels, smaller ones being block means.
+        length: Number of tokens that are kept of a document; for images the number of pixels, to which larger images
+            are reduced by means over blocks.
         is_image: Whether symbols are pixels.
-        is_padded_to_length: Whether every batch is ``length`` long, as in the pipeline that the paper uses, instead of
-            as long as its longest document.
+        is_padded_to_length: Whether every batch has the length ``length``, as in the pipeline that the paper uses,
+            instead of that of its longest document.
         is_zero_padding: Whether id 0 counts as padding wherever it occurs, black pixels included, as in that pipeline.
-        padding_id: Token id after the end of a document.
+        padding_id: The token id that follows the end of a document.
     """
 
     first_id: int
@@ -70,12 +71,12 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
     """Encodes examples of a split.
 
     Args:
-        split: Where they are.
+        split: The split that has them.
         examples: Their numbers in the split, in order.
         encoding: How symbols become tokens.
 
     Raises:
-        SbmtError: If an image cannot be brought to the length asked for.
+        SbmtError: If an image cannot be reduced to the length.
     """
     documents = [document for example in examples.tolist() for document in split.documents(example)]
     if encoding.is_image:
@@ -97,10 +98,10 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
 
 
 def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-    """A square image with ``length`` pixels: means over blocks, rounded; as it is if it has so many already.
+    """Reduces a square image to ``length`` pixels by rounded means over blocks; it may have that size already.
 
     Raises:
-        SbmtError: If the sides do not divide.
+        SbmtError: If the side of the small image does not divide that of the large one.
 
     Example:
         >>> pixels = np.array([0, 2, 8, 8, 4, 6, 8, 9, 0, 0, 1, 1, 0, 0, 1, 1], np.uint8)
@@ -119,9 +120,9 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 
 
 def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
-    """Which examples batch ``number`` holds: a slice of one permutation of all of them after the other.
+    """The examples of batch ``number``: a slice of a sequence of permutations of all examples.
 
-    Permutation e depends on (seed, e) alone, so training can begin at any batch.
+    Permutation e depends only on (seed, e), so training can begin at any batch.
 
     Example:
         >>> both = [training_examples(5, 3, 0, number) for number in range(2)]
@@ -142,7 +143,7 @@ def _permutation(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 POOL_BATCHES = 64
-"""Examples are sorted among those of so many batches."""
+"""Number of batches whose examples are sorted together."""
 
 
 def _check(lengths: NDArray[np.int64], batch_size: int) -> None:
@@ -152,20 +153,20 @@ def _check(lengths: NDArray[np.int64], batch_size: int) -> None:
 
 
 def _pool(lengths: NDArray[np.int64], batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
-    """The batches of a pool, ``(64, batch_size)``."""
+    """The batches of a pool of examples of similar length, ``(64, batch_size)``."""
     n, size = len(lengths), POOL_BATCHES * batch_size
     examples = training_examples(n, size, seed, number)
     epochs = np.arange(number * size, (number + 1) * size) // n
-    # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are alike.
+    # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
     signed = np.where(epochs % 2, -lengths[examples], lengths[examples])
     batches = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, batch_size)
-    # The third number sets this apart from the permutations, which are drawn from two.
+    # The third number makes this independent of the permutations, whose seeds have two.
     shuffled: NDArray[np.int64] = np.random.Generator(np.random.PCG64([seed, number, 1])).permutation(batches)
     return shuffled
 
 
 class _ByLength:
-    """Keeps the last pool, so that it is sorted once for all of its batches."""
+    """Keeps the last pool, so that it is sorted only once for all of its batches."""
 
     def __init__(self, pool: Callable[[int], NDArray[np.int64]]) -> None:
         self.pool = pool
@@ -180,26 +181,26 @@ class _ByLength:
 
 
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
-    """Which examples batch 0, 1, … of a training hold; examples of like length share a batch.
+    """The examples of batch 0, 1, … of a training whose batches consist of examples of similar length.
 
-    Examples come in the order of :func:`~sbmt.experiments.data.batches.training_examples`: one permutation of all
-    after the other. That order is cut into pools of :data:`POOL_BATCHES` batches. Those of a pool that are of the same
-    epoch are sorted by length; the pool is cut into batches, and these come in an order drawn by seed and pool. So
-    every epoch has each example exactly once, and a number decides its batch alone: training can begin at any. Where
-    an epoch ends within a pool, batches of the next may come before its last ones.
+    The order of :func:`training_examples`, one permutation of all examples after the other, is cut into pools of
+    :data:`POOL_BATCHES` batches. Within a pool, the examples of one epoch are sorted by length. The pool is then cut
+    into batches, whose order is drawn from the seed and the number of the pool. So every epoch has each example exactly
+    once, and a batch depends only on its number: training can begin at any batch. Where an epoch ends within a pool,
+    batches of the next epoch may come before its last ones.
 
     Args:
-        lengths: Tokens of every example, ``(n_examples,)``.
-        batch_size: Examples per batch.
+        lengths: Number of tokens of every example, ``(n_examples,)``.
+        batch_size: Number of examples per batch.
         seed: Decides every order.
 
     Returns:
-        From a batch's number to its examples, ``(batch_size,)``. It can be sent to other processes.
+        A function from the number of a batch to its examples, ``(batch_size,)``. It can be sent to other processes.
 
     Raises:
         SbmtError: If there is no example, or a size is below 1.
 
-    Cost: n log n for an epoch's permutation, and the sorting of a pool, each of them once in a row.
+    Cost: n log n for the permutation of an epoch and for sorting a pool, each of them once if batches come in order.
 
     Example:
         >>> examples_of = batches_by_length(np.repeat([7, 8, 9], 64), 3, seed=0)
@@ -218,14 +219,15 @@ def _slice(order: NDArray[np.int64], batch_size: int, number: int) -> NDArray[np
 
 
 def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
-    """Which examples batch 0, 1, … of an evaluation hold: each exactly once, from short to long.
+    """The examples of batch 0, 1, … of an evaluation, which visits each of them exactly once, from short to long.
 
     Args:
-        lengths: Tokens of every example, ``(n_examples,)``.
-        batch_size: Examples per batch; the last may have fewer.
+        lengths: Number of tokens of every example, ``(n_examples,)``.
+        batch_size: Number of examples per batch; the last one may have fewer.
 
     Returns:
-        From a batch's number to its examples, None after the last. It can be sent to other processes.
+        A function from the number of a batch to its examples, or to None after the last batch. It can be sent to other
+        processes.
 
     Raises:
         SbmtError: If the size is below 1.

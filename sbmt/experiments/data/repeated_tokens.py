@@ -1,4 +1,4 @@
-"""The synthetic task: which values occur more than once?"""
+"""The synthetic task: which values of a sequence occur more than once?"""
 
 import torch
 from jaxtyping import Float, Int
@@ -35,7 +35,9 @@ def sample_repeated_tokens(
 
 
 def majority_accuracy(length: int) -> float:
-    """Accuracy of always guessing the commoner label: max(q, 1 − q), q = (1 − 1/n)^(n−1) the share of unique tokens.
+    """Accuracy of always guessing the more frequent label, max(q, 1 − q).
+
+    Here q = (1 − 1/n)^(n−1) is the share of unique tokens.
 
     Example:
         >>> round(majority_accuracy(64), 3)
@@ -47,10 +49,10 @@ def majority_accuracy(length: int) -> float:
 
 
 def random_mask_ceiling(length: int, mask_density: float) -> float:
-    r"""Best accuracy of one layer that sees each pair with probability p, independently of the input.
+    r"""The best possible accuracy of one layer that sees each pair with probability p, independently of the input.
 
-    A repeat that is seen is known for sure. A token that has seen d others and no repeat is unique with probability
-    $r^{n-1-d}$, where $r = 1 - 1/n$, and the likelier label is guessed. With $q = r^{n-1}$ that is right with
+    A repeat that is seen is certain. A token that has seen d others and no repeat is unique with probability
+    $r^{n-1-d}$, where $r = 1 - 1/n$, and the more likely label is guessed. With $q = r^{n-1}$, this is right with
     probability
 
     $$\sum_{d=0}^{n-1} \binom{n-1}{d} p^d (1-p)^{n-1-d} \left[1 - r^d + \max(q, r^d - q)\right],$$

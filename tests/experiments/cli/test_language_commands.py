@@ -73,7 +73,7 @@ def test_a_corpus_is_prepared_with_a_tokeniser_learnt_or_given(run, tmp_path):
     assert code == 0 and "corpus: own" in out and str(tmp_path / "cache" / "corpus") in out
     learnt = Tokenizer.load(tmp_path / "cache" / "corpus" / "tokenizer.json")
     assert learnt.vocab_size == 280
-    (tmp_path / "mine.json").write_text(learnt.to_json())
+    (tmp_path / "mine.json").write_text(learnt.json)
     other = write_corpus(tmp_path / "other", seed=1)
     code, out, _ = run("data", "prepare", "corpus", "--from", other, "--tokenizer", "mine.json", "--reduced")
     assert code == 0 and "corpus-reduced: own" in out

@@ -95,7 +95,7 @@ def test_a_saved_run_loads_as_it_was(tmp_path, tiny_glue):
     loaded = load_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
     assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
-    assert loaded.tokenizer.to_json() == run.tokenizer.to_json()
+    assert loaded.tokenizer.json == run.tokenizer.json
     assert loaded.about["data"]["n_cut"].keys() == {"train", "dev", "test", "mismatched"}
     (tmp_path / "run" / "tokenizer.json").unlink()
     with pytest.raises(SbmtError, match="a tokeniser in"):
@@ -152,7 +152,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
         "no weights": (copy_of(pretrained(), tmp_path / "b", model=None), "model.safetensors"),
         "no tokeniser": (copy_of(pretrained(), tmp_path / "c", tokenizer=None), "a tokeniser in"),
         "damaged": (copy_of(pretrained(), tmp_path / "d", tokenizer="{}"), "tokeniser"),
-        "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.to_json()), "tokeniser"),
+        "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.json), "tokeniser"),
         "no result": (copy_of(pretrained(), tmp_path / "f", result="{}"), "the result of a run in"),
         "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "got list"),
         "no perplexity": (copy_of(pretrained(), tmp_path / "h", result=json.dumps(result | {"test": {}})), "result"),

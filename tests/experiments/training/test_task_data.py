@@ -149,7 +149,7 @@ def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, atte
 def test_a_tokeniser_with_other_ids_is_refused(tiny_mlm):
     """RoBERTa's ids need two bytes; those of a larger vocabulary four."""
     small = train_tokenizer(["a b\n"], VOCABULARY)
-    content = json.loads(small.to_json())
+    content = json.loads(small.json)
     content["model"]["vocab"]["more"] = 70_000
     with pytest.raises(SbmtError, match="uint32 ids of"):
-        tiny_mlm().open_data(Tokenizer.from_json(json.dumps(content)))
+        tiny_mlm().open_data(Tokenizer(json.dumps(content)))

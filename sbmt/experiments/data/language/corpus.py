@@ -1,4 +1,4 @@
-"""A corpus for masked language modelling: text of any size as one stream of tokens per split."""
+"""A corpus for masked language modelling: text of any size, as one stream of tokens per split."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,22 +10,21 @@ import numpy as np
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
-from sbmt.experiments.data.locate import CHUNK, checked_sha256, missing, open_binary
+from sbmt.experiments.data.locate import BYTE_ORDER_MARK, CHUNK, checked_sha256, missing, open_binary
 from sbmt.experiments.data.source import SPLITS, Examples, Shard, Source, by_shard
 
 VOCABULARY = 50265
-"""RoBERTa's."""
+"""The size of RoBERTa's vocabulary."""
 
 REDUCED_VOCABULARY = 2048
-"""For a few megabytes of text, and a small network."""
+"""The size of a vocabulary for a few megabytes of text and a small network."""
 
 EVERY = 20
-"""One shard in so many is held out for each split that no file is named for."""
+"""One part in this many is held out for each split for which there is no file."""
 
 SUFFIXES = (".txt", ".txt.gz")
 FOLDER = "lm"
 GET = "put text in UTF-8 there, in one file or several named *.txt or *.txt.gz"
-_BOM = b"\xef\xbb\xbf"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
 
@@ -35,8 +34,8 @@ class Part:
 
     Attributes:
         path: The file, packed or not.
-        start: Byte at which it begins, unpacked.
-        stop: Byte after its last.
+        start: First byte of the part in the unpacked file.
+        stop: The byte after its last one.
     """
 
     path: Path
@@ -44,7 +43,7 @@ class Part:
     stop: int
 
     def text(self) -> str:
-        """Its lines, with their ends as they are; a mark of UTF-8 at the start of a file is no text.
+        """The lines with their ends, unchanged. A byte-order mark at the start of a file is dropped.
 
         Raises:
             SbmtError: If it cannot be read, or is not UTF-8.
@@ -53,11 +52,13 @@ class Part:
             file.seek(self.start)
             content = file.read(self.stop - self.start)
         try:
-            return (content.removeprefix(_BOM) if self.start == 0 else content).decode()
+            return (content.removeprefix(BYTE_ORDER_MARK) if self.start == 0 else content).decode()
         except UnicodeDecodeError as error:
             line = 1 + self._lines_before() + error.object[: error.start].count(b"\n")
             where = f"text in UTF-8 in {self.path}, line {line}"
-            raise SbmtError(where, repr(error.object[error.start : error.end + 9]), "convert it, or mend it") from error
+            raise SbmtError(
+                where, repr(error.object[error.start : error.end + 9]), "convert the file, or correct that line"
+            ) from error
 
     def _lines_before(self) -> int:
         n_lines, rest = 0, self.start
@@ -69,10 +70,10 @@ class Part:
 
 
 def _files(path: Path) -> list[Path]:
-    """The text files of a place, by name."""
+    """The text files in a folder, by name."""
     if path.is_file():
         if not path.name.endswith(SUFFIXES):
-            raise SbmtError("a file named *.txt or *.txt.gz", path, "name it so if it is text in UTF-8")
+            raise SbmtError("a file named *.txt or *.txt.gz", path, "rename it if it is text in UTF-8")
         return [path]
     for folder in (path, path / FOLDER):
         if folder.is_dir():
@@ -81,20 +82,20 @@ def _files(path: Path) -> list[Path]:
             )
             names = {f.name for f in files}
             if twice := [name for name in sorted(names) if f"{name}.gz" in names]:
-                raise SbmtError(f"{twice[0]} once in {folder}", "it and a packed one", "remove one of the two")
+                raise SbmtError(f"{twice[0]} once in {folder}", "a plain and a packed one", "remove one of the two")
             if files:
                 return files
     raise missing(["*.txt or *.txt.gz"], path, {}, GET)
 
 
 def _split_of(path: Path) -> str:
-    """Which split a file's name says; empty where it says none."""
+    """The split that a file's name contains; empty if it contains none."""
     words = re.split("[^a-z]+", path.name.lower())
     return next((_WORDS[word] for word in words if word in _WORDS), "")
 
 
 def _n_bytes(path: Path) -> int:
-    """Of the file, unpacked."""
+    """Size of the unpacked file."""
     n_bytes = 0
     with open_binary(path) as file:
         while content := file.read(CHUNK):
@@ -103,7 +104,7 @@ def _n_bytes(path: Path) -> int:
 
 
 def _cut(path: Path, n_bytes: int, size: int) -> Iterator[Part]:
-    """Parts of ``size`` bytes, or more: up to the end of the line in which they are full."""
+    """Parts of at least ``size`` bytes, each up to the end of a line."""
     start = 0
     with open_binary(path) as file:
         while start < n_bytes:
@@ -125,13 +126,15 @@ def _parts(files: list[Path], shard_bytes: int) -> dict[str, list[Part]]:
     if held_out := [split for split in ("dev", "test") if not parts[split]]:
         shard_bytes = min(shard_bytes, -(-sum(sizes[path] for path in others) // EVERY))
     rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
-    while len(rest) <= len(held_out) and shard_bytes > 1:  # a line takes most of the text
+    while len(rest) <= len(held_out) and shard_bytes > 1:  # a single line takes most of the text
         shard_bytes //= 2
         rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
     if len(rest) <= len(held_out):
         needed = f"text of {len(held_out) + 1} lines or more for {' and '.join(['train', *held_out])}"
         names = ", ".join(path.name for path in files)
-        raise SbmtError(f"{needed} in {names}", f"{len(rest)}", f"{GET}; names with dev or test hold out whole files")
+        raise SbmtError(
+            f"{needed} in {names}", f"{len(rest)}", f"{GET}; a file with dev or test in its name is held out as a whole"
+        )
     for number, part in enumerate(rest):
         place = number % min(EVERY, len(rest))
         parts[held_out[place - 1] if 1 <= place <= len(held_out) else "train"].append(part)
@@ -151,31 +154,32 @@ def corpus_source(
     name: str = "corpus",
     shard_bytes: int = 1 << 24,
 ) -> Source:
-    r"""Text as token ids, each split one stream: decoded, it gives back the text of its files, one after the other.
+    r"""Text as token ids. Each split is one stream: decoded, it gives back the text of its files, one after the other.
 
-    Every line is cut into tokens by itself, its line feed included, so that the stream is the same however the text
-    is divided. A file whose name holds the word ``dev``, ``val``, ``valid`` or ``validation`` is for dev, one with
-    ``test`` for test; words end where letters do. Of these two, what no file is named for gets every 20th part of the
-    other files, which are then cut into 20 parts at least, as far as they have lines.
+    Every line is encoded separately, together with its line feed, so that the stream does not depend on how the text
+    is divided into shards. A file is for dev if its name contains the word ``dev``, ``val``, ``valid`` or
+    ``validation``, and for test if it contains ``test``; a word ends where its letters do. If there is no file for one
+    of these two, every 20th part of the other files is held out for it. These are then cut into at least 20 parts, as
+    far as they have lines.
 
     Args:
-        path: A file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of them, or a folder with a folder ``lm`` that has
-            them.
-        tokenizer: Cuts lines into tokens. None trains one on the text of train, here and now.
-        vocab_size: Tokens of a tokeniser that is trained.
-        name: Of the prepared examples.
-        shard_bytes: Text that is in memory at a time, or a line where that is longer.
+        path: A file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of such files, or a folder that has them in a folder
+            ``lm``.
+        tokenizer: Cuts lines into tokens. None trains one on the text of train, at once.
+        vocab_size: Number of tokens of a tokeniser that is trained.
+        name: Name of the prepared examples.
+        shard_bytes: Size of the text that is in memory at a time; a longer line is in memory as a whole.
 
     Returns:
-        A source with an example per part, whose symbols are ids of ``tokenizer.json`` beside the examples. Labels
-        mean nothing.
+        A source with one example per part, whose symbols are ids of the ``tokenizer.json`` beside the examples. The
+        labels have no meaning.
 
     Raises:
-        SbmtError: If there is no text, too few lines to divide, or two files for one text; from a shard, and from the
-            training of a tokeniser, if a file is damaged or not UTF-8, with the number of the line.
+        SbmtError: If there is no text, there are too few lines to divide, or a file is there twice, plain and packed.
+            From a shard, and from the training of a tokeniser, if a file is damaged or not UTF-8, with the line.
 
-    Cost: files are read three times before shards are made, and once more to train a tokeniser. Each part of a
-    packed one costs unpacking all that is before it: unpack it once if it is large.
+    Cost: files are read three times before shards are made, and once more to train a tokeniser. For each part of a
+    packed file, everything before it is unpacked: unpack a large one beforehand.
     """
     check_sizes(shard_bytes=shard_bytes)
     files = _files(Path(path))
@@ -206,5 +210,5 @@ def corpus_source(
         ),
         arrange=by_shard,
         symbol_type=tokenizer.id_type,
-        files={"tokenizer.json": tokenizer.to_json()},
+        files={"tokenizer.json": tokenizer.json},
     )

@@ -1,4 +1,4 @@
-"""Masked language modelling: blocks of a text's tokens, some of which are hidden and asked for."""
+"""Masked language modelling: blocks of a text's tokens, some of which are hidden and have to be predicted."""
 
 from dataclasses import dataclass
 
@@ -13,27 +13,27 @@ from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import Symbols
 
 SELECTED = 0.15
-"""Share of the tokens that are asked for."""
+"""Share of the tokens that have to be predicted."""
 
 HIDDEN, REPLACED = 0.8, 0.1
-"""Shares of the selected tokens that become ``<mask>``, and another token; the rest stays as it is."""
+"""Shares of the selected tokens that become ``<mask>``, and that become another token; the rest stay unchanged."""
 
 _STREAM = 0x6D61736B
-"""Keeps these draws apart from others with the same key."""
+"""Makes these draws independent of others with the same key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """A stream of tokens as blocks of one length: ``<s>``, ``length − 2`` tokens, ``</s>``.
 
-    Blocks end where they are full, in the midst of a sentence. The last one may be shorter; padding fills it up.
+    Blocks end where they are full, even within a sentence. The last one may be shorter and is padded.
 
     Attributes:
         symbols: Token ids ``(n_tokens,)``, possibly mapped from disk.
-        length: Tokens of a block, start and end included.
-        start_id: Of ``<s>``.
-        end_id: Of ``</s>``.
-        padding_id: Of ``<pad>``.
+        length: Number of tokens of a block, start and end included.
+        start_id: Id of ``<s>``.
+        end_id: Id of ``</s>``.
+        padding_id: Id of ``<pad>``.
 
     Raises:
         SbmtError: If no token fits between start and end.
@@ -53,16 +53,16 @@ class Blocks:
         return -(-len(self.symbols) // (self.length - 2))
 
     def rows(self, examples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Some of the blocks.
+        """The blocks with the given numbers.
 
         Args:
-            examples: Their numbers, ``(batch,)``.
+            examples: The numbers, ``(batch,)``.
 
         Returns:
-            Tokens ``(batch, length)``, and which of them are real: all but padding.
+            Tokens ``(batch, length)``, and which of them are real, that is, not padding.
 
         Raises:
-            SbmtError: If there is no block of such a number.
+            SbmtError: If there is no block with such a number.
 
         Example:
             >>> ids = np.array([7, 8, 9, 10, 11], np.uint16)
@@ -71,7 +71,9 @@ class Blocks:
             [[0, 7, 8, 9, 2], [0, 10, 11, 2, 1]]
         """
         if len(examples) and not 0 <= examples.min() <= examples.max() < len(self):
-            raise SbmtError(f"blocks in [0, {len(self)})", [int(examples.min()), int(examples.max())], "count them")
+            raise SbmtError(
+                f"blocks in [0, {len(self)})", [int(examples.min()), int(examples.max())], "use numbers of blocks"
+            )
         n_inside = self.length - 2
         tokens = np.full((len(examples), self.length), self.padding_id, np.int64)
         is_real = np.zeros(tokens.shape, np.bool_)
@@ -84,10 +86,11 @@ class Blocks:
 
 
 def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
-    """The blocks of a split of a corpus, whose shards lie end to end.
+    """The blocks of a split of a corpus.
 
     Raises:
-        SbmtError: If they do not, if the symbols are no ids of such a tokeniser, or ``length`` is less than 3.
+        SbmtError: If the split is not one stream, if its symbols are not ids of such a tokeniser, or ``length`` is less
+            than 3.
     """
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes
@@ -96,7 +99,7 @@ def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
         raise SbmtError("one stream of text per split", got, "prepare a corpus: sbmt data prepare corpus")
     if split.symbols.dtype != tokenizer.id_type:
         expected = f"{tokenizer.id_type} ids of {tokenizer}"
-        raise SbmtError(expected, f"{split.symbols.dtype} symbols", "take the tokenizer.json beside the examples")
+        raise SbmtError(expected, f"{split.symbols.dtype} symbols", "use the tokenizer.json beside the examples")
     symbols = split.symbols[int(starts[0, 0]) : int(stops[-1, 0])]
     return Blocks(symbols, length, tokenizer.start_id, tokenizer.end_id, tokenizer.padding_id)
 
@@ -107,23 +110,24 @@ def select_and_mask(
     tokenizer: Tokenizer,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Chooses the tokens to ask for, and hides most of them.
+    """Selects the tokens that have to be predicted, and hides most of them.
 
-    Every real token that is no special one is selected with probability .15, independently of all others. A selected
-    one becomes ``<mask>`` with probability .8, with .1 a token drawn uniformly from the vocabulary without its special
-    tokens (which may be the true one again), and with .1 stays. As many numbers are drawn whatever the tokens are.
+    Every real token that is not a special one is selected with probability .15, independently of all others. A
+    selected token becomes ``<mask>`` with probability .8. With probability .1 it becomes a token drawn uniformly from
+    the vocabulary without its special tokens (which may be the true one again), and with .1 it stays. The number of
+    draws does not depend on the tokens.
 
     Args:
         tokens: ``(batch, n)``.
-        is_real: Of the same shape; False at padding.
-        tokenizer: Whose ids they are.
-        rng: Draws.
+        is_real: Bool of the same shape; False at padding.
+        tokenizer: The tokeniser whose ids they are.
+        rng: Source of the draws.
 
     Returns:
         What the model reads, and which tokens are selected, both ``(batch, n)``.
 
     Paper: Devlin et al., BERT (NAACL 2019), section 3.1. The pipeline that the SBM paper uses draws replacements from
-    all ids, special ones included: five in 50,265.
+    all ids, including the special ones, five of 50,265.
     """
     is_plain = np.ones(tokenizer.vocab_size, np.bool_)
     is_plain[list(tokenizer.special_ids)] = False
@@ -138,23 +142,24 @@ def select_and_mask(
 def make_masked_batch(
     blocks: Blocks, examples: NDArray[np.int64], part: slice, tokenizer: Tokenizer, key: tuple[int, int]
 ) -> Batch:
-    """A part of a batch of blocks with tokens to be guessed.
+    """A part of a batch of blocks with tokens that have to be predicted.
 
-    Selection and masks are drawn for the whole batch, so that processes that share it draw what one would.
+    Selection and masks are drawn for the whole batch, so that processes that share it draw what a single one would.
 
     Args:
-        blocks: Where the text is.
+        blocks: The blocks of the text.
         examples: The numbers of all blocks of the batch.
-        part: Which of them to return, such as ``slice(0, 16)``.
-        tokenizer: Whose ids they are.
-        key: Decides what is drawn, such as a seed and the number of the batch; neither is negative.
+        part: The part of them to return, such as ``slice(0, 16)``.
+        tokenizer: The tokeniser whose ids they are.
+        key: Two non-negative numbers that decide what is drawn, such as a seed and the number of the batch.
 
     Returns:
-        ``labels`` are the true ids of the selected tokens, row by row; there may be none. ``weight`` makes the mean
-        over processes of mean losses the mean over all selected tokens, where the parts are of one size.
+        A batch whose ``labels`` are the true ids of the selected tokens, row by row; there may be none. If the parts
+        have the same size, its ``weight`` turns the mean over processes of weighted mean losses into the mean over all
+        selected tokens.
 
     Raises:
-        SbmtError: If there is no block of such a number.
+        SbmtError: If there is no block with such a number.
     """
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))

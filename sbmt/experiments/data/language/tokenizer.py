@@ -1,4 +1,4 @@
-"""Text as tokens of a byte-level vocabulary: every text has ids, and they give it back."""
+"""Text as tokens of a byte-level vocabulary: every text has ids, from which it can be recovered."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import tokenizers
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-"""RoBERTa's names."""
+"""The special tokens, with RoBERTa's names."""
 
 N_BYTES = 256
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 
 def import_tokenizers() -> Any:
-    """The library ``tokenizers``, loaded when it is first needed.
+    """Imports the library ``tokenizers`` when it is first needed.
 
     Raises:
         SbmtError: If it is not installed.
@@ -38,7 +38,7 @@ def import_tokenizers() -> Any:
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text with their ends; only a line feed ends one.
+    r"""The lines of a text with their ends. Only a line feed ends a line.
 
     Example:
         >>> lines_of("one\r\n\ntwo")
@@ -48,50 +48,10 @@ def lines_of(text: str) -> list[str]:
     return [line + "\n" for line in lines] + ([rest] if rest else [])
 
 
-def train_vocabulary(texts: Iterable[str], vocab_size: int) -> str:
-    """Byte-pair encoding of texts: a vocabulary that merges the commonest neighbours first.
-
-    Ids 0 … 4 are :data:`SPECIALS`, then come all 256 bytes, then merges. Words with the blank before them, numbers
-    and signs are told apart by GPT-2's rule before anything is merged, and so are lines. The same texts give the same
-    vocabulary.
-
-    Args:
-        texts: Read once, one after the other.
-        vocab_size: How many tokens; fewer where no neighbours are left to merge.
-
-    Returns:
-        The content of a ``tokenizer.json``.
-
-    Raises:
-        SbmtError: If ``vocab_size`` has no room for the special tokens and the bytes.
-
-    Cost: memory for the different words of the texts.
-
-    Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
-    Radford et al., Language Models are Unsupervised Multitask Learners (2019).
-    """
-    least = len(SPECIALS) + N_BYTES
-    if vocab_size < least:
-        raise SbmtError(f"vocab_size ≥ {least}: special tokens and bytes", vocab_size, "give a larger one")
-    library = import_tokenizers()
-    tokenizer = library.Tokenizer(library.models.BPE())
-    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = library.decoders.ByteLevel()
-    trainer = library.trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=sorted(_BYTE_OF),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((line for text in texts for line in lines_of(text)), trainer)
-    content: str = tokenizer.to_str()
-    return content
-
-
 def glyph(token: str) -> str:
-    r"""How pictures and tables write an entry of a vocabulary.
+    r"""An entry of a vocabulary as it is shown in pictures and tables.
 
-    Blanks and line ends become visible; bytes that are no whole character are written in hexadecimal.
+    Blanks and line ends become visible, and bytes that are not a whole character are written in hexadecimal.
 
     Example:
         >>> glyph("Ġcat"), glyph("Ã©"), glyph("Ã"), glyph("<mask>")
@@ -104,7 +64,7 @@ def glyph(token: str) -> str:
 
 
 def _signs_of_bytes() -> dict[str, int]:
-    """The character that vocabularies write for each byte: itself if it is visible in Latin-1, else one from 256 on."""
+    """The byte of each character in vocabularies: visible ones are those of Latin-1, the others start at 256."""
     visible = [b for b in range(N_BYTES) if chr(b).isprintable() and chr(b) not in " \xa0"]
     hidden = [b for b in range(N_BYTES) if b not in visible]
     return {chr(b): b for b in visible} | {chr(N_BYTES + i): b for i, b in enumerate(hidden)}
@@ -114,10 +74,10 @@ _BYTE_OF = _signs_of_bytes()
 
 
 def check_room(length: int, n_documents: int) -> int:
-    """How many ids of documents fit beside the special ones.
+    """The number of ids of documents that fit beside the special ones.
 
     Raises:
-        SbmtError: If it is less than one of each document.
+        SbmtError: If it is less than one for each document.
     """
     room = length - 2 * n_documents
     if room < n_documents:
@@ -127,7 +87,7 @@ def check_room(length: int, n_documents: int) -> int:
 
 
 def shares(n_first: int, n_second: int, room: int) -> tuple[int, int]:
-    """How much of two documents fits: all of the shorter one if that is at most half, else about half of each.
+    """How much of two documents fits: all of the shorter one if it takes at most half the room, else half of each.
 
     Example:
         >>> shares(3, 9, 8), shares(7, 9, 9), shares(2, 3, 8)
@@ -144,22 +104,23 @@ def shares(n_first: int, n_second: int, room: int) -> tuple[int, int]:
 def pack_ids(
     first: Iterable[Symbols], second: Iterable[Symbols] | None, length: int, start_id: int, end_id: int
 ) -> tuple[list[Symbols], int]:
-    """``<s> A </s>`` for every document, or ``<s> A </s></s> B </s>`` for every pair.
+    """Puts every document between start and end, and every pair: ``<s> A </s>``, ``<s> A </s></s> B </s>``.
 
-    What is too long loses its end: of a pair the longer document does, until both are alike, then both do.
+    Examples that are too long lose tokens at their end. In a pair, the longer document is cut until both have the same
+    length, then both are.
 
     Args:
-        first: Ids of documents.
-        second: Of as many more, or None.
-        length: Most ids per example, special ones included.
-        start_id: Of ``<s>``.
-        end_id: Of ``</s>``.
+        first: The ids of each document, or of the first one of each pair.
+        second: The ids of the second document of each pair, or None.
+        length: Largest number of ids per example, special ones included.
+        start_id: Id of ``<s>``.
+        end_id: Id of ``</s>``.
 
     Returns:
-        The ids of every example, and how many examples were cut.
+        The ids of every example, and the number of examples that were cut.
 
     Raises:
-        SbmtError: If ``length`` leaves no room for an id of each document.
+        SbmtError: If ``length`` leaves no room for one id of each document.
 
     Example:
         >>> first, second = np.array([7, 8, 9], np.uint16), np.array([5], np.uint16)
@@ -183,24 +144,24 @@ def pack_ids(
 
 
 CHUNK_CHARACTERS = 1 << 20
-"""The library holds about a hundred bytes per token of what it encodes at once."""
+"""Characters that are encoded at once; the library needs about a hundred bytes per token of them."""
 
 _PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
-_DO = "take a tokenizer.json of RoBERTa's kind, or have one trained"
+_DO = "use a tokenizer.json of RoBERTa's kind, or train one"
 
 
 @dataclass(frozen=True)
 class Tokenizer:
     """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens.
 
-    The special tokens' ids are found by name, so that files with ``<mask>`` at the end of the vocabulary will do. A
-    text is never read as a special token, whatever is written in it. Copies and pickles hold the JSON alone.
+    The ids of the special tokens are found by name, so that they may be anywhere in the vocabulary. No text is ever
+    read as a special token, whatever is written in it. Copies and pickles contain only the JSON.
 
     Attributes:
-        json: A ``tokenizer.json`` as the library ``tokenizers`` reads it.
+        json: The content of a ``tokenizer.json``, as the library ``tokenizers`` reads it.
 
     Raises:
-        SbmtError: If it is no such JSON, lacks a special token, or does not give back the bytes of a text.
+        SbmtError: If it is no such JSON, lacks a special token, or does not preserve the bytes of a text.
     """
 
     json: str
@@ -217,26 +178,19 @@ class Tokenizer:
         """Reads a ``tokenizer.json``.
 
         Raises:
-            SbmtError: If it cannot be read, or see :class:`Tokenizer`.
+            SbmtError: If it cannot be read, or is not what :class:`Tokenizer` needs.
         """
         try:
             return cls(path.read_text("utf-8"))
         except OSError as error:
-            raise SbmtError(f"a tokeniser in {path}", error.strerror or error, "check its name and rights") from error
+            raise SbmtError(
+                f"a tokeniser in {path}", error.strerror or error, "check its name and permissions"
+            ) from error
         except UnicodeDecodeError as error:
             raise SbmtError(f"a tokeniser in {path}", f"damage ({error})", _DO) from error
 
-    @classmethod
-    def from_json(cls, text: str) -> "Tokenizer":
-        """From the content of a ``tokenizer.json``; what comes back from :meth:`to_json`."""
-        return cls(text)
-
-    def to_json(self) -> str:
-        """The content of a ``tokenizer.json``."""
-        return self.json
-
     def save(self, path: Path) -> None:
-        """Writes a ``tokenizer.json``, whole or not at all."""
+        """Writes a ``tokenizer.json``, either all of it or nothing."""
         write_bytes(path, self.json.encode())
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
@@ -255,12 +209,12 @@ class Tokenizer:
             raise SbmtError("the JSON of a tokeniser", f"something else ({error})", _DO) from error
         library.no_truncation()
         library.no_padding()
-        library.encode_special_tokens = True  # as text: "<s>" in a review is three characters
+        library.encode_special_tokens = True  # as text: "<s>" in a review is three characters, not a special token
         return library
 
     @cached_property
     def sha256(self) -> str:
-        """Of the JSON's UTF-8 bytes, which is that of the file."""
+        """SHA-256 of the JSON in UTF-8, which is that of the file."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
     @cached_property
@@ -270,44 +224,44 @@ class Tokenizer:
 
     @cached_property
     def special_ids(self) -> tuple[int, ...]:
-        """Of ``<s>``, ``<pad>``, ``</s>``, ``<unk>`` and ``<mask>``."""
+        """The ids of ``<s>``, ``<pad>``, ``</s>``, ``<unk>`` and ``<mask>``."""
         return tuple(int(self._library.token_to_id(name)) for name in SPECIALS)  # type: ignore[arg-type]
 
     @property
     def start_id(self) -> int:
-        """Of ``<s>``."""
+        """Id of ``<s>``."""
         return self.special_ids[0]
 
     @property
     def padding_id(self) -> int:
-        """Of ``<pad>``."""
+        """Id of ``<pad>``."""
         return self.special_ids[1]
 
     @property
     def end_id(self) -> int:
-        """Of ``</s>``."""
+        """Id of ``</s>``."""
         return self.special_ids[2]
 
     @property
     def unknown_id(self) -> int:
-        """Of ``<unk>``, which no text needs."""
+        """Id of ``<unk>``, which no text needs."""
         return self.special_ids[3]
 
     @property
     def mask_id(self) -> int:
-        """Of ``<mask>``."""
+        """Id of ``<mask>``."""
         return self.special_ids[4]
 
     @property
     def id_type(self) -> SymbolType:
-        """The smaller of ``uint16`` and ``uint32`` that holds every id."""
+        """The smallest of ``uint16`` and ``uint32`` that can hold every id."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:
         """The ids of a text, without special ones.
 
         Raises:
-            SbmtError: If the text holds half a surrogate pair, which UTF-8 cannot.
+            SbmtError: If the text contains half a surrogate pair, which UTF-8 cannot encode.
         """
         return next(self.encode_each([text]))
 
@@ -317,7 +271,7 @@ class Tokenizer:
         Texts are encoded in batches of about :data:`CHUNK_CHARACTERS`, on all cores.
 
         Raises:
-            SbmtError: As :meth:`encode`.
+            SbmtError: As in :meth:`encode`.
         """
         chunk: list[str] = []
         n_characters = 0
@@ -333,56 +287,56 @@ class Tokenizer:
         try:
             encodings = self._library.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError as error:
-            raise SbmtError("texts that UTF-8 can hold", error, "remove lone surrogates from them") from error
+            raise SbmtError("texts that UTF-8 can encode", error, "remove lone surrogates from them") from error
         for encoding in encodings:
             yield np.array(encoding.ids, self.id_type)
 
     def encode_lines(self, text: str) -> Symbols:
-        """The ids of a text, each line by itself: no token crosses a line's end, so parts may be encoded apart.
+        """The ids of a text whose lines are encoded separately.
 
-        :meth:`encode` may take blanks before and after a line feed together.
+        No token crosses the end of a line, so parts of a text can be encoded independently. :meth:`encode` may join
+        blanks before and after a line feed.
         """
         return np.concatenate([np.empty(0, self.id_type), *self.encode_each(lines_of(text))])
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """The text of ids; special ones have none, and bytes that are no UTF-8 become ``�``.
+        """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``.
 
         Raises:
             SbmtError: If an id is not in the vocabulary.
         """
         plain = [token for token in (int(i) for i in ids) if token not in self.special_ids]
         if plain and not 0 <= min(plain) <= max(plain) < self.vocab_size:
-            raise SbmtError(f"ids in [0, {self.vocab_size})", sorted({min(plain), max(plain)}), "take this tokeniser's")
+            raise SbmtError(
+                f"ids in [0, {self.vocab_size})", sorted({min(plain), max(plain)}), "use ids of this tokeniser"
+            )
         return self._library.decode(plain, skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
-        """How pictures and tables write a token: blanks and line ends visible, special tokens by name.
+        """A token as it is shown in pictures and tables: blanks and line ends are visible, special tokens have names.
 
         Raises:
             SbmtError: If the id is not in the vocabulary.
         """
         token = self._library.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
         if token is None:
-            raise SbmtError(f"an id in [0, {self.vocab_size})", token_id, "take one of this tokeniser's")
+            raise SbmtError(f"an id in [0, {self.vocab_size})", token_id, "use an id of this tokeniser")
         return glyph(token)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """``<s> A </s>`` for every text, or ``<s> A </s></s> B </s>`` for every pair.
-
-        What is too long loses its end: of a pair the longer text does, until both are alike, then both do.
+        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``, and cuts them; see :func:`pack_ids`.
 
         Args:
-            first: Texts.
-            second: As many more, or None.
-            length: Most ids per example, special ones included.
+            first: The texts, or the first ones of the pairs.
+            second: The second texts of the pairs, or None.
+            length: Largest number of ids per example, special ones included.
 
         Returns:
-            The ids of every example, and how many examples were cut.
+            The ids of every example, and the number of examples that were cut.
 
         Raises:
-            SbmtError: If ``length`` leaves no room for a token of each text, or there are not as many second texts.
+            SbmtError: If ``length`` leaves no room for a token of each text, or the numbers of texts differ.
         """
-        check_room(length, 1 if second is None else 2)
         if second is not None and len(second) != len(first):
             raise SbmtError(f"{len(first)} second texts, one per first", len(second), "give pairs")
         seconds = None if second is None else self.encode_each(second)
@@ -390,5 +344,36 @@ class Tokenizer:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> Tokenizer:
-    """A tokeniser of the commonest parts of words in the texts; see ``train_vocabulary``."""
-    return Tokenizer(train_vocabulary(texts, vocab_size))
+    """Learns a tokeniser by byte-pair encoding, which merges the most frequent neighbours first.
+
+    Ids 0 … 4 are :data:`SPECIALS`, followed by all 256 bytes and then the merges. Before anything is merged, the text
+    is divided into lines, and these by GPT-2's rule into words with the blank before them, numbers and signs. The same
+    texts give the same vocabulary.
+
+    Args:
+        texts: Read once, one after the other.
+        vocab_size: Number of tokens. There are fewer if no neighbours are left to merge.
+
+    Raises:
+        SbmtError: If ``vocab_size`` is too small for the special tokens and the bytes.
+
+    Cost: memory for the different words of the texts.
+
+    Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
+    Radford et al., Language Models are Unsupervised Multitask Learners (2019).
+    """
+    least = len(SPECIALS) + N_BYTES
+    if vocab_size < least:
+        raise SbmtError(f"vocab_size ≥ {least}: special tokens and bytes", vocab_size, "give a larger one")
+    library = import_tokenizers()
+    tokenizer = library.Tokenizer(library.models.BPE())
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(_BYTE_OF),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((line for text in texts for line in lines_of(text)), trainer)
+    return Tokenizer(tokenizer.to_str())

@@ -1,4 +1,4 @@
-"""Reads Pathfinder images as Long Range Arena published them: folders of PNG files, and a table for each folder."""
+"""Pathfinder from files: the images of Long Range Arena, PNG files in folders with a table of metadata for each."""
 
 import hashlib
 import io
@@ -12,28 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
+from sbmt.experiments.data.locate import read_whole
 from sbmt.experiments.data.pathfinder.source import make_source
 from sbmt.experiments.data.source import Examples, Shard, Source
 
 DIFFICULTY = "curv_contour_length_14"
-"""The hardest of three, and the one whose results are usually published."""
+"""The hardest of three kinds, for which results are usually published."""
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
-FETCH = "get the file again, with all that lra_release.gz has beside it"
+FETCH = "get the file again, with everything beside it in lra_release.gz"
 _ARRAY, _PICKLE, _PNG = b"\x93NUMPY", b"\x80", b"\x89PNG\r\n\x1a\n"
 _DEPTH, _GREY, _RGB = 8, 0, 2  # bits per level and kinds of colour, as a PNG's header has them
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a metadata file says of an image.
+    """What a metadata file says about an image.
 
     Attributes:
-        where: The line that says it, for messages.
-        path: Of the image.
-        label: 1 where the discs are joined, else 0.
-        contour_length: Paddles of a long snake; not a number where the file does not say it.
-        distractor_length: Paddles of a short one, likewise.
+        where: The line in the metadata, for error messages.
+        path: The file of the image.
+        label: 1 if the discs are joined, else 0.
+        contour_length: Number of paddles of a long snake; NaN if the line does not contain it.
+        distractor_length: Number of paddles of a short snake; NaN if the line does not contain it.
     """
 
     where: str
@@ -46,21 +47,21 @@ class Row:
 def read_rows(metadata: Path, folder: Path) -> list[Row]:
     """Reads a metadata file.
 
-    Each line is one image: sub-folder, file name, number, label, continuity, contour length, distractor length, and
-    more that is passed over.
+    Each line describes an image: sub-folder, file name, number, label, continuity, contour length, distractor length,
+    and more fields that are ignored.
 
     Args:
-        metadata: Either UTF-8 text, with blanks between fields and line feeds between lines; or an array of strings
+        metadata: Either UTF-8 text, with blanks between fields and line feeds between lines, or an array of strings
             as ``np.save`` writes it. Nothing is unpickled.
-        folder: What its sub-folders lie in.
+        folder: The folder that contains the sub-folders.
 
     Raises:
-        SbmtError: If it is of neither kind, has no lines, or a line says no image or label.
+        SbmtError: If the file is of neither kind, has no lines, or a line has no image or label.
     """
     try:
-        content = metadata.read_bytes()
+        content = read_whole(metadata)
     except OSError as error:
-        raise SbmtError(f"to read {metadata}", error.strerror or error, "check its rights") from error
+        raise SbmtError(f"to read {metadata}", error.strerror or error, "check its permissions") from error
     lines = _array(content, metadata) if content.startswith(_ARRAY) else _text(content, metadata)
     if not lines:
         raise SbmtError(f"lines in {metadata}", "none", FETCH)
@@ -72,11 +73,11 @@ def read_images(metadata: Path, folder: Path, size: int) -> Examples:
 
     Args:
         metadata: As in :func:`read_rows`.
-        folder: As there.
-        size: Pixels that each image must have, each way.
+        folder: As in :func:`read_rows`.
+        size: Width and height that each image must have, in pixels.
 
     Raises:
-        SbmtError: If the metadata or an image is damaged or of another kind; says which line.
+        SbmtError: If the metadata or an image is damaged or of another kind, with the line.
     """
     rows, images = [], []
     for row in read_rows(metadata, folder):
@@ -96,14 +97,14 @@ def read_images(metadata: Path, folder: Path, size: int) -> Examples:
 
 
 def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
-    """Grey levels ``(size, size)`` of a PNG file of 8 bits per level, or None where the file is empty.
+    """Grey levels ``(size, size)`` of a PNG file of 8 bits per level, or None if the file is empty.
 
-    Colours pass where red, green and blue are equal everywhere.
+    A colour image is accepted if red, green and blue are equal everywhere.
 
     Args:
-        path: Of the file.
-        size: Pixels that it must have, each way.
-        where: What names the file, for messages.
+        path: The file.
+        size: Width and height that it must have, in pixels.
+        where: The line that names the file, for error messages.
 
     Raises:
         SbmtError: If the file is missing, no PNG, damaged, of another size, or not grey.
@@ -111,7 +112,7 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
     from PIL import Image
 
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise SbmtError(f"an image {path}, which {where} names", error.strerror or error, FETCH) from error
     if not content:
@@ -138,7 +139,7 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
 
 
 def _check_parts(content: bytes) -> None:
-    """Raises ValueError unless a PNG file is there to its end, and its parts have their checksums."""
+    """Raises ValueError unless a PNG file is complete and its parts match their checksums."""
     start, kind = len(_PNG), b""
     while kind != b"IEND":
         stop = start + 8 + int.from_bytes(content[start : start + 4], "big")
@@ -151,7 +152,7 @@ def _check_parts(content: bytes) -> None:
 
 
 def _text(content: bytes, metadata: Path) -> list[list[str]]:
-    """Fields of each line of a text."""
+    """The fields of each line of a text."""
     if content.startswith(_PICKLE):
         raise _pickled(metadata)
     try:
@@ -162,7 +163,7 @@ def _text(content: bytes, metadata: Path) -> list[list[str]]:
 
 
 def _array(content: bytes, metadata: Path) -> list[list[str]]:
-    """Fields of each row of an array."""
+    """The fields of each row of an array."""
     file = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(file)
@@ -177,7 +178,7 @@ def _array(content: bytes, metadata: Path) -> list[list[str]]:
         array, n_codes = np.load(io.BytesIO(content), allow_pickle=False), kind.itemsize // 4
         if kind.kind == "S":
             return [[field.decode("utf-8") for field in row] for row in array.tolist()]
-        # NumPy would make strings of what are no characters; Python's decoder refuses them.
+        # NumPy makes strings even of codes that are not characters; Python's decoder refuses those.
         rows = [row.tobytes().decode("utf-32-le") for row in array.astype(kind.newbyteorder("<"))]
         return [[row[i : i + n_codes].rstrip("\0") for i in range(0, len(row), n_codes)] for row in rows]
     except (ValueError, KeyError, EOFError) as error:
@@ -187,16 +188,16 @@ def _array(content: bytes, metadata: Path) -> list[list[str]]:
 
 
 def _pickled(metadata: Path) -> SbmtError:
-    """The refusal of what could run code."""
+    """The error about a file that could run code."""
     return SbmtError(
         f"UTF-8 text or an array of strings in {metadata}",
         "a pickle, which can run code and is never opened",
-        "where you trust it, open it yourself and save it again with np.save(path, rows.astype(str))",
+        "if you trust it, open it yourself and save it again with np.save(path, rows.astype(str))",
     )
 
 
 def _row(fields: list[str], where: str, folder: Path) -> Row:
-    """A row from its fields."""
+    """Makes a row from its fields."""
     if len(fields) < 4:
         raise SbmtError(f"folder, file, number and label in {where}", f"{len(fields)} fields", FETCH)
     path = PurePosixPath(fields[0], fields[1])
@@ -218,28 +219,29 @@ def _number(text: str) -> float:
 def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> Source:
     """Long Range Arena's own images.
 
-    Token ids as in :func:`pathfinder_source`. The order is that of the metadata files by number and of their lines;
-    then a permutation drawn by the seed divides the images 8 : 1 : 1. (Long Range Arena divides them unshuffled, the
-    pipeline that the paper uses after a shuffle without a seed: neither gives these splits.) Images whose file is
-    empty, of which the release has some, are left out and counted in ``settings["n_empty"]``.
+    Token ids are those of :func:`~sbmt.experiments.data.pathfinder.source.pathfinder_source`. The images come in the
+    order of the metadata files by number and of their lines; then a permutation drawn by the seed divides them
+    8 : 1 : 1. (Long Range Arena divides them unshuffled, and the pipeline that the paper uses after a shuffle without a
+    seed, so neither has these splits.) The release has some images whose file is empty; they are left out and counted
+    in ``settings["n_empty"]``.
 
     Args:
-        folder: With sub-folders ``imgs`` and ``metadata``; or one that has ``curv_contour_length_14``, the hardest
-            kind, or ``pathfinder32`` around it, or what ``lra_release.gz`` unpacks to. The other kinds are read by
-            naming theirs.
-        seed: Of the splits, not negative.
-        size: Pixels of an image, each way; also of the name ``pathfinder32``.
+        folder: A folder with sub-folders ``imgs`` and ``metadata``; or one that contains ``curv_contour_length_14``,
+            the hardest kind, or ``pathfinder32`` around it, or what ``lra_release.gz`` unpacks to. To read another
+            kind, give its own folder.
+        seed: Seed of the splits.
+        size: Width and height of an image in pixels, and the number in the name ``pathfinder32``.
 
     Returns:
-        A source of one shard per metadata file, with the extras ``contour_length`` and ``distractor_length``, in
-        paddles; not a number where a line does not say them.
+        A source of one shard per metadata file, with the extras ``contour_length`` and ``distractor_length`` in
+        paddles, which are NaN if a line does not contain them.
 
     Raises:
-        SbmtError: If there is no such folder, or an image or metadata file is missing or damaged; what is wrong within
-            an image shows only once its shard is read. Names the line and the file.
+        SbmtError: If there is no such folder, or an image or metadata file is missing or damaged, with the line and the
+            file. Damage within an image is found only when its shard is read.
 
-    Cost: looks at every line and the size of every image at once; opens the images shard by shard. The checksum is
-        of the metadata, not of the images.
+    Cost: every line and the size of every image are read at once, the images themselves shard by shard. The checksum
+        is that of the metadata, not of the images.
 
     Source: Linsley et al. (2018); Tay et al., Long Range Arena (ICLR 2021).
     """
@@ -265,7 +267,7 @@ def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> S
 
 
 def _find(folder: Path, size: int) -> Path:
-    """The folder of images and metadata."""
+    """The folder with images and metadata."""
     inner = f"pathfinder{size}/{DIFFICULTY}"
     for below in ("", DIFFICULTY, inner, f"lra_release/{inner}", f"lra_release/lra_release/{inner}"):
         place = folder / below
@@ -279,7 +281,7 @@ def _find(folder: Path, size: int) -> Path:
 
 
 def _by_number(path: Path) -> tuple[bool, int, str]:
-    """Numbers in their order, then other names."""
+    """A key that sorts numbers by value, followed by other names."""
     is_number = path.stem.isascii() and path.stem.isdigit()
     return not is_number, int(path.stem) if is_number else 0, path.stem
 

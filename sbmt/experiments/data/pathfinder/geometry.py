@@ -1,4 +1,4 @@
-"""Pathfinder's geometry in whole numbers: places, directions, and what a paddle covers in each."""
+"""Pathfinder's geometry in whole numbers: places, directions, and what a paddle covers in each direction."""
 
 import math
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
 
 UNITS = 256
-"""Per pixel. Places are (x, y) in whole units, y downwards, so that images are the same on every machine."""
+"""Units per pixel. Places are (x, y) in whole units, y downwards, so that images are the same on every machine."""
 
 CELLS = 4
-"""Per pixel, each way, of the map of occupied places."""
+"""Cells per pixel, in each direction, of the map of occupied places."""
 
 CELL_UNITS = UNITS // CELLS
-"""Width of a cell."""
+"""Width of a cell in units."""
 
 N_DIRECTIONS = 64
-"""Paddles point in these directions; number i at the angle 2π i / 64."""
+"""Number of directions in which paddles point; direction i has the angle 2π i / 64."""
 
 TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1, dtype=np.int64)
-"""From one paddle to the next, in steps of 2π / 64: no more than a right angle, for a sharper turn leads back."""
+"""From one paddle to the next, in steps of 2π / 64: at most a right angle, since a sharper turn leads back."""
 
 ONE = 4096
 """Length of the vectors in :attr:`Tables.unit`, and the largest weight of a turn."""
@@ -30,22 +30,22 @@ ONE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What settings give for each direction, int64.
+    """What follows from some settings for each direction, int64.
 
-    A snake is a chain of pivots. Between two of them lies a paddle, which ends half a margin before each.
+    A snake is a chain of pivots. Between two pivots lies a paddle, which ends half a margin before each of them.
 
     Attributes:
-        width: Cells of the map, each way, with its frame.
-        frame: Cells of the frame on each side: nothing sticks out of it.
+        width: Width and height of the map in cells, with its frame.
+        frame: Width of the frame on each side in cells, so that nothing extends beyond it.
         unit: ``(directions, 2)``, the direction as a vector.
-        half: ``(directions, 2)``, from a pivot to the middle of the next paddle, as from there to the next pivot.
+        half: ``(directions, 2)``, from a pivot to the middle of the next paddle, and from there to the next pivot.
         tip: ``(directions, 2)``, from the middle of a paddle to its end.
         probes: ``(directions, places, 2)``, from a pivot to places along the next paddle.
         first_probes: The same, with places around the paddle's beginning, where a disc may come.
         last_probes: The same, with places around its end.
-        paddle_cells: ``(directions, cells)``, the cells that a paddle keeps others out of, relative to its middle's.
-        marker_cells: ``(1, cells)``, those that a disc does.
-        weights: ``(turns,)`` of :data:`TURNS`.
+        paddle_cells: ``(directions, cells)``, the cells from which a paddle excludes others, relative to its middle.
+        marker_cells: ``(1, cells)``, those from which a disc does.
+        weights: ``(turns,)``, the weight of each of :data:`TURNS`.
     """
 
     width: int
@@ -62,21 +62,21 @@ class Tables:
 
 
 def vectors(length: float) -> NDArray[np.int64]:
-    """Vectors of a length in all directions, ``(directions, 2)``, rounded: the last bits of a cosine do not count."""
+    """Vectors of a length in all directions, ``(directions, 2)``, rounded so that last bits do not count."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
 
 
 @lru_cache
 def tables(settings: PathfinderSettings) -> Tables:
-    """The tables of some settings.
+    """The tables that belong to some settings.
 
-    Middles of paddles of different snakes keep margin + thickness away, and √2/4 pixels more for the rounding to
-    cells. The places along a paddle are at most half a pixel apart.
+    The middle lines of paddles of different snakes are at least margin + thickness apart, and √2/4 pixels more because
+    of the rounding to cells. The places along a paddle are at most half a pixel apart.
     """
     gap, length, thickness = settings.paddle_margin / 2, settings.paddle_length, settings.paddle_thickness
     clearance = 2 * gap + thickness + math.sqrt(2) / CELLS
-    circle = max(settings.marker_radius - thickness / 2 - gap, 0.0)  # a disc keeps half a margin more than its radius
+    circle = max(settings.marker_radius - thickness / 2 - gap, 0.0)  # half a margin around a disc stays free
     frame = math.ceil((2 * gap + length + 2 * circle + 2 * clearance + 1) * CELLS)
     width = settings.size * CELLS + 2 * frame
     n_gaps = math.ceil(2 * length)
@@ -101,7 +101,7 @@ def tables(settings: PathfinderSettings) -> Tables:
 
 
 def _cells_within(radius: float, length: float, width: int) -> NDArray[np.int64]:
-    """Cells within a radius of a segment, by direction; shorter rows are filled up with their first cell."""
+    """Cells within a radius of a segment, by direction; shorter rows are filled with copies of their first cell."""
     reach = math.ceil((radius + length / 2) * CELLS)
     y, x = CELL_UNITS * np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
     rows = []

@@ -1,4 +1,4 @@
-"""Pathfinder images: are two discs joined by a chain of paddles? Made here, after the description of the originals."""
+"""Pathfinder images, drawn after the description of the originals: snakes of paddles, and two discs on their ends."""
 
 import math
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class PathfinderImages:
         pixels: uint8 ``(images, size, size)``, grey levels.
         labels: int64 ``(images,)``, 1 where the discs lie on the ends of one long snake.
         marker_distances: float64 ``(images,)``, in pixels, from disc to disc.
-        turns: float64 ``(images,)``, how much the marked snakes wind: sum of a snake's turns in radians, without their
-            signs; the mean of both snakes where each has a disc.
+        turns: float64 ``(images,)``, how much the marked snakes wind: the sum of the absolute values of a snake's turns
+            in radians, and the mean of two snakes if each has a disc.
         targets: The two long snakes of each image.
-        distractors: The short ones.
-        discs: int64 ``(images, 2, 2)``, where the discs are: on the beginning of a snake, then on the end of one.
+        distractors: The short snakes.
+        discs: int64 ``(images, 2, 2)``, the places of the discs: on the beginning of a snake, then on the end of one.
     """
 
     pixels: NDArray[np.uint8]
@@ -42,26 +42,26 @@ def generate_images(
 ) -> PathfinderImages:
     """Draws images with two long snakes, short ones, and two discs.
 
-    A disc lies on the beginning of a long snake and another on the end of one: of the same one for label 1, of the
-    other one for label 0. Which of the four possibilities it is, is drawn uniformly and after all snakes, so that
-    the snakes say nothing about the label, nor does one disc with all of them. Both discs together do, and with
-    them some of what can be seen without following a snake. With the default settings, tables of 50,000 images get
-    52 in 100 others right by the distance of the discs, and 66 by that and the directions of the two paddles under
-    them. With 9 paddles these are 57 and 80; with 5, in images of 16 × 16 pixels, 58 and 89.
+    One disc lies on the beginning of a long snake and the other on the end of one: of the same snake for label 1, of
+    the other one for label 0. Which of the four possibilities is taken is drawn uniformly and after all snakes, so that
+    the snakes alone say nothing about the label, nor do they together with one disc. Both discs together do, and so
+    does part of what can be seen without following a snake. With the default settings, a table of 50,000 images
+    predicts 52 % of other images correctly from the distance of the discs, and 66 % from that and the directions of the
+    two paddles under them. With 9 paddles these shares are 57 % and 80 %; with 5, in images of 16 × 16 pixels, 58 % and
+    89 %.
 
     Args:
-        n_images: How many.
+        n_images: Number of images.
         generator: Source of the draws. Only its ``random()`` is used; the rest is arithmetic in whole numbers, so that
             images are the same on every machine.
-        settings: None for Long Range Arena's hardest.
+        settings: None for the hardest settings of Long Range Arena.
 
     Raises:
-        SbmtError: If the settings leave no room.
+        SbmtError: If the settings leave no room for the snakes.
 
     Source: Linsley et al., Learning long-range spatial dependencies with horizontal gated recurrent units (2018);
-        Long Range Arena's settings. Places and directions are rounded here, as
-        ``pathfinder_tables`` says, and a disc has an open space around it, so that it is clear whose
-        end it marks. Images resemble the originals but do not equal them.
+        Long Range Arena's settings. Here places and directions are rounded (see ``geometry``), and a disc has open
+        space around it, so that it is clear whose end it marks. Images resemble the originals without being equal.
 
     Example:
         >>> images = generate_images(2, np.random.Generator(np.random.PCG64(0)))
@@ -90,12 +90,12 @@ def generate_images(
 def draw_images(snakes: list[Snakes], discs: NDArray[np.int64], settings: PathfinderSettings) -> NDArray[np.uint8]:
     """Draws paddles, and white discs over them.
 
-    Every pixel is the mean of its samples, rounded. A sample is as bright as the brightest of what covers it.
+    Every pixel is the rounded mean of its samples. A sample is as bright as the brightest thing that covers it.
 
     Args:
-        snakes: Any number of kinds.
-        discs: int64 ``(images, discs, 2)``, their middles.
-        settings: Size of the images, of a paddle and of a disc.
+        snakes: The kinds of snakes.
+        discs: int64 ``(images, discs, 2)``, the middles of the discs.
+        settings: Settings with the sizes of the images, of a paddle and of a disc.
 
     Returns:
         ``(images, size, size)``.
@@ -112,7 +112,7 @@ def draw_images(snakes: list[Snakes], discs: NDArray[np.int64], settings: Pathfi
 
 
 class _Canvas:
-    """Samples of many images; methods draw one thing in each."""
+    """The samples of many images; its methods draw one thing in each image."""
 
     def __init__(self, n_images: int, settings: PathfinderSettings) -> None:
         self.settings, self.n_images = settings, n_images
@@ -124,7 +124,7 @@ class _Canvas:
         self.window = np.stack([x, y], axis=-1)
 
     def draw_paddle(self, middles: NDArray[np.int64], directions: NDArray[np.int64]) -> None:
-        """Covers a rectangle."""
+        """Draws a rectangle in each image."""
         settings, unit = self.settings, tables(self.settings).unit[directions][:, None]
         (x, y), samples = self._around(middles)
         along, across = x * unit[..., 0] + y * unit[..., 1], y * unit[..., 0] - x * unit[..., 1]
@@ -132,12 +132,12 @@ class _Canvas:
             round(ONE * UNITS * settings.antialias * extent / 2)
             for extent in (settings.paddle_length, settings.paddle_thickness)
         )
-        # One long side belongs to it and one does not: else a paddle as thick as a sample may cover two in a row.
+        # One long side belongs to it and the other does not, or a paddle as thick as a sample could cover two in a row.
         is_covered = (abs(along) <= half_length) & (-half_thickness <= across) & (across < half_thickness)
         self.samples[samples[is_covered]] = round(WHITE * settings.paddle_contrast)
 
     def draw_disc(self, middles: NDArray[np.int64]) -> None:
-        """Covers a disc."""
+        """Draws a disc in each image."""
         (x, y), samples = self._around(middles)
         is_covered = x**2 + y**2 <= round(UNITS * self.settings.antialias * self.settings.marker_radius) ** 2
         self.samples[samples[is_covered]] = WHITE
@@ -145,7 +145,7 @@ class _Canvas:
     def _around(
         self, middles: NDArray[np.int64]
     ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]:
-        """Samples near a middle: their distances from it, UNITS from one sample to the next; their numbers."""
+        """Samples near a middle: their distances from it, where samples are UNITS apart, and their numbers."""
         middles = middles * self.settings.antialias
         nearest = middles // UNITS
         from_middle = (nearest * UNITS + UNITS // 2 - middles)[:, None] + UNITS * self.window
@@ -154,7 +154,7 @@ class _Canvas:
         return (from_middle[..., 0], from_middle[..., 1]), samples
 
     def pixels(self) -> NDArray[np.uint8]:
-        """Means of the samples of each pixel."""
+        """The mean of each pixel's samples."""
         size, n = self.settings.size, self.settings.antialias
         whole = self.samples.reshape(self.n_images, self.width, self.width)
         inner = whole[:, self.reach : -self.reach, self.reach : -self.reach].reshape(-1, size, n, size, n)

@@ -1,4 +1,4 @@
-"""Pathfinder's snakes: chains of paddles that grow at random and stay clear of each other. Many images at once."""
+"""Pathfinder's snakes: chains of paddles that grow at random and keep apart from each other, in many images at once."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from sbmt.experiments.data.pathfinder.geometry import CELL_UNITS, N_DIRECTIONS, 
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
 
 FREE, CLOSED = 0, -1
-"""Owners of cells that no paddle has: open ones, and those that none may pass, such as along the edges."""
+"""Owners of cells that belong to no paddle: open ones, and those that none may enter, such as along the edges."""
 
 
 class OccupiedMap:
-    """The paddle that keeps others out of each cell, in many images; a paddle is a positive number.
+    """The paddle that owns each cell and excludes others from it, in many images. A paddle is a positive number.
 
     Args:
-        n_images: How many images.
-        settings: Of the images.
+        n_images: Number of images.
+        settings: Settings of the images.
     """
 
     def __init__(self, n_images: int, settings: PathfinderSettings) -> None:
@@ -32,10 +32,10 @@ class OccupiedMap:
         self._owners = owners.ravel()
 
     def has_room(self, images: NDArray[np.int64], places: NDArray[np.int64], beside: int) -> NDArray[np.bool_]:
-        """Whether all places along a paddle are open, or belong to the one paddle that it may be beside.
+        """Whether all places along a paddle are open, or belong to the one paddle beside which it may lie.
 
         Args:
-            images: ``(images,)``, numbers of the images.
+            images: ``(images,)``, the numbers of the images.
             places: ``(images, paddles, places, 2)``, inside an image or its frame.
             beside: The paddle, or :data:`FREE` for none.
 
@@ -55,8 +55,8 @@ class OccupiedMap:
     ) -> None:
         """Gives open cells to a paddle.
 
-        A snake may go on beside its last paddle, that is through that one's cells. Where these are claimed by the
-        other snake, nobody may pass any more.
+        A snake may continue beside its last paddle, that is, through that paddle's cells. If the other snake claims
+        such a cell, neither may enter it any more.
 
         Args:
             images: ``(images,)``.
@@ -74,7 +74,7 @@ class OccupiedMap:
     def release(
         self, images: NDArray[np.int64], places: NDArray[np.int64], offsets: NDArray[np.int64], owner: int
     ) -> None:
-        """Opens the cells that a paddle was given; arguments as for :meth:`claim`."""
+        """Opens the cells that belong to a paddle; the arguments are those of :meth:`claim`."""
         cells = self._cells(images, places)[:, None] + offsets
         self._owners[cells[self._owners[cells] == owner]] = FREE
 
@@ -85,16 +85,16 @@ class OccupiedMap:
         return cells[..., 1] * width + cells[..., 0] + first.reshape(-1, *[1] * (places.ndim - 2))
 
 
-_AT_ONCE = 256  # attempts,
-_MOST_CELLS = 1 << 24  # and cells of their maps: matters of memory
-_MOST_FAILURES = 4096  # attempts in a row, before settings count as impossible
-_TRIES = 8  # of each distractor, before an image is given up
-_PLACES = 8  # where a distractor may begin, per try; the first free one is taken
+_AT_ONCE = 256  # largest number of attempts at once,
+_MOST_CELLS = 1 << 24  # and of cells of their maps, to limit memory
+_MOST_FAILURES = 4096  # failed attempts in a row before settings count as impossible
+_TRIES = 8  # attempts at each distractor before an image is given up
+_PLACES = 8  # places where a distractor may begin, per attempt; the first free one is taken
 
 
 @dataclass(frozen=True, eq=False)
 class Snakes:
-    """Snakes of equal length, equally many per image.
+    """Snakes of equal length, the same number in each image.
 
     Attributes:
         middles: int64 ``(images, snakes, paddles, 2)``, the middle of each paddle.
@@ -106,7 +106,7 @@ class Snakes:
 
     @classmethod
     def empty(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
-        """Room for snakes that are yet to grow."""
+        """Space for snakes that have not grown yet."""
         shape = (n_images, n_snakes, n_paddles)
         return cls(np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=np.int64))
 
@@ -115,13 +115,13 @@ class Snakes:
         return Snakes(self.middles[images], self.directions[images])
 
     def ends(self, settings: PathfinderSettings) -> NDArray[np.int64]:
-        """Outer ends of each snake's first and last paddle, ``(images, snakes, 2, 2)``."""
+        """The outer ends of each snake's first and last paddle, ``(images, snakes, 2, 2)``."""
         tip = tables(settings).tip
         first = self.middles[:, :, 0] - tip[self.directions[:, :, 0]]
         return np.stack([first, self.middles[:, :, -1] + tip[self.directions[:, :, -1]]], axis=2)
 
     def total_turns(self) -> NDArray[np.float64]:
-        """Sum of the turns of each snake, in radians and without their signs, ``(images, snakes)``."""
+        """Sum of the absolute values of each snake's turns in radians, ``(images, snakes)``."""
         steps = (np.diff(self.directions, axis=2) + N_DIRECTIONS // 2) % N_DIRECTIONS - N_DIRECTIONS // 2
         return abs(steps).sum(2) * (2 * np.pi / N_DIRECTIONS)
 
@@ -131,26 +131,26 @@ def generate_snakes(
 ) -> tuple[Snakes, Snakes]:
     """Draws two long snakes and some short ones for each image.
 
-    The long ones begin ``seed_distance`` apart, at a place and in directions drawn uniformly, and grow by a paddle
-    each in turn. Among the directions in which the next paddle has room, a turn t has weight
-    cos²(min(continuity |t|, π/2)). An image is begun anew where a snake has nowhere to go, an end has no room for a
-    disc, or two ends are so near that discs on them would touch. The short snakes come after that, one by one, in
-    the same way; only these are tried again on their own.
+    The long ones begin ``seed_distance`` apart, at a place and in directions drawn uniformly, and take turns to grow by
+    one paddle. Among the directions in which the next paddle has room, a turn t has weight
+    cos²(min(continuity |t|, π/2)). An image is started again if a snake cannot continue, an end has no room for a disc,
+    or two ends are so close that discs on them would touch. The short snakes follow one by one in the same way; if one
+    of them fails, only that one is tried again.
 
     Args:
-        n_images: How many images.
+        n_images: Number of images.
         generator: Source of the draws. Only its ``random()`` is used. Attempts are made for all images together, so
-            that what comes out depends on ``n_images`` too.
-        settings: Of the images.
+            that the result depends on ``n_images`` too.
+        settings: Settings of the images.
 
     Returns:
         Long snakes and short ones.
 
     Raises:
-        SbmtError: If 4096 attempts in a row came to nothing.
+        SbmtError: If 4096 attempts in a row failed.
 
-    Cost: an attempt takes some hundred array operations, for up to 256 images at once. With the default settings
-        one attempt in nine gives an image.
+    Cost: an attempt takes a few hundred array operations, for up to 256 images at once. With the default settings one
+        attempt in nine gives an image.
     """
     check_sizes(n_images=n_images)
     kept: list[tuple[Snakes, Snakes]] = []
@@ -176,7 +176,7 @@ def generate_snakes(
 
 
 class _Growth:
-    """Snakes of one kind as they grow; two that take turns are a race. Methods take the images concerned."""
+    """Snakes of one kind while they grow; two that take turns are a race. Methods act on the given images."""
 
     def __init__(
         self, occupied: OccupiedMap, snakes: Snakes, first_owner: int, generator: np.random.Generator, is_race: bool
@@ -186,11 +186,11 @@ class _Growth:
         self.tables = occupied.tables
 
     def owner(self, snake: int, paddle: int) -> int:
-        """Number of a paddle in the map; the one before it in the snake has the number below."""
+        """The number of a paddle in the map; the paddle before it in the snake has the number before it."""
         return self.first_owner + snake * self.n_paddles + paddle
 
     def rival(self, snake: int, paddle: int) -> int | None:
-        """The paddle that the other snake has reached, where two take turns."""
+        """The last paddle of the other snake, if two take turns."""
         if not self.is_race or (snake, paddle) == (0, 0):
             return None
         return self.owner(1 - snake, paddle if snake else paddle - 1)
@@ -210,14 +210,14 @@ class _Growth:
         self.occupied.claim(images, middles, self.tables.paddle_cells[directions], owner, rival)
 
     def keep_for_disc(self, images: NDArray[np.int64], snake: int, paddle: int, places: NDArray[np.int64]) -> None:
-        """Keeps others out of where a disc may come."""
+        """Excludes others from the place where a disc may be drawn."""
         owner, rival = self.owner(snake, paddle), self.rival(snake, paddle)
         self.occupied.claim(images, places, self.tables.marker_cells, owner, rival)
 
     def extend(
         self, images: NDArray[np.int64], snake: int, paddle: int, probes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Adds a paddle after the last one, in a direction drawn among those with room; returns where there is one."""
+        """Adds a paddle in a direction drawn among those with room; returns the images in which there was one."""
         before = self.snakes.directions[images, snake, paddle - 1]
         pivots = self.snakes.middles[images, snake, paddle - 1] + self.tables.half[before]
         directions = (before[:, None] + TURNS) % N_DIRECTIONS
@@ -232,7 +232,7 @@ class _Growth:
         return images
 
     def remove(self, images: NDArray[np.int64], snake: int, n_paddles: int) -> None:
-        """Takes away the first paddles of a snake again."""
+        """Removes the first paddles of a snake."""
         for paddle in range(n_paddles):
             middles = self.snakes.middles[images, snake, paddle]
             cells = self.tables.paddle_cells[self.snakes.directions[images, snake, paddle]]
@@ -240,7 +240,7 @@ class _Growth:
 
 
 def _attempt(n_attempts: int, generator: np.random.Generator, settings: PathfinderSettings) -> tuple[Snakes, Snakes]:
-    """Long and short snakes of the attempts that succeed."""
+    """The long and the short snakes of the attempts that succeed."""
     n_distractors, distractor_length = settings.distractors()
     occupied = OccupiedMap(n_attempts, settings)
     targets = Snakes.empty(n_attempts, 2, settings.contour_length)
@@ -257,7 +257,7 @@ def _attempt(n_attempts: int, generator: np.random.Generator, settings: Pathfind
 
 
 def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
-    """Grows both long snakes; returns the images where that worked."""
+    """Grows both long snakes; returns the images in which that succeeded."""
     t = growth.tables
     images = _begin_targets(growth, settings)
     last = settings.contour_length - 1
@@ -274,7 +274,7 @@ def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.i
 
 
 def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
-    """Puts the first paddles, each with its outer end on a seed."""
+    """Places the first paddles, each with its outer end on a seed; returns the images in which there was room."""
     t, side = growth.tables, settings.size * UNITS
     images = np.arange(len(growth.snakes.directions))
     draws = growth.generator.random((5, len(images)))
@@ -297,14 +297,14 @@ def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.
 def _grow_distractor(
     growth: _Growth, images: NDArray[np.int64], snake: int, settings: PathfinderSettings
 ) -> NDArray[np.int64]:
-    """Grows one short snake; returns the images where that worked and leaves no trace in the others."""
+    """Grows one short snake; returns the images in which that succeeded, and leaves no trace in the others."""
     t = growth.tables
     draws = growth.generator.random((len(images), _PLACES, 3))
     middles = (draws[..., :2] * settings.size * UNITS).astype(np.int64)
     directions = (draws[..., 2] * N_DIRECTIONS).astype(np.int64)
     probes = (middles - t.half[directions])[:, :, None] + t.probes[directions]  # (images, _PLACES, probes, 2)
     has_room = growth.occupied.has_room(images, probes, FREE)
-    able, chosen = np.arange(len(images)), has_room.argmax(1)  # the first with room, if any has
+    able, chosen = np.arange(len(images)), has_room.argmax(1)  # the first place with room, if there is one
     able = able[has_room[able, chosen]]
     images, chosen = images[able], chosen[able]
     growth.put(images, snake, 0, middles[able, chosen], directions[able, chosen])

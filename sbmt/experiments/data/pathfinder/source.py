@@ -1,4 +1,4 @@
-"""Pathfinder as sequences of grey levels: are two discs joined by a chain of paddles? Generated, or from files."""
+"""Pathfinder generated: images as sequences of grey levels, in shards."""
 
 from functools import partial
 from typing import Any
@@ -22,25 +22,25 @@ def pathfinder_source(
     seed: int = 0,
     name: str = "pathfinder",
 ) -> Source:
-    """Images made here, see :func:`~sbmt.experiments.data.pathfinder_images.generate_images`.
+    """Generated images; see :func:`~sbmt.experiments.data.pathfinder.images.generate_images`.
 
-    Pixels row by row are the symbols, and their grey levels the token ids; no id is padding's own. Shard i depends on
-    the settings, the seed, i and its size alone, which is 1000 but for the last one. A permutation drawn by the seed
-    divides all images 8 : 1 : 1 into train, dev and test.
+    The symbols are the pixels, row by row, and their grey levels are the token ids; no id is reserved for padding.
+    Shard i depends only on the settings, the seed, i and its size, which is 1000 except for the last one. A permutation
+    drawn by the seed divides all images 8 : 1 : 1 into train, dev and test.
 
     Args:
-        settings: Of the images. None for Long Range Arena's hardest.
-        n_images: Of all splits together.
-        seed: Of the draws, not negative.
-        name: Of the folder that the prepared examples are kept in.
+        settings: Settings of the images. None for the hardest ones of Long Range Arena.
+        n_images: Number of images in all splits together.
+        seed: Seed of the draws.
+        name: Name of the folder in which the prepared examples are kept.
 
     Returns:
-        A source whose extras are ``marker_distance`` and ``turn``, how far apart the discs are in pixels and how much
-        the snakes under them wind in radians. Numbers and lengths of snakes are the same in all images:
-        ``settings["images"]`` says them.
+        A source with the extras ``marker_distance``, the distance of the discs in pixels, and ``turn``, how much the
+        snakes under them wind, in radians. All images have the same numbers and lengths of snakes, which are in
+        ``settings["images"]``.
 
     Raises:
-        SbmtError: If a number is out of range. Later, if the settings leave no room.
+        SbmtError: If a number is out of range. From a shard, if the settings leave no room for the snakes.
 
     Cost: four to six minutes for the defaults on one core.
     """
@@ -64,13 +64,13 @@ def generate_shard(shard: int, n_images: int, seed: int, settings: PathfinderSet
     """The images of a shard.
 
     Args:
-        shard: Its number.
-        n_images: Its size.
-        seed: Of all shards.
-        settings: Of the images.
+        shard: Number of the shard.
+        n_images: Number of its images.
+        seed: Seed of all shards.
+        settings: Settings of the images.
 
     Raises:
-        SbmtError: If the settings leave no room.
+        SbmtError: If the settings leave no room for the snakes.
     """
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, shard])))
     images = generate_images(n_images, generator, settings)
@@ -98,7 +98,7 @@ def make_source(name: str, origin: Origin, settings: dict[str, Any], shards: tup
 
 
 def _arrange(seed: int, pool: Pool) -> Arrangement:
-    """Eight tenths to train on, one to choose by, and what is left to report."""
+    """Eight tenths for train, one tenth for dev, and the rest for test."""
     n = len(pool.labels)
     order: NDArray[np.int64] = shuffled(n, seed)
     n_train, n_dev = n * 8 // 10, n // 10

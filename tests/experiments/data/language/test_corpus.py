@@ -164,7 +164,7 @@ def test_a_mark_of_utf8_is_no_text(tmp_path):
 def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
     write(tmp_path, **NAMED | {"my-dev_txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
     source = corpus_source(tmp_path, vocab_size=300, shard_bytes=200)
-    tokenizer = Tokenizer.from_json(source.files["tokenizer.json"])
+    tokenizer = Tokenizer(source.files["tokenizer.json"])
     assert tokenizer == train_tokenizer([TEXT, TEXT[:999]], 300)
     assert source.vocab_size == tokenizer.vocab_size
     assert source.settings["tokenizer"] == tokenizer.sha256 and source.settings["is_tokenizer_trained"]
@@ -219,7 +219,7 @@ def test_the_shared_text_is_a_corpus(shared_data, tmp_path):
         pytest.skip("the folder lm with text is not there")
     source = corpus_source(shared_data, vocab_size=1000, shard_bytes=1 << 20)
     assert source.settings["bytes"] == {"train": 7_113_921, "dev": 1_515_064, "test": 1_256_449}
-    tokenizer = Tokenizer.from_json(source.files["tokenizer.json"])
+    tokenizer = Tokenizer(source.files["tokenizer.json"])
     assert tokenizer.vocab_size == source.vocab_size == 1000
     text = "".join(tokenizer.decode(shard.make().symbols) for shard in source.shards if shard.split == "test")
     assert text == gzip.open(shared_data / "lm" / "wikitext-2.test.txt.gz").read().decode()

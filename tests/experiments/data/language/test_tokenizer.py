@@ -20,7 +20,7 @@ OWN = train_tokenizer([TEXT], 290)
 
 def as_of_roberta(**changes):
     """The same merges in the layout of RoBERTa's file: ``<mask>`` last, blanks before it its own, a template."""
-    content = json.loads(OWN.to_json())
+    content = json.loads(OWN.json)
     names = [name for name in content["model"]["vocab"] if name != "<mask>"] + ["<mask>"]
     ids = {name: i for i, name in enumerate(names)}
     added = [
@@ -35,7 +35,7 @@ def as_of_roberta(**changes):
     return json.dumps(content | changes)
 
 
-ROBERTA = Tokenizer.from_json(as_of_roberta())
+ROBERTA = Tokenizer(as_of_roberta())
 BOTH = pytest.mark.parametrize("tokenizer", [OWN, ROBERTA], ids=["own", "RoBERTa's layout"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(
     st.sampled_from("the cat <s>/mask>\n\r\t  é—1'")
@@ -55,7 +55,7 @@ def test_ids_give_back_their_text(tokenizer, text):
 
 @given(text=TEXTS)
 def test_ids_are_those_of_the_library(text):
-    library = tokenizers.Tokenizer.from_str(OWN.to_json())
+    library = tokenizers.Tokenizer.from_str(OWN.json)
     library.encode_special_tokens = True
     assert OWN.encode(text).tolist() == library.encode(text, add_special_tokens=False).ids
 
@@ -124,7 +124,7 @@ def test_tokenisers_are_saved_copied_and_compared(tokenizer, tmp_path):
     path = tmp_path / "folder" / "tokenizer.json"
     tokenizer.save(path)
     text = "the <s> cat <mask>"
-    for copy in (Tokenizer.load(path), pickle.loads(pickle.dumps(tokenizer)), Tokenizer.from_json(tokenizer.to_json())):
+    for copy in (Tokenizer.load(path), pickle.loads(pickle.dumps(tokenizer)), Tokenizer(tokenizer.json)):
         assert copy == tokenizer and copy.encode(text).tolist() == tokenizer.encode(text).tolist()
     assert tokenizer.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert len(pickle.dumps(tokenizer)) < len(path.read_bytes()) + 200
@@ -133,7 +133,7 @@ def test_tokenisers_are_saved_copied_and_compared(tokenizer, tmp_path):
 
 
 def test_many_tokens_need_wider_ids():
-    content = json.loads(OWN.to_json())
+    content = json.loads(OWN.json)
     content["model"]["vocab"] |= {f"x{i}": i for i in range(290, 65_536)}
     assert Tokenizer(json.dumps(content)).id_type == "uint16"
     content["model"]["vocab"]["x65536"] = 65_536
@@ -142,12 +142,12 @@ def test_many_tokens_need_wider_ids():
 
 
 def changed(**model):
-    content = json.loads(OWN.to_json())
+    content = json.loads(OWN.json)
     return json.dumps(content | {"model": content["model"] | model})
 
 
 def without(*names):
-    content = json.loads(OWN.to_json())
+    content = json.loads(OWN.json)
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in names]
     for name in names:
         del content["model"]["vocab"][name]
@@ -160,7 +160,7 @@ def without(*names):
     [
         ("", "the JSON of a tokeniser"),
         ("[]", "the JSON of a tokeniser"),
-        (OWN.to_json()[:-9], "the JSON of a tokeniser"),
+        (OWN.json[:-9], "the JSON of a tokeniser"),
         (changed(type="Unigrams"), "the JSON of a tokeniser"),
         (without("<mask>"), "one without <mask>"),
         (without("<s>", "</s>"), "one without <s>, </s>"),
@@ -202,7 +202,7 @@ def test_half_a_surrogate_pair_is_no_text():
 
 
 def test_an_id_without_a_token_is_refused():
-    content = json.loads(OWN.to_json())
+    content = json.loads(OWN.json)
     content["model"]["vocab"]["far"] = 400
     with pytest.raises(SbmtError, match="an id in"):
         Tokenizer(json.dumps(content)).glyph(350)

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from sbmt import SbmtError
 from sbmt.experiments.data.language import tokenizer as vocabulary
-from sbmt.experiments.data.language.tokenizer import glyph, lines_of, train_vocabulary
+from sbmt.experiments.data.language.tokenizer import glyph, lines_of, train_tokenizer
 
 TEXTS = ["the cat sat on the mat\nthe cat ate the rat\n", "die Straße, größer als 1234567\n\n\nthe end"]
 GOLDEN = "f8368a503c8a86e0be686bfe0dfa57c5fc779a36a6c19c8fb27024b33ba51f39"
@@ -87,12 +87,12 @@ def test_merges_are_those_of_the_definition():
     rng = np.random.default_rng(0)
     words = {"".join(rng.choice(list("abcd"), rng.integers(2, 9))): int(rng.integers(1, 50)) for _ in range(30)}
     text = "".join(f"{word}\n" * n for word, n in words.items())
-    merges = json.loads(train_vocabulary([text], 261 + 40))["model"]["merges"]
+    merges = json.loads(train_tokenizer([text], 261 + 40).json)["model"]["merges"]
     assert [tuple(merge) for merge in merges] == twin_of_merges(words, 40)
 
 
 def test_special_tokens_come_first_then_every_byte():
-    content = json.loads(train_vocabulary([], 261))
+    content = json.loads(train_tokenizer([], 261).json)
     ids = content["model"]["vocab"]
     assert [name for name, i in sorted(ids.items(), key=lambda x: x[1])] == [*vocabulary.SPECIALS, *SORTED]
     assert content["model"]["merges"] == []
@@ -100,12 +100,12 @@ def test_special_tokens_come_first_then_every_byte():
 
 def test_texts_may_be_divided_between_lines():
     whole = "".join(TEXTS)
-    assert train_vocabulary([whole], 300) == train_vocabulary(lines_of(whole), 300)
-    assert train_vocabulary([whole], 300) != train_vocabulary([whole, "xyz xyz xyz xyz xyz xyz"], 300)
+    assert train_tokenizer([whole], 300).json == train_tokenizer(lines_of(whole), 300).json
+    assert train_tokenizer([whole], 300).json != train_tokenizer([whole, "xyz xyz xyz xyz xyz xyz"], 300).json
 
 
 def test_no_token_crosses_a_lines_end():
-    tokens = set(json.loads(train_vocabulary(["\n\n\n\n \n \n \n a \n\n" * 50], 400))["model"]["vocab"])
+    tokens = set(json.loads(train_tokenizer(["\n\n\n\n \n \n \n a \n\n" * 50], 400).json)["model"]["vocab"])
     assert "ĠĊ" in tokens  # a blank before a line feed may join it, nothing after it
     assert not any("Ċ" in token[:-1] for token in tokens)
 
@@ -113,7 +113,7 @@ def test_no_token_crosses_a_lines_end():
 def test_the_same_texts_give_the_same_vocabulary_in_another_process():
     code = "from sbmt.experiments.data.language.tokenizer import *; import sys;"
     code += "from tests.experiments.data.language.test_vocabulary import TEXTS;"
-    code += "sys.stdout.write(train_vocabulary(TEXTS * 9, 320))"
+    code += "sys.stdout.write(train_tokenizer(TEXTS * 9, 320).json)"
     other = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", code],
         cwd=Path(__file__).parents[4],
@@ -121,7 +121,7 @@ def test_the_same_texts_give_the_same_vocabulary_in_another_process():
         check=True,
         capture_output=True,
     )
-    content = train_vocabulary(TEXTS * 9, 320)
+    content = train_tokenizer(TEXTS * 9, 320).json
     assert other.stdout.decode() == content
     assert hashlib.sha256(content.encode()).hexdigest() == GOLDEN
 
@@ -129,7 +129,7 @@ def test_the_same_texts_give_the_same_vocabulary_in_another_process():
 @pytest.mark.bad_input
 def test_a_vocabulary_needs_room_for_every_byte():
     with pytest.raises(SbmtError, match="vocab_size ≥ 261"):
-        train_vocabulary(TEXTS, 260)
+        train_tokenizer(TEXTS, 260)
 
 
 def test_errors_of_the_texts_come_through():
@@ -138,13 +138,13 @@ def test_errors_of_the_texts_come_through():
         raise SbmtError("text", "none", "mend it")
 
     with pytest.raises(SbmtError, match="mend it"):
-        train_vocabulary(texts(), 300)
+        train_tokenizer(texts(), 300)
 
 
 def test_a_missing_library_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(SbmtError, match="pip install tokenizers"):
-        train_vocabulary(TEXTS, 300)
+        train_tokenizer(TEXTS, 300)
 
 
 def test_the_library_is_loaded_when_it_is_needed():

@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import pickle
 import struct
 import zlib
@@ -117,9 +118,10 @@ def test_nothing_is_unpickled(tmp_path, kind):
     assert trace.exists()  # the trap works
 
 
-def test_metadata_that_cannot_be_read(tmp_path):
-    (tmp_path / "7.npy").mkdir()
-    with pytest.raises(SbmtError, match="to read .*7.npy, got Is a directory"):
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_metadata_that_are_no_file(tmp_path, make):
+    make(tmp_path / "7.npy")
+    with pytest.raises(SbmtError, match="a regular file .*7.npy, got a folder, a device or a pipe"):
         read_rows(tmp_path / "7.npy", tmp_path)
 
 

@@ -2,6 +2,15 @@
 
 from sbmt.cost.formula import Formula
 from sbmt.cost.operations import OperationCount, OperationRow, count_operations
-from sbmt.cost.parts import SYMBOLS
+from sbmt.cost.parts import SYMBOLS, ModuleCost, Part, part
 
-__all__ = ["SYMBOLS", "Formula", "OperationCount", "OperationRow", "count_operations"]
+__all__ = [
+    "SYMBOLS",
+    "Formula",
+    "ModuleCost",
+    "OperationCount",
+    "OperationRow",
+    "Part",
+    "count_operations",
+    "part",
+]

@@ -1,12 +1,12 @@
-"""How many operations a forward pass takes, and where.
+"""How many operations a forward pass takes, and which parts take them.
 
 **Convention.** ``n_flops`` counts matrix products and convolutions, a multiply-add as 2, as
 ``torch.utils.flop_counter`` does; the paper does not say what it counts. ``n_elementwise`` counts everything else that
 computes a number: additions outside products (biases, residuals), multiplications, comparisons, elementary functions
 (exp, a GELU) and random draws, one each. So a softmax takes 5 per entry (maximum, difference, exp, sum, quotient) and a
-LayerNorm 7. Not counted: copies, padding, checks of the input, sorting, look-ups of embeddings.
+LayerNorm 7. Copies, padding, checks of the input, sorting and look-ups of embeddings are not counted.
 
-It is the forward pass in eval mode without gradient, of sequences without padding, with as many keys as queries.
+The forward pass is that of eval mode without gradients, on sequences without padding, with as many keys as queries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ from sbmt.cost.modules import MODULES
 from sbmt.cost.parts import ModuleCost
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import SBMAttention
+from sbmt.layers.registry import COSTS
 from sbmt.layers.sbm_static import StaticSBMAttention
 from sbmt.models import DualEncoder
 
@@ -54,9 +55,9 @@ class OperationRow:
         part: What it computes.
         flops: Formula of ``n_flops``, in the letters of :data:`~sbmt.cost.parts.SYMBOLS`.
         elementwise: Formula of ``n_elementwise``.
-        n_flops: Of matrix products, a multiply-add as 2.
-        n_elementwise: Of the rest.
-        is_attention: Whether it is part of the attention, without the projections around it.
+        n_flops: Operations in matrix products, a multiply-add as 2.
+        n_elementwise: All other operations.
+        is_attention: Whether it is part of the attention; the projections around it are not.
     """
 
     module: str
@@ -70,7 +71,7 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class OperationCount:
-    """Rows and their sums."""
+    """The operations of a model, row by row, and their sums."""
 
     rows: tuple[OperationRow, ...]
 
@@ -89,9 +90,23 @@ class OperationCount:
         return OperationCount(tuple(row for row in self.rows if row.is_attention))
 
     def within(self, module: str) -> "OperationCount":
-        """A module, by its path, and those inside it."""
+        """The module at a path, with those inside it."""
         inside = (row for row in self.rows if f"{row.module}.".startswith(f"{module}." if module else ""))
         return OperationCount(tuple(inside))
+
+
+def cost_function(module: nn.Module) -> Callable[[Any, int], ModuleCost] | None:
+    """What counts an attention, of the library or registered; None for any other module."""
+    return ATTENTIONS.get(type(module)) or COSTS.get(type(module))
+
+
+def uncounted(model: nn.Module) -> dict[str, str]:
+    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
+    return {
+        path: type(module).__name__
+        for path, module in model.named_modules()
+        if path.rpartition(".")[2] == "attention" and type(module) not in MODULES and cost_function(module) is None
+    }
 
 
 def count_operations(
@@ -100,15 +115,15 @@ def count_operations(
     """The operations of one forward pass, part by part.
 
     Args:
-        model: A model, block or attention of the library.
+        model: A model, block or attention of the library, or an attention that was registered with its cost.
         n: Tokens per sequence.
-        density: Share of the pairs that masks hold, in [0, 1], one number or one per attention in the order of the
-            layers. Needed where a mask is drawn from an inferred block model; for a random mask it defaults to its own,
-            that of its window included.
+        density: Share of the pairs that are edges of the masks, in [0, 1]: one number, or one per attention in the
+            order of the layers. Required if a mask is drawn from an inferred block model; a random mask has a density
+            of its own, including its window, by default.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
     Raises:
-        SbmtError: On a model or an attention that is not known here, or a density that is missing or out of range.
+        SbmtError: On an unknown model, an attention that is not counted, or a density that is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention
@@ -119,11 +134,12 @@ def count_operations(
         ['2·b·h·n²·d', '0', '2·b·h·n²·d']
     """
     check_sizes(n=n, batch=batch)
-    known = {**MODULES, **ATTENTIONS}
-    if type(model) not in known:
-        names = ", ".join(kind.__name__ for kind in known)
+    if type(model) not in MODULES and cost_function(model) is None:
+        names = ", ".join(kind.__name__ for kind in (*MODULES, *ATTENTIONS, *COSTS))
         raise SbmtError(f"one of {names}", type(model).__name__, "count its parts one by one")
-    densities = _per_attention(density, sum(type(module) in ATTENTIONS for module in model.modules()))
+    for path, name in uncounted(model).items():
+        raise SbmtError(f"an attention whose cost is known at {path}", f"{name}: not counted", "register it with cost=")
+    densities = _per_attention(density, sum(cost_function(module) is not None for module in model.modules()))
     return OperationCount(tuple(_rows(model, n, densities, batch)))
 
 
@@ -132,11 +148,10 @@ def _rows(model: nn.Module, n: int, densities: Iterator[float | None], batch: in
     for path, module in model.named_modules():
         if type(module) in MODULES:
             cost, is_attention = MODULES[type(module)](module), False
-        elif type(module) in ATTENTIONS:
-            cost, is_attention = ATTENTIONS[type(module)](module, n), True
+        elif (count := cost_function(module)) is not None:
+            cost, is_attention = count(module, n), True
         else:
-            _check_is_inside_a_known_one(path, module)
-            continue
+            continue  # inside a module that counts for it
         sequences = batch if isinstance(module, DualEncoder) else batch * documents
         sizes = {"b": sequences, "n": n, **cost.sizes}
         if is_attention:
@@ -155,11 +170,11 @@ def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -
         density = masks.random_mask_density(module, sizes["n"])
     if density is None:
         if isinstance(module, SBMAttention):
-            raise SbmtError("the density of the masks", "none", "say density=, as measured on the inputs of interest")
+            raise SbmtError("the density of the masks", "none", "give density=, as measured on the inputs of interest")
         return {}
     if not 0 <= density <= 1:
         raise SbmtError("density in [0, 1]", density, "give the share of the pairs that are edges")
-    return {"m": round(density * sizes["b"] * sizes["h"] * sizes["n"] ** 2)}
+    return {"m": round(density * sizes["b"] * sizes.get("h", 1) * sizes["n"] ** 2)}
 
 
 def _per_attention(density: float | Sequence[float] | None, n_attentions: int) -> Iterator[float | None]:
@@ -168,10 +183,3 @@ def _per_attention(density: float | Sequence[float] | None, n_attentions: int) -
     if len(density) != n_attentions:
         raise SbmtError(f"{n_attentions} densities, one per attention", len(density), "or give one number for all")
     return iter(density)
-
-
-def _check_is_inside_a_known_one(path: str, module: nn.Module) -> None:
-    """An attention that nobody has counted must not come out as free."""
-    if path.rpartition(".")[2] == "attention":
-        do = "add a function for it to sbmt.cost"
-        raise SbmtError(f"a known attention at {path}", type(module).__name__, do)

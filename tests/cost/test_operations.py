@@ -208,7 +208,7 @@ def test_what_cannot_be_counted_is_refused(model, arguments, words):
 def test_an_unknown_attention_inside_a_model_is_not_free():
     model = encoder()
     model.blocks[1].attention.attention = Strange()
-    with pytest.raises(SbmtError, match=r"a known attention at blocks\.1\.attention\.attention, got Strange"):
+    with pytest.raises(SbmtError, match=r"is known at blocks\.1\.attention\.attention, got Strange: not counted"):
         count_operations(model, N)
 
 

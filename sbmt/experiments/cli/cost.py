@@ -24,7 +24,7 @@ def cost(
         list[str] | None,
         typer.Option(
             help="full-fused, linear, reformer, performer, linformer, nystromformer, sbm, sbm-algorithm-1, sbm-static "
-            "or random-mask; repeat it for several; all if left out"
+            "or random-mask, or one of your own; repeat it for several; all if left out"
         ),
     ] = None,
     length: Annotated[

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sbmt.cost.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
-from sbmt.experiments.costs.methods import METHODS, Case, build_case, sample_tokens
+from sbmt.experiments.costs.methods import Case, build_case, method_of, sample_tokens
 from sbmt.layers import SBMAttention
+from sbmt.registration import load_plugins
 
 _STEPS = 40
 
@@ -40,7 +41,7 @@ def peak_memory(cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 def measure_forward(case: Case) -> dict[str, Any]:
     """The same for one case in this process, which should be a fresh one."""
-    kernels = nullcontext() if METHODS[case.method].is_fused else sdpa_kernel(SDPBackend.MATH)
+    kernels = nullcontext() if method_of(case.method).is_fused else sdpa_kernel(SDPBackend.MATH)
     with torch.inference_mode(), kernels:
         for size in (min(128, case.n), case.n):  # the small one loads kernels and starts thread pools
             mine = replace(case, n=size)
@@ -94,5 +95,6 @@ def _shift(layer: nn.Module, inputs: tuple[Tensor, ...], density: float) -> None
 
 
 if __name__ == "__main__":
+    load_plugins()
     torch.set_num_threads(1)
     print(json.dumps([measure_forward(Case(**asked)) for asked in json.loads(sys.argv[1])]))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
+from sbmt.layers.registry import ATTENTIONS, RESERVED
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier
 
 N_IDS, N_LABELS = 256, 10  # neither affects what attention costs
@@ -51,12 +52,18 @@ METHODS = {
 """``full`` is what the others are divided by; with a fused kernel, full attention does not keep n² numbers at all."""
 
 
+def method_of(name: str) -> Method:
+    """The row of a name in :data:`METHODS`, or of an attention that :func:`sbmt.register_attention` was given."""
+    registered = {mine: Method(mine, {"attention": mine}) for mine in ATTENTIONS if mine not in RESERVED}
+    return choose("attention", name, registered | METHODS)
+
+
 @dataclass(frozen=True)
 class Case:
     """One model on one input.
 
     Attributes:
-        method: A name in :data:`METHODS`.
+        method: A name in :data:`METHODS`, or that of a registered attention.
         n: Tokens per sequence.
         density: Density of the masks, in (0, 1); ignored by attentions that draw none.
         task: The task whose model it is; the model of ``retrieval`` reads two documents.
@@ -73,7 +80,7 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        choose("attention", self.method, METHODS)
+        method_of(self.method)
         choose("task", self.task, PAPER)
         check_sizes(n=self.n)
         if not 0 < self.density < 1:
@@ -82,13 +89,13 @@ class Case:
     @property
     def config(self) -> LongRangeConfig:
         """All settings of the model: those of the paper's Table 7 unless the case says otherwise."""
-        mine = {"length": self.n, "mask_density": self.density, **METHODS[self.method].settings, **self.settings}
+        mine = {"length": self.n, "mask_density": self.density, **method_of(self.method).settings, **self.settings}
         return replace(PAPER[self.task], **mine)
 
     @property
     def draws_mask(self) -> bool:
         """Whether the density matters."""
-        return METHODS[self.method].draws_mask
+        return method_of(self.method).draws_mask
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON can hold."""

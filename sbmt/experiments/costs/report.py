@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sbmt.cost import OperationCount, count_operations
-from sbmt.errors import SbmtError, choose
+from sbmt.cost.operations import uncounted
+from sbmt.errors import SbmtError
 from sbmt.experiments.costs.memory import peak_memory
-from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case
+from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case, method_of
 from sbmt.experiments.training.long_range import PAPER
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
@@ -56,15 +57,15 @@ def cost_report(
     """Counts operations and measures memory.
 
     Args:
-        methods: Names in :data:`~sbmt.experiments.costs.methods.METHODS`; all of them if empty. Full attention is
-            always included.
+        methods: Names in :data:`~sbmt.experiments.costs.methods.METHODS`, or of registered attentions; all of the
+            former if empty. Full attention is always included.
         columns: Inputs; :func:`paper_columns` by default.
         has_memory: Whether to measure memory, which takes some seconds per method and works only on Linux.
         on_method: Called as the measurement of memory proceeds.
 
     Returns:
         A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` and ``n_elementwise`` of the ``attention``
-        alone and of the whole ``model`` for each method and column; and ``memory``, see
+        alone and of the whole ``model`` for each method and column, or ``missing`` with the reason; and ``memory``, see
         :func:`~sbmt.experiments.costs.memory.peak_memory`.
 
     Raises:
@@ -74,8 +75,9 @@ def cost_report(
     if not columns:
         raise SbmtError("at least one column", "none", "give a length")
     for name in methods:
-        choose("attention", name, METHODS)
+        method_of(name)
     names = [name for name in METHODS if not methods or name in (REFERENCE, *methods)]
+    names += [name for name in dict.fromkeys(methods) if name not in METHODS]
     cases = {name: [Case(name, c.n, c.density, c.task) for c in columns] for name in names}
     result: dict[str, Any] = {"columns": [asdict(column) for column in columns]}
     result["operations"] = {name: [_operations(case) for case in mine] for name, mine in cases.items()}
@@ -93,8 +95,11 @@ def count_case(case: Case) -> OperationCount:
     return count_operations(build_case(case), case.n, density=case.density)
 
 
-def _operations(case: Case) -> dict[str, dict[str, int]]:
-    count = count_case(case)
+def _operations(case: Case) -> dict[str, Any]:
+    model = build_case(case)
+    if uncounted(model):
+        return {"missing": "not counted"}
+    count = count_operations(model, case.n, density=case.density)
     both = {"attention": count.attention(), "model": count}
     return {name: {"n_flops": one.n_flops, "n_elementwise": one.n_elementwise} for name, one in both.items()}
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sbmt.cost import OperationCount
-from sbmt.experiments.costs.methods import METHODS, REFERENCE
+from sbmt.experiments.costs.methods import REFERENCE, method_of
 from sbmt.experiments.tables import LEFT_OUT, Table
 
 
@@ -12,19 +12,14 @@ def cost_tables(report: dict[str, Any]) -> list[Table]:
     operations = [(method, mine) for method, mine in report["operations"].items() if method != "full-fused"]
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
-        flops = {method: [one[kind]["n_flops"] for one in mine] for method, mine in operations}
+        flops = {method: [one.get(kind, {}).get("n_flops") for one in mine] for method, mine in operations}
         titles = {method: short_title(method) for method in flops}
-        tables.append(_relative(f"flops-{kind}", title, report, flops, titles))
+        notes = _notes(report["operations"], titles)
+        tables.append(_relative(f"flops-{kind}", title, report, flops, titles, notes))
     if "memory" in report:
         peaks = {method: [one.get("forward") for one in mine] for method, mine in report["memory"].items()}
-        titles = {method: METHODS[method].title for method in peaks}
-        missing = (
-            f"{titles[method]}: {one['missing']}"
-            for method, mine in report["memory"].items()
-            for one in mine
-            if "missing" in one
-        )
-        notes = tuple(dict.fromkeys(missing))
+        titles = {method: method_of(method).title for method in peaks}
+        notes = _notes(report["memory"], titles)
         tables.append(_relative("memory", "Peak memory of a forward pass", report, peaks, titles, notes))
     return tables
 
@@ -48,7 +43,7 @@ def parts_table(count: OperationCount, title: str) -> Table:
 
 def short_title(method: str) -> str:
     """A method's title where only operations matter: they are the same whether or not scores are kept."""
-    return "full attention" if method == REFERENCE else METHODS[method].title
+    return "full attention" if method == REFERENCE else method_of(method).title
 
 
 def _relative(
@@ -66,6 +61,14 @@ def _relative(
         cells = (_ratio(number, whole) for number, whole in zip(numbers, found[REFERENCE], strict=True))
         rows.append((titles[method], *cells))
     return Table(name, f"{title}, full attention = 1", headings, tuple(rows), notes)
+
+
+def _notes(found: dict[str, list[dict[str, Any]]], titles: dict[str, str]) -> tuple[str, ...]:
+    """Why numbers are missing, each reason once."""
+    missing = (
+        f"{titles[method]}: {one['missing']}" for method, mine in found.items() for one in mine if "missing" in one
+    )
+    return tuple(dict.fromkeys(missing))
 
 
 def _ratio(number: float | int | None, whole: float | int | None) -> str:

@@ -1,13 +1,17 @@
 """The operations and memory of every attention, and their tables."""
 
 import pytest
+import torch
+from torch import nn
 
-from sbmt import SbmtError
+from sbmt import AttentionOutput, SbmtError
+from sbmt.cost import ModuleCost, part
 from sbmt.experiments.costs import report as report_module
 from sbmt.experiments.costs.methods import METHODS, Case
 from sbmt.experiments.costs.report import DENSITIES, TASKS, columns_of, cost_report, count_case, paper_columns
 from sbmt.experiments.costs.tables import cost_tables, parts_table
 from sbmt.experiments.tables import LEFT_OUT
+from sbmt.layers import registry
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,46 @@ def test_what_cannot_be_measured_is_left_out_and_told(monkeypatch):
     *_, table = cost_tables(cost_report(["linear"], columns_of([64], 0.1)))
     assert {row[1] for row in table.rows} == {LEFT_OUT}
     assert table.notes == (f"{METHODS['full'].title}: no room", "linear: no room")
+
+
+class Mean(nn.Module):
+    """An attention from outside: every token becomes the mean."""
+
+    def __init__(self, d_head, n_heads, dropout=0.0):
+        super().__init__()
+        self.n_heads, self.d_head = n_heads, d_head
+
+    def forward(self, query, key, value, *, query_mask=None, key_mask=None, generator=None, return_edges=False):
+        density = torch.ones(value.shape[:2])
+        return AttentionOutput(value.mean(2, keepdim=True).expand_as(value), density)
+
+
+@pytest.fixture
+def registered():
+    yield lambda cost: registry.register_attention("mean", Mean, cost=cost)
+    registry.ATTENTIONS.pop("mean", None)
+    registry.COSTS.pop(Mean, None)
+
+
+def test_an_attention_from_outside_counts_for_itself(registered):
+    registered(lambda module, n: ModuleCost((part("mean", "2·b·h·n·d", "b·m"),), {"h": module.n_heads, "d": 32}))
+    found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
+    [one] = found["operations"]["mean"]
+    assert one["attention"] == {"n_flops": 2 * 2 * 2 * 64 * 32, "n_elementwise": 2 * 2 * 64**2 // 4}
+    assert one["model"]["n_flops"] > one["attention"]["n_flops"]
+    flops, _ = cost_tables(found)
+    assert flops.rows[1][0] == "mean" and flops.rows[1][1] != LEFT_OUT and flops.notes == ()
+
+
+@pytest.mark.bad_input
+def test_without_a_cost_it_is_said_to_be_not_counted(registered):
+    registered(None)
+    found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
+    assert found["operations"]["mean"] == [{"missing": "not counted"}]
+    for table in cost_tables(found):
+        assert table.rows[1] == ("mean", LEFT_OUT) and table.notes == ("mean: not counted",)
+    with pytest.raises(SbmtError, match="Mean: not counted: register it with cost="):
+        count_case(Case("mean", 64, 0.25))
 
 
 @pytest.mark.bad_input

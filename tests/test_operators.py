@@ -6,9 +6,8 @@ import torch
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.attention import dispatch, tiles
-from sbmt.kernels import attention, masks, products
+from sbmt.kernels import attention, draws, masks, products
 from sbmt.kernels.gpu import is_interpreted
-from sbmt.samplers import compiled
 from tests.attention.row_loop import make_case
 
 DENSITIES = [0.4, 0.0]
@@ -118,7 +117,7 @@ CASES = {  # operator by operator: where it is defined, and arguments
     "transpose": (masks.transpose, lambda density: [transpose(density)]),
     "merge_rows": (masks.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),
-    "sample_exact": (compiled._sample, lambda density: [sample(density)]),
+    "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
 }
 
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from sbmt.errors import SbmtError, choose
+from sbmt.kernels import MAX_BOOST
 
 LARGEST_RATE = 1e30  # of a block matrix: sums over clusters and tokens stay finite in float32
 LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
-MAX_BOOST = 32.0  # at rate 32·p a certain edge is missed with probability e⁻³² < 2e-14
 
 
 @dataclass(frozen=True)

@@ -13,26 +13,13 @@ from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
-from sbmt.samplers.compiled import sample_compiled
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
-from sbmt.samplers.gpu import sample_on_gpu
-
-
-def _sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    """By compiled kernels on the CPU and on GPUs, else by torch: the same law, but other edges for the same seed."""
-    device, draw = block_model.block_matrix.device, sample_exact
-    if block_model.link.has_kernels:
-        draw = sample_compiled if can_run_on(device) else sample_on_gpu if has_gpu_kernels(device) else sample_exact
-    return draw(block_model, exploration, seed, first_example)
-
 
 Draw = Callable[[BlockModel, float, int, int], EdgeList]
-SAMPLERS: dict[str, Draw] = {"exact": _sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
+SAMPLERS: dict[str, Draw] = {"exact": sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
 RESERVED = frozenset(SAMPLERS)
 ARGUMENTS = ("block_model", "exploration", "seed", "first_example")  # of a sampler, in this order
 

@@ -7,6 +7,7 @@ from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.draws import draw_exact
 from sbmt.samplers.streams import (
     choose_by_weight,
     cumulative_table,
@@ -23,6 +24,23 @@ _WEIGHTS_AT_ONCE = 1 << 19  # of the rows' cluster tables, so that they stay in 
 
 
 def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
+    r"""Every pair of real tokens is an edge with its probability, independently of all others.
+
+    Compiled kernels draw the edges where they serve the device and know the link; otherwise :func:`sample_with_torch`
+    does. All have this law, but do not draw the same edges from the same seed.
+
+    Cost: O(n k²) for the rates; then the time follows the number of edges.
+    """
+    link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
+    if link.has_kernels:
+        rates, key = (t.detach() for t in block_model.rate_factors())
+        found = draw_exact(rates, key, *masks, exploration, link.is_poisson, seed, first_example)
+        if found is not None:
+            return EdgeList(*found, block_model.shape, *masks)
+    return sample_with_torch(block_model, exploration, seed, first_example)
+
+
+def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
     r"""Draws Poisson candidates, merges repeated ones, and thins them to the Bernoulli law.
 
     Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair comes up at all with

@@ -8,7 +8,7 @@ import torch
 
 from sbmt import BlockModel, sample_edges
 from sbmt.samplers import RESERVED, SAMPLERS
-from sbmt.samplers.exact import sample_exact
+from sbmt.samplers.exact import sample_with_torch
 from tests.statistics import binomial_p_values
 
 SHARE = 0.0035  # of the suite's false alarms, for each of the tests here
@@ -34,11 +34,11 @@ DRAWS = {  # the sampler, and what makes it take one of its ways: constants that
     "bernoulli": ("bernoulli", {}),
     "fastrg": ("fastrg", {}),
     "exact": ("exact", {}),
-    "exact by skipping": ("exact", {"compiled.HIT": 1e9}),
-    "exact by clusters": ("exact", {"compiled.STEP": 1e9, "compiled.ENTRY": 0.0}),
+    "exact by skipping": ("exact", {"kernels.cpu.draws.sample.HIT": 1e9}),
+    "exact by clusters": ("exact", {"kernels.cpu.draws.sample.STEP": 1e9, "kernels.cpu.draws.sample.ENTRY": 0.0}),
     "torch": ("torch", {}),
-    "torch by candidates": ("torch", {"exact.DENSE_SHARE": float("inf")}),
-    "torch by rows": ("torch", {"exact.DENSE_SHARE": 0.0}),
+    "torch by candidates": ("torch", {"samplers.exact.DENSE_SHARE": float("inf")}),
+    "torch by rows": ("torch", {"samplers.exact.DENSE_SHARE": 0.0}),
 }
 DRAWS |= {name: (name, {}) for name in SAMPLERS if name not in RESERVED}  # of a plugin, see docs/how-to/add-sampler.md
 each_draw = pytest.mark.parametrize("draw", DRAWS, indirect=True)
@@ -51,9 +51,9 @@ class Draw:
     def __init__(self, name, monkeypatch):
         self.sampler, constants = DRAWS[name]
         for constant, value in constants.items():
-            monkeypatch.setattr(f"sbmt.samplers.{constant}", value)
+            monkeypatch.setattr(f"sbmt.{constant}", value)
         if self.sampler == "torch":  # what runs on other devices
-            monkeypatch.setitem(SAMPLERS, "torch", sample_exact)
+            monkeypatch.setitem(SAMPLERS, "torch", sample_with_torch)
 
     def edges(self, model, exploration=0.0, seed=0, **options):
         generator = torch.Generator().manual_seed(seed)

@@ -15,7 +15,7 @@ from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, thin_block_
 from sbmt.experiments.benchmarks.progress import OnCase, counted
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
 from sbmt.samplers import sample_edges
-from sbmt.samplers.exact import sample_exact
+from sbmt.samplers.exact import sample_with_torch
 
 REFERENCE = "exact"
 SUBLINEAR = ("exact", "torch")
@@ -56,7 +56,7 @@ def by_numpy(model: BlockModel) -> list[csr_array]:
 def by_torch(model: BlockModel) -> object:
     """The exact law without compiled kernels."""
     with torch.no_grad():
-        return sample_exact(model, 0.0, draw_seed(None), 0)
+        return sample_with_torch(model, 0.0, draw_seed(None), 0)
 
 
 SAMPLERS: dict[str, Callable[[BlockModel], object]] = {

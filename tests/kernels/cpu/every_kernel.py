@@ -54,8 +54,10 @@ def draw_edges(shape, dtype):
     batch, _, n_queries, n_keys, _ = shape
     masks = [torch.arange(n) < (n - torch.arange(batch)[:, None]).clamp(min=1) for n in (n_queries, n_keys)]
     for way in WAYS:
-        constants = {"compiled._TABLE_ENTRIES": 20, "compiled._SPARE": (1.0, -1e9)} | DRAWS[way][1]
-        patches = [patch(f"sbmt.samplers.{name}", value) for name, value in constants.items()]
+        constants = {"kernels.cpu.draws.tables._ENTRIES": 20, "kernels.cpu.draws.sample._SPARE": (1.0, -1e9)} | DRAWS[
+            way
+        ][1]
+        patches = [patch(f"sbmt.{name}", value) for name, value in constants.items()]
         for link, padding, exploration in (
             ("bilinear", masks, 0.05),
             ("bilinear", (None, None), 0.0),

@@ -43,7 +43,7 @@ def test_edges(way, dtype, link, set_threads, part_counts, monkeypatch):
 
 @pytest.mark.parametrize("way", ["exact by skipping", "exact by clusters"])
 def test_edges_that_take_more_room_than_expected(way, set_threads, part_counts, monkeypatch):
-    monkeypatch.setattr("sbmt.samplers.compiled._SPARE", (1.0, -1e9))
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.sample._SPARE", (1.0, -1e9))
     model, draw = uneven_model(2, 2, 30, 40, 3), Draw(way, monkeypatch)
     _, keys = for_each_count(lambda: (draw.edges(model).row_ptr, draw.edges(model).keys), set_threads, part_counts)
     assert keys.numel() > 30

@@ -110,7 +110,7 @@ def test_the_stamp_changes_with_every_source(path, monkeypatch):
 
 
 def test_there_are_sources_to_change():
-    assert {"draws", "candidates", "attention", "products", "masks", "structures"} <= {path.stem for path in sources()}
+    assert {"rows", "candidates", "attention", "products", "masks", "structures"} <= {path.stem for path in sources()}
 
 
 def test_what_tests_wrap_is_compiled_bare(folder):
@@ -174,4 +174,4 @@ def test_every_kernel_stays_within_its_arrays(tmp_path):
     ] == []
     second = run_every_kernel(tmp_path)
     assert sum(misses for _, _, misses in second.values()) == 0
-    assert {"attention.attend_rows", "draws.draw_rows"} <= {name for name, (_, hits, _) in second.items() if hits}
+    assert {"attention.attend_rows", "rows.draw_rows"} <= {name for name, (_, hits, _) in second.items() if hits}

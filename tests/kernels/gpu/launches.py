@@ -59,8 +59,8 @@ def draw_launches(n_clusters: int, *, is_padded: bool = False, is_poisson: bool 
 
     rates = torch.zeros(2, min(n, 2), n, n_clusters)
     mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
-    bounds, row = rates[..., 0], rates[..., 0].double()
+    bounds = draw_launch.Bounds(*[rates[..., 0]] * 2, *[rates[..., 0].double()] * 2)
     nobody_counts = patch.object(torch, "empty", torch.zeros)  # there are no edges then
     with recorded() as launches, nobody_counts:
-        draw_launch.draw_by_skipping(rates, rates, (bounds, bounds), row, row, mask, 1 << 40, 0, 0.01, is_poisson)
+        draw_launch.draw_by_skipping(rates, rates, bounds, mask, 0.01, is_poisson, 1 << 40, 0)
     return launches

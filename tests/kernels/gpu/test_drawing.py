@@ -7,9 +7,8 @@ import torch
 from sbmt import BlockModel, EdgeList
 from sbmt.kernels.gpu import is_interpreted
 from sbmt.kernels.gpu.draws import launch as draw_launch
-from sbmt.samplers import gpu
 from sbmt.samplers.bernoulli import sample_bernoulli
-from sbmt.samplers.gpu import sample_on_gpu
+from sbmt.samplers.exact import sample_exact
 from tests.kernels.gpu.device import DEVICE
 from tests.statistics import binomial_p_values
 
@@ -19,8 +18,9 @@ N_KINDS, N_REPEATS = 8, 512
 
 @pytest.fixture(autouse=True)
 def by_kernel(monkeypatch):
-    """Never by torch, and many keys at a time for the interpreter, which counts operations, not numbers."""
-    monkeypatch.setattr(gpu, "VISITS_PER_CANDIDATE", float("inf"))
+    """Always draws by this kernel. It takes many keys at a time in the interpreter, whose time goes by operations."""
+    monkeypatch.setattr("sbmt.kernels.draws.can_run_on", lambda device: False)
+    monkeypatch.setattr(draw_launch, "VISITS_PER_CANDIDATE", float("inf"))
     if is_interpreted():
         monkeypatch.setattr(draw_launch, "VISITS", 1024)
 
@@ -54,7 +54,7 @@ def checked(edges):
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
 def test_every_kind_of_pair_has_its_probability(link, exploration, is_padded, judge):
     model = repeated_model(link, is_padded=is_padded)
-    mask = checked(sample_on_gpu(model, exploration, 123456789, 3)).to_dense()[0]
+    mask = checked(sample_exact(model, exploration, 123456789, 3)).to_dense()[0]
     probability = model.expected_mask(exploration)[0, :, :, :N_KINDS].double().cpu().numpy()
     n_repeats = N_REPEATS - 3 * is_padded
     found = mask[..., : n_repeats * N_KINDS].unflatten(2, (n_repeats, N_KINDS)).sum(2).numpy()
@@ -66,7 +66,7 @@ def test_every_kind_of_pair_has_its_probability(link, exploration, is_padded, ju
 def test_neighbours_are_drawn_apart(judge):
     """Gaps between visits are where dependence would show: pairs of keys at distance one to three coincide as coins."""
     model = repeated_model()
-    mask = checked(sample_on_gpu(model, 0.0, 99, 0)).to_dense()[0].numpy()
+    mask = checked(sample_exact(model, 0.0, 99, 0)).to_dense()[0].numpy()
     probability = np.round(np.tile(model.expected_mask()[0, :, :, :N_KINDS].double().cpu().numpy(), N_REPEATS), 7)
     p_values = []
     for distance in (1, 2, 3):
@@ -84,23 +84,23 @@ def test_neighbours_are_drawn_apart(judge):
 def test_certain_and_impossible_pairs():
     ones = torch.ones(1, 1, 70, 2, device=DEVICE)
     certain = BlockModel(ones, torch.full((1, 2, 2), 0.25, device=DEVICE), ones)
-    assert checked(sample_on_gpu(certain, 0.0, 7, 0)).n_edges == 70 * 70
+    assert checked(sample_exact(certain, 0.0, 7, 0)).n_edges == 70 * 70
     impossible = BlockModel(ones, torch.zeros(1, 2, 2, device=DEVICE), ones)
-    assert checked(sample_on_gpu(impossible, 0.0, 7, 0)).n_edges == 0
+    assert checked(sample_exact(impossible, 0.0, 7, 0)).n_edges == 0
     nobody = torch.zeros(1, 70, dtype=torch.bool, device=DEVICE)
     padded = BlockModel(ones, torch.full((1, 2, 2), 0.25, device=DEVICE), ones, None, nobody)
-    assert checked(sample_on_gpu(padded, 0.1, 7, 0)).n_edges == 0
+    assert checked(sample_exact(padded, 0.1, 7, 0)).n_edges == 0
 
 
 def test_edges_depend_on_seed_and_address_alone():
     generator = torch.Generator().manual_seed(2)
     query, key = (torch.rand(4, 2, n, 3, generator=generator).to(DEVICE) for n in (5, 60))
     block = torch.rand(2, 3, 3, generator=generator).to(DEVICE) * 0.2
-    whole = checked(sample_on_gpu(BlockModel(query, block, key), 0.01, 5, 0)).to_dense()
-    part = checked(sample_on_gpu(BlockModel(query[2:], block, key[2:]), 0.01, 5, 2)).to_dense()
+    whole = checked(sample_exact(BlockModel(query, block, key), 0.01, 5, 0)).to_dense()
+    part = checked(sample_exact(BlockModel(query[2:], block, key[2:]), 0.01, 5, 2)).to_dense()
     assert torch.equal(whole[2:], part) and whole.any()
-    assert not torch.equal(whole, checked(sample_on_gpu(BlockModel(query, block, key), 0.01, 6, 0)).to_dense())
-    again = checked(sample_on_gpu(BlockModel(query, block, key), 0.01, 5, 0)).to_dense()
+    assert not torch.equal(whole, checked(sample_exact(BlockModel(query, block, key), 0.01, 6, 0)).to_dense())
+    again = checked(sample_exact(BlockModel(query, block, key), 0.01, 5, 0)).to_dense()
     assert torch.equal(whole, again)
 
 
@@ -109,29 +109,30 @@ def test_visits_at_a_time_change_nothing_but_the_stream(monkeypatch):
     model = repeated_model(n_queries=2)
     for visits in (64, 256):
         monkeypatch.setattr(draw_launch, "VISITS", visits)
-        assert checked(sample_on_gpu(model, 0.0, 11, 0)).n_edges > 0
+        assert checked(sample_exact(model, 0.0, 11, 0)).n_edges > 0
 
 
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
 def test_shortcuts_never_decide_otherwise_than_products(link, monkeypatch):
     model = repeated_model(link, n_queries=3)
-    short = checked(sample_on_gpu(model, 0.01, 12, 0))
+    short = checked(sample_exact(model, 0.01, 12, 0))
     monkeypatch.setattr(draw_launch, "SLACK", 1e9)  # no coin is out of doubt
-    assert torch.equal(checked(sample_on_gpu(model, 0.01, 12, 0)).keys, short.keys) and short.n_edges > 1000
+    assert torch.equal(checked(sample_exact(model, 0.01, 12, 0)).keys, short.keys) and short.n_edges > 1000
 
 
 def test_places_of_64_bits_are_those_of_32(monkeypatch):
     model = repeated_model(n_queries=3)
-    short = checked(sample_on_gpu(model, 0.0, 13, 0))
+    short = checked(sample_exact(model, 0.0, 13, 0))
     monkeypatch.setattr(draw_launch, "LONG", 1)
-    assert torch.equal(checked(sample_on_gpu(model, 0.0, 13, 0)).keys, short.keys) and short.n_edges > 0
+    assert torch.equal(checked(sample_exact(model, 0.0, 13, 0)).keys, short.keys) and short.n_edges > 0
 
 
 def test_unlike_memberships_are_left_to_candidates(monkeypatch):
     called = []
-    monkeypatch.setattr(gpu, "VISITS_PER_CANDIDATE", 1e-9)
+    monkeypatch.setattr(draw_launch, "VISITS_PER_CANDIDATE", 1e-9)
     monkeypatch.setattr(
-        gpu, "sample_exact", lambda *arguments: called.append(arguments) or sample_bernoulli(*arguments)
+        "sbmt.samplers.exact.sample_with_torch",
+        lambda *arguments: called.append(arguments) or sample_bernoulli(*arguments),
     )
     model = repeated_model(n_queries=2)
-    assert sample_on_gpu(model, 0.01, 5, 7).n_edges > 0 and called == [(model, 0.01, 5, 7)]
+    assert sample_exact(model, 0.01, 5, 7).n_edges > 0 and called == [(model, 0.01, 5, 7)]

@@ -7,43 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.kernels.cpu.row_bounds import bound_rows, compare_keys, summarise_clusters
+from sbmt.kernels.cpu.draws.bounds import Model, bound_keys, bound_rows, margin
 
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
-def margin_of(key):
-    return 4 * key.shape[1] * float(np.finfo(key.dtype).eps)
+def model_of(query, key, exploration=0.0, is_poisson=False, is_real=None, n_real=None):
+    """One graph, of whose keys the first are real."""
+    is_real = np.ones(len(query), np.bool_) if is_real is None else is_real
+    n_real = np.array([len(key) if n_real is None else n_real])
+    real = np.arange(len(key), dtype=np.int32)[None]
+    return Model(query, key, is_real[None], real, n_real, 1, exploration, is_poisson)
 
 
 def summarise(key, n_real=None):
     """The largest and summed memberships of one graph, of which the first keys are real."""
-    n_real = len(key) if n_real is None else n_real
-    largest, total = (np.full((1, key.shape[1]), -1.0) for _ in range(2))
-    real = np.arange(len(key), dtype=np.int32)[None]
-    summarise_clusters(0, 1, key, real, np.array([n_real]), 1, len(key), largest, total)
-    return largest[0], total[0]
+    bounds = bound_keys(model_of(key, key, n_real=n_real))
+    return bounds.largest[0], bounds.total[0]
 
 
 def compare(key):
     """``at_least`` and ``at_most`` of one graph's keys."""
-    largest, _ = summarise(key)
-    inverse = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0).astype(key.dtype)
-    at_least, at_most = (np.full(len(key), -1, key.dtype) for _ in range(2))
-    compare_keys(0, len(key), key, inverse[None], margin_of(key), len(key), at_least, at_most)
-    return at_least, at_most
+    return bound_keys(model_of(key, key))[2:]
 
 
-def bound(query, key, exploration=0.0, is_poisson=False, is_real=None):
+def bound(query, key, *arguments, **options):
     """``most``, ``upper`` and ``expected`` of one graph's rows."""
-    largest, total = summarise(key)
-    is_real = np.ones(len(query), np.bool_) if is_real is None else is_real
-    found = [np.full(len(query), -1.0) for _ in range(3)]
-    bound_rows(
-        0, len(query), query, largest[None], total[None], np.array([len(key)]), is_real[None], exploration,
-        margin_of(key), len(query), 1, is_poisson, *found,
-    )  # fmt: skip
-    return found
+    model = model_of(query, key, *arguments, **options)
+    return bound_rows(model, bound_keys(model))
 
 
 def exact_product(query, key):
@@ -105,7 +96,7 @@ def test_bounds_are_tight_where_all_keys_are_proportional(dtype):
     query, profile, size = rng.random((4, 6)), rng.random(6), rng.random(50)
     key = (size[:, None] * profile).astype(dtype)
     at_least, at_most = compare(key)
-    slack = 20 * margin_of(key)
+    slack = 20 * margin(key)
     for bounds in (at_least, at_most):
         np.testing.assert_allclose(bounds, size / size.max(), rtol=slack)
     most, upper, _ = bound(query.astype(dtype), key)
@@ -121,7 +112,7 @@ def test_bounds_are_attained_by_single_clusters(dtype):
     most, _, _ = bound(np.eye(5, dtype=dtype), key)
     shares = key.astype(np.float64).T / most[:, None]  # row v asks for cluster v
     for bounds, extreme in zip(compare(key), (shares.min(0), shares.max(0)), strict=True):
-        np.testing.assert_allclose(bounds, extreme, rtol=4 * margin_of(key))
+        np.testing.assert_allclose(bounds, extreme, rtol=4 * margin(key))
 
 
 def test_padding_counts_for_nothing():

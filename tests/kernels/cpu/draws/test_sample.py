@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, sample_edges
-from sbmt.samplers import compiled
+from sbmt.kernels.cpu.draws import sample
 from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import DRAWS, Draw
 
@@ -13,13 +13,7 @@ each_way = pytest.mark.parametrize("draw", WAYS, indirect=True)
 
 
 @each_way
-@pytest.mark.parametrize(
-    "tiny",
-    [
-        1e-30,
-        1e-40,
-    ],
-)
+@pytest.mark.parametrize("tiny", [1e-30, 1e-40])
 def test_a_cluster_that_hardly_anyone_belongs_to_changes_nothing(draw, tiny):
     """The second key's probability is 0 by the second cluster; the first cluster's memberships are next to nothing."""
     keys = torch.tensor([[tiny, 1.0], [0.0, 0.0]])[None, None]
@@ -28,14 +22,7 @@ def test_a_cluster_that_hardly_anyone_belongs_to_changes_nothing(draw, tiny):
     assert 400 < counts[0] < 500 and counts[1] == 0
 
 
-@pytest.mark.parametrize(
-    "rate",
-    [
-        30.0,
-        1e9,
-        1e30,
-    ],
-)
+@pytest.mark.parametrize("rate", [30.0, 1e9, 1e30])
 def test_rates_far_above_one_draw_every_pair(rate):
     ones = torch.ones(2, 1, 50, 1)
     edges = sample_edges(BlockModel(ones, torch.full((1, 1, 1), rate), ones, link="poisson"))
@@ -54,10 +41,8 @@ def test_memberships_over_all_magnitudes(draw, dtype):
 
 def test_each_way_is_taken_where_it_is_cheaper(monkeypatch):
     """Keys that are alike are skipped through; few keys in a large cluster's tail are walked to."""
-    chosen, right = [], compiled._Work.prefers_clusters
-    monkeypatch.setattr(
-        compiled._Work, "prefers_clusters", lambda *arguments: chosen.append(right(*arguments)) or chosen[-1]
-    )
+    chosen, right = [], sample.prefer_clusters
+    monkeypatch.setattr(sample, "prefer_clusters", lambda *arguments: chosen.append(right(*arguments)) or chosen[-1])
     n = 400
     alike = BlockModel(torch.ones(1, 1, n, 1), torch.full((1, 1, 1), 0.02), torch.ones(1, 1, n, 1))
     keys = torch.full((1, 1, n, 1), 1e-3)
@@ -72,7 +57,7 @@ def test_both_ways_may_serve_one_graph(monkeypatch):
     """Rows choose for themselves: their edges are those of the way that each of them took."""
     model = uneven_model(2, 2, 60, 90, 5)
     by_clusters = torch.rand(240, generator=torch.Generator().manual_seed(0)) < 0.5
-    monkeypatch.setattr(compiled._Work, "prefers_clusters", lambda *_: by_clusters.numpy())
+    monkeypatch.setattr(sample, "prefer_clusters", lambda *_: by_clusters.numpy())
     mixed = Draw("exact", monkeypatch).edges(model).to_dense()
     monkeypatch.undo()
     alone = []

@@ -1,11 +1,12 @@
-"""Drawing rows of independent Bernoulli edges: propose keys, then keep each with what is missing to its probability."""
+"""Draws rows of independent Bernoulli edges: proposes keys, and keeps each with what its probability still lacks."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.cpu.candidates import GAPS, skip_through, walk_clusters
+from sbmt.kernels.cpu.draws.candidates import Stream, new_scratch, skip_through, walk_clusters
 from sbmt.kernels.cpu.elementary import log
 from sbmt.kernels.cpu.philox import BATCH, fill_words
 from sbmt.kernels.cpu.products import dots
@@ -15,19 +16,26 @@ _KEEP = int(Purpose.KEEP) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 
 
+class Plan(NamedTuple):
+    """How each row is drawn, each ``(graphs · n_queries,)``."""
+
+    most: np.ndarray  # see RowBounds
+    upper: np.ndarray
+    boost: np.ndarray  # the factor c of candidates' rates
+    by_clusters: np.ndarray  # by walk_clusters rather than by skip_through
+
+
 @kernel
-def draw_rows(
-    start, stop, query, key, real, n_real, most, upper, boost, at_least, at_most, total, table_of, cumulative, guide,
-    by_clusters, exploration, is_poisson, seed, n_queries, n_keys, heads, first_example, counts, out,
-):  # fmt: skip
+def draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, counts, out):
     """Draws rows start … stop into ``out``, one after the other; returns how many keys, or −1 if it is too short."""
-    gaps, words = np.empty(GAPS), np.empty((4, BATCH), np.uint32)
-    n_clusters = query.shape[1]
-    line, points = np.empty(n_clusters + 1), np.empty(GAPS)
-    ends = np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
-    cluster, hits = np.empty(GAPS, np.int32), np.empty(2 * n_keys + GAPS, np.int32)
-    bitmap = np.zeros((n_keys + 63) // 64, np.uint64)
-    proposed, doubtful, where = (np.empty(n_keys, np.int32), np.empty(n_keys, np.int32), np.empty(n_keys, np.int32))
+    query, key, is_real_query, real, n_real, heads, exploration, is_poisson = model
+    _, total, at_least, at_most = bounds
+    most, upper, boost, by_clusters = plan
+    table_of, cumulative, guide = tables
+    n_queries, n_keys = is_real_query.shape[1], real.shape[1]
+    scratch = new_scratch(n_keys, query.shape[1])
+    proposed, words = scratch.proposed, scratch.words
+    doubtful, where = np.empty(n_keys, np.int32), np.empty(n_keys, np.int32)
     coins, rates = np.empty(n_keys + 4 * BATCH), np.empty(n_keys, query.dtype)
     end = 0
     for row in range(start, stop):
@@ -36,23 +44,21 @@ def draw_rows(
             continue
         graph = row // n_queries
         example, head = graph // heads, graph % heads
-        address = seed, row % n_queries, head, example + first_example
+        stream = Stream(seed, row % n_queries, head, example + first_example)
         keys = slice(graph * n_keys, (graph + 1) * n_keys)
+        real_keys = real[example, : n_real[example]]
         if by_clusters[row]:
             c, table = boost[row], table_of[graph]
-            count = walk_clusters(
-                query[row], total[graph], c, c * exploration * n_real[example], real[example], n_real[example],
-                cumulative[table], guide[table], *address, gaps, words, line, ends, points, cluster, hits, bitmap,
-                proposed,
-            )  # fmt: skip
+            _measure_line(query[row], total[graph], c, c * exploration * n_real[example], scratch.line)
+            count = walk_clusters(real_keys, cumulative[table], guide[table], stream, scratch)
             n_doubtful = 0
             if not is_poisson:
-                _toss(count, *address, words, coins)
+                _toss(count, stream, words, coins)
                 n_doubtful = _doubt_hits(count, c, coins, where)
         else:
             c = 0.0
-            count = skip_through(upper[row], real[example], n_real[example], *address, gaps, words, proposed)
-            _toss(count, *address, words, coins)
+            count = skip_through(upper[row], real_keys, stream, scratch)
+            _toss(count, stream, words, coins)
             _to_rates(count, upper[row], is_poisson, coins)
             n_doubtful = _doubt_visits(
                 count, most[row], exploration, at_least[keys], at_most[keys], coins, proposed, where
@@ -77,8 +83,18 @@ def draw_rows(
 
 
 @kernel
-def _toss(count, seed, row, head, example, words, coins):
-    """A uniform for each proposed key."""
+def _measure_line(query, total, boost, extra, line):
+    """Writes the lengths of the clusters on a row's line, and of exploration's, which belongs to all keys alike."""
+    n_clusters = query.shape[0]
+    for v in range(n_clusters):
+        line[v] = boost * query[v] * total[v]
+    line[n_clusters] = extra
+
+
+@kernel
+def _toss(count, stream, words, coins):
+    """Writes a uniform for each proposed key."""
+    seed, row, head, example = stream
     for first in range(0, count, 4 * BATCH):
         fill_words(words, seed, first // 4, row, head + _KEEP, example)
         for i in range(4):
@@ -88,7 +104,7 @@ def _toss(count, seed, row, head, example, words, coins):
 
 @kernel
 def _doubt_hits(count, c, coins, where):
-    """Where the product must be known: a hit stands whatever its rate if u < 1/c."""
+    """Lists the hits whose rate must be known: the others stand whatever it is, since u < 1/c."""
     n_doubtful = 0
     for i in range(count):
         where[n_doubtful] = i
@@ -108,7 +124,7 @@ def _to_rates(count, upper, is_poisson, coins):
 
 @kernel
 def _doubt_visits(count, most, exploration, at_least, at_most, coins, proposed, where):
-    """Drops the visits whose rate is too small for certain; lists those whose rate must be known."""
+    """Drops the visits whose rate is certainly too small, and lists those whose rate must be known."""
     n_doubtful = 0
     for i in range(count):
         j, needed = proposed[i], coins[i] - exploration

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.kernels.cpu.cluster_tables import COLUMNS, build_tables
+from sbmt.kernels.cpu.draws.tables import COLUMNS, Tables, build_tables
 
 WORDS = 1 << 32
 LAST = WORDS - 2  # the largest word that is ever looked up
@@ -22,7 +22,8 @@ def build(key, start=0, stop=None, excess=0.0):
     cumulative = np.zeros((n_graphs, n_clusters, n_keys + COLUMNS), np.uint32)
     guide = np.zeros((n_graphs, n_clusters, 1 << (n_keys - 1).bit_length()), np.uint64)
     flat, total = key.reshape(-1, n_clusters), key.astype(np.float64).sum(1) * (1 + excess)
-    build_tables(start, blocks if stop is None else stop, graphs, flat, total, n_keys, n_clusters, cumulative, guide)
+    tables = Tables(graphs, cumulative, guide)
+    build_tables(start, blocks if stop is None else stop, graphs, flat, total, tables)
     return cumulative[..., :n_keys].astype(np.int64), guide
 
 
@@ -116,6 +117,7 @@ def test_columns_may_be_built_in_parts_and_stand_for_themselves(n_clusters):
 def test_tables_are_of_the_graphs_that_were_asked_for():
     key = np.random.default_rng(0).random((3, 5, 2))
     cumulative, guide = np.zeros((2, 2, 5 + COLUMNS), np.uint32), np.zeros((2, 2, 8), np.uint64)
-    build_tables(0, 2, np.array([2, 0]), key.reshape(-1, 2), key.sum(1), 5, 2, cumulative, guide)
+    graphs = np.array([2, 0])
+    build_tables(0, 2, graphs, key.reshape(-1, 2), key.sum(1), Tables(graphs, cumulative, guide))
     expected = build(key)
     assert np.array_equal(cumulative[..., :5], expected[0][[2, 0]]) and np.array_equal(guide, expected[1][[2, 0]])

@@ -1,15 +1,21 @@
 """Both ways to propose keys: in order, once each, real keys only, and all or none of them where that is certain."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.cpu.candidates import GAPS, _name_keys, skip_through, walk_clusters
-from sbmt.kernels.cpu.cluster_tables import COLUMNS, build_tables
+from sbmt.kernels.cpu.draws.candidates import (
+    GAPS,
+    Stream,
+    _name_keys,
+    new_scratch,
+    skip_through,
+    sort_distinct,
+    walk_clusters,
+)
+from sbmt.kernels.cpu.draws.tables import COLUMNS, Tables, build_tables
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 
 HEAD, EXAMPLE = 2, 3
@@ -30,48 +36,46 @@ def tables(weights):
     n_keys, n_clusters = weights.shape
     cumulative = np.zeros((1, n_clusters, n_keys + COLUMNS), np.uint32)
     guide = np.zeros((1, n_clusters, 1 << (n_keys - 1).bit_length()), np.uint64)
-    blocks, total = -(-n_clusters // COLUMNS), weights.sum(0)[None]
-    build_tables(0, blocks, np.zeros(1, np.int64), weights, total, n_keys, n_clusters, cumulative, guide)
+    blocks, total, graphs = -(-n_clusters // COLUMNS), weights.sum(0)[None], np.zeros(1, np.int64)
+    build_tables(0, blocks, graphs, weights, total, Tables(graphs, cumulative, guide))
     return cumulative[0], guide[0]
+
+
+def guarded_scratch(n_keys, n_clusters=1):
+    """Scratch for so many keys, and the room for proposed keys with a guard behind it."""
+    room = np.full(n_keys + 1, -7, np.int32)
+    return new_scratch(n_keys, n_clusters)._replace(proposed=room[:-1]), room
 
 
 def skip(upper, real, seed=0, row=1):
     """``skip_through`` in exactly the room that all real keys take."""
     real = np.asarray(real, np.int32)
-    proposed = np.full(real.size + 1, -7, np.int32)
-    scratch = np.empty(GAPS), np.empty((4, BATCH), np.uint32)
-    count = skip_through(upper, real, real.size, seed, row, HEAD, EXAMPLE, *scratch, proposed[:-1])
-    assert proposed[-1] == -7
-    return proposed[:count]
+    scratch, room = guarded_scratch(real.size)
+    count = skip_through(upper, real, Stream(seed, row, HEAD, EXAMPLE), scratch)
+    assert room[-1] == -7
+    return room[:count]
 
 
 def walk(rates, weights, boost=1.0, extra=0.0, n_real=None, seed=0, row=1):
     """``walk_clusters`` for clusters of the given rates; ``weights``: keys × clusters, of which the first are real."""
     n_keys, n_clusters = weights.shape
-    n_real = n_keys if n_real is None else n_real
-    gaps, words, points = np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(GAPS)
-    line, ends = np.empty(n_clusters + 1), np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
-    cluster, hits = np.empty(GAPS, np.int32), np.empty(2 * n_keys + GAPS, np.int32)
-    bitmap, proposed = np.zeros((n_keys + 63) // 64, np.uint64), np.full(n_keys + 1, -7, np.int32)
-    count = walk_clusters(
-        np.asarray(rates, np.float64), weights.sum(0), boost, extra, np.arange(n_keys, dtype=np.int32), n_real,
-        *tables(weights), seed, row, HEAD, EXAMPLE, gaps, words, line, ends, points, cluster, hits, bitmap,
-        proposed[:-1],
-    )  # fmt: skip
-    assert proposed[-1] == -7 and not bitmap.any()
-    return proposed[:count]
+    real = np.arange(n_keys if n_real is None else n_real, dtype=np.int32)
+    scratch, room = guarded_scratch(n_keys, n_clusters)
+    scratch.line[:] = [*(boost * np.asarray(rates, np.float64) * weights.sum(0)), extra]
+    count = walk_clusters(real, *tables(weights), Stream(seed, row, HEAD, EXAMPLE), scratch)
+    assert room[-1] == -7 and not scratch.bitmap.any()
+    return room[:count]
 
 
 def name_keys(words, weights):
     """The keys that words name in the only cluster: on a line 2³² long, the points are the words."""
-    points, line, ends = (
-        words.astype(np.float64),
-        np.array([2.0**32, 0.0]),
-        np.array([2.0**32, 2.0**32, np.inf, np.inf]),
-    )
-    cluster, hits = np.empty(words.size, np.int32), np.full(words.size, -7, np.int32)
-    real = np.arange(len(weights), dtype=np.int32)
-    _name_keys(points, line, ends, 1, real, real.size, *tables(weights[:, None]), cluster, hits)
+    scratch, hits = new_scratch(len(weights), 1), np.full(words.size, -7, np.int32)
+    scratch.line[:], scratch.ends[:] = [2.0**32, 0.0], [2.0**32, 2.0**32, np.inf, np.inf]
+    for start in range(0, words.size, GAPS):
+        part = words[start : start + GAPS]
+        scratch.points[: part.size] = part
+        real = np.arange(len(weights), dtype=np.int32)
+        _name_keys(part.size, real, *tables(weights[:, None]), scratch, hits[start:])
     return hits
 
 
@@ -186,3 +190,46 @@ def test_an_empty_line_proposes_nothing():
 def test_rows_and_seeds_have_streams_of_their_own(propose):
     found = [tuple(propose(row=row, seed=seed)) for row in (0, 1) for seed in (0, 1, 1 << 32, -1)]
     assert len(set(found)) == len(found)
+
+
+# --- sorting: what np.unique does, in exactly the room that its result takes ---
+
+
+def sort(found, n_numbers, spare=0):
+    """``sort_distinct`` with ``spare`` more room than needed; a guard behind it, and a look at the bitmap."""
+    found = np.asarray(found, np.int32)
+    needed = np.unique(found).size
+    whole = np.full(needed + spare + 1, 12345, np.int32)
+    bitmap = np.zeros((n_numbers + 63) // 64, np.uint64)
+    before = found.copy()
+    count = sort_distinct(found, bitmap, whole[:-1])
+    assert whole[-1] == 12345 and not bitmap.any() and np.array_equal(found, before)
+    return whole[:count]
+
+
+def assert_sorted(found, n_numbers):
+    expected = np.unique(np.asarray(found, np.int32))
+    for spare in (0, 1, len(found), 3 * len(found)):
+        assert np.array_equal(sort(found, n_numbers, spare), expected)
+
+
+@given(st.data())
+def test_a_few_or_many_numbers_with_repetitions(data):
+    n_numbers = data.draw(st.integers(1, 300))
+    assert_sorted(data.draw(st.lists(st.integers(0, n_numbers - 1), max_size=250)), n_numbers)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 95, 96, 97, 128, 129, 1000])
+def test_all_numbers_in_any_order(n):
+    numbers = np.random.default_rng(n).permutation(n)
+    for found in (numbers, np.repeat(numbers, 2), numbers[::-1], np.arange(n), np.full(n, n - 1), numbers[: n // 2]):
+        assert_sorted(found, n)
+
+
+def test_nothing_gives_nothing():
+    assert_sorted([], 1)
+
+
+def test_large_numbers():
+    assert_sorted([10_000_000, 0, 9_999_999, 64, 63, 10_000_000], 10_000_001)
+    assert_sorted(np.random.default_rng(0).integers(0, 10_000_000, 5000), 10_000_000)

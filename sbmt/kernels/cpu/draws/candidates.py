@@ -1,0 +1,179 @@
+"""Two ways to propose keys to a row of edges, both in ascending order and without repetition.
+
+Each kernel says with which probability it proposes a key; :mod:`sbmt.kernels.cpu.draws.rows` keeps or drops it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sbmt.counter_rng import MAX_HEADS, Purpose
+from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+from sbmt.kernels.cpu.toolchain import kernel
+
+GAPS = 2 * BATCH
+_CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
+_WORD = 4294967296.0
+_LAST = (1 << 32) - 2  # the last key's words end above it
+_FEW = 96  # as many numbers are sorted by counting, for each, those below it: quadratic, but vectorised
+
+
+class Stream(NamedTuple):
+    """The address of a row's random numbers."""
+
+    seed: int
+    row: int
+    head: int
+    example: int
+
+
+class Scratch(NamedTuple):
+    """Room for one row at a time. ``bitmap`` is zero between rows."""
+
+    gaps: np.ndarray
+    words: np.ndarray
+    proposed: np.ndarray  # the keys proposed
+    hits: np.ndarray  # the same before they are sorted
+    bitmap: np.ndarray
+    line: np.ndarray  # lengths of the clusters, see walk_clusters
+    ends: np.ndarray
+    points: np.ndarray
+    cluster: np.ndarray
+
+
+@kernel
+def new_scratch(n_keys, n_clusters):
+    """Scratch for rows of so many keys."""
+    return Scratch(
+        np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32),
+        np.empty(2 * n_keys + GAPS, np.int32), np.zeros((n_keys + 63) // 64, np.uint64), np.empty(n_clusters + 1),
+        np.empty(1 << int(math.log2(n_clusters + 1) + 1.0)), np.empty(GAPS), np.empty(GAPS, np.int32),
+    )  # fmt: skip
+
+
+@kernel
+def skip_through(upper, real, stream, scratch):
+    """Proposes every key of ``real`` with probability ``upper``, in geometric steps. Returns how many."""
+    seed, row, head, example = stream
+    gaps, words, proposed = scratch.gaps, scratch.words, scratch.proposed
+    n_real = real.shape[0]
+    to_step = -1.0 / math.log1p(-upper) if upper < 1.0 else 0.0
+    place, count, block = -1, 0, 0
+    while True:
+        fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+        block += BATCH
+        for g in range(GAPS):
+            gaps[g] = min(gaps[g] * to_step, 1e9)
+        for g in range(GAPS):
+            place += 1 + int(gaps[g])
+            if place >= n_real:
+                return count
+            proposed[count] = real[place]
+            count += 1
+
+
+@kernel
+def walk_clusters(real, cumulative, guide, stream, scratch):
+    """Proposes keys hit by Poisson points of rate 1 on a line of clusters, each point of which names a key.
+
+    Cluster v is ``scratch.line[v]`` long, and a key's share of it is its membership, as the graph's tables say; the
+    cluster after the last belongs to all real keys alike. Where cluster v is c T_v Σ_j K_jv long, key j is thus
+    proposed with probability 1 − e^{−c x_j} for its rate x_j. Keys hit twice are proposed once. Returns how many.
+    """
+    seed, row, head, example = stream
+    gaps, words, line, ends = scratch.gaps, scratch.words, scratch.line, scratch.ends
+    points, hits, bitmap, proposed = scratch.points, scratch.hits, scratch.bitmap, scratch.proposed
+    n_clusters = line.shape[0] - 1
+    end = 0.0
+    for v in range(n_clusters + 1):
+        end += line[v]
+        ends[v] = end
+    ends[n_clusters + 1 :] = np.inf
+    point, block, n_hits = 0.0, 0, 0
+    while point < end:
+        fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+        block += BATCH
+        count = 0
+        for g in range(GAPS):
+            point += gaps[g]
+            points[count] = point
+            count += point < end
+        if n_hits + count > hits.shape[0]:  # keep what is distinct, to make room
+            n_hits = sort_distinct(hits[:n_hits], bitmap, proposed)
+            hits[:n_hits] = proposed[:n_hits]
+        _name_keys(count, real, cumulative, guide, scratch, hits[n_hits:])
+        n_hits += count
+    return sort_distinct(hits[:n_hits], bitmap, proposed)
+
+
+@kernel
+def _name_keys(count, real, cumulative, guide, scratch, hits):
+    """Writes the keys that the first points name. Each step has its own loop, so that look-ups of points overlap."""
+    points, line, ends, cluster = scratch.points, scratch.line, scratch.ends, scratch.cluster
+    n_clusters, n_real = line.shape[0] - 1, real.shape[0]
+    stride = ends.shape[0] // 2  # a power of two
+    for i in range(count):
+        cluster[i] = 0
+    while stride:  # a binary search for all at once: the first cluster that ends beyond the point
+        for i in range(count):
+            cluster[i] += stride if ends[cluster[i] + stride - 1] <= points[i] else 0
+        stride >>= 1
+    shift = 32 - int(math.log2(guide.shape[1]) + 0.5)
+    for i in range(count):
+        v = cluster[i]
+        share = max((points[i] - (ends[v] - line[v])) / line[v], 0.0)
+        word = min(np.int64(share * _WORD), _LAST)
+        if v == n_clusters:
+            hits[i] = word * n_real >> 32
+            hits[i] = real[hits[i]]
+            continue
+        entry = guide[v, word >> shift]
+        j = np.int64(entry >> np.uint64(33))
+        if (entry >> np.uint64(32)) & np.uint64(1):
+            while cumulative[v, j] <= word:
+                j += 1
+        else:
+            j += word >= np.int64(entry & np.uint64(_LAST + 1))
+        hits[i] = j
+
+
+@kernel
+def sort_distinct(found, bitmap, out):
+    """Writes the distinct numbers of ``found`` in ascending order and returns how many there are.
+
+    ``bitmap`` has a bit for every number that may occur, and is zero before and after.
+    """
+    if found.shape[0] > min(_FEW, out.shape[0]):
+        return _through_bitmap(found, bitmap, out)
+    count = found.shape[0]
+    for i in range(count):
+        out[i] = -1
+    for i in range(count):
+        here, rank = found[i], np.int32(0)
+        for other in range(count):
+            rank += np.int32(found[other] < here)
+        out[rank] = here  # equal numbers meet here, and leave the places after it empty
+    distinct = 0
+    for i in range(count):
+        here = out[i]
+        out[distinct] = here
+        distinct += here >= 0
+    return distinct
+
+
+@kernel
+def _through_bitmap(found, bitmap, out):
+    for i in range(found.shape[0]):
+        j = found[i]
+        bitmap[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
+    distinct = 0
+    for w in range(bitmap.shape[0]):
+        bits = bitmap[w]
+        bitmap[w] = 0
+        while bits:
+            lowest = bits & (~bits + np.uint64(1))
+            bits ^= lowest
+            out[distinct] = w * 64 + (np.int64(np.float64(lowest).view(np.int64)) >> 52) - 1023  # its exponent
+            distinct += 1
+    return distinct

@@ -1,0 +1,107 @@
+"""The exact law on the CPU: every row is drawn by the cheaper of two ways."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmt.kernels import MAX_BOOST
+from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model, bound_keys, bound_rows
+from sbmt.kernels.cpu.draws.rows import Plan, draw_rows
+from sbmt.kernels.cpu.draws.tables import Tables, with_tables
+from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+
+# Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
+STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
+_SPARE = 64.0, 8.0  # room beyond the expected number of edges: so many, and so many standard deviations
+
+
+def sample(
+    rates: Tensor,
+    key: Tensor,
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    exploration: float,
+    is_poisson: bool,
+    seed: int,
+    first_example: int,
+) -> tuple[Tensor, Tensor]:
+    r"""``row_ptr`` and ``keys`` of a mask; see :func:`sbmt.kernels.draws.draw_exact`.
+
+    *Skipping*: with $\bar p_i \ge p_{ij}$ over row i, geometric steps visit each key with probability $\bar p_i$, and a
+    visited key is kept with probability $p_{ij} / \bar p_i$. With M the clusters' largest memberships and
+    $l_j M \le \hat K_j \le b_j M$, the rate lies between $l_j\, T_i M$ and $b_j\, T_i M$, so that the product
+    $T_i \hat K_j$ is formed only where the coin falls between the two. Little is wasted while memberships are alike
+    up to a factor per token, and nothing on a row whose edges are all certain.
+
+    *Clusters*: Poisson points along the row's clusters each name a key; keys are merged and thinned as in
+    :func:`sbmt.samplers.exact.sample_with_torch`. The cost follows the edges however unlike the memberships are. It
+    takes a table of all key memberships, which is built for the graphs where it pays.
+
+    Both read only the streams of their row: edges depend neither on the threads nor on the batch.
+
+    Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, into room for what is
+    expected of them, and copied when the number of all edges is known.
+    """
+    model = as_model(rates, key, query_mask, key_mask, exploration, is_poisson)
+    bounds = bound_keys(model)
+    rows = bound_rows(model, bounds)
+    boost = np.ones_like(rows.upper) if is_poisson else _boost(rows.upper)
+    plan = Plan(rows.most, rows.upper, boost, prefer_clusters(model, bounds, rows, boost))
+    most_expected = np.minimum(rows.expected, rows.upper * _per_row(model.n_real, rows))
+    counts = np.empty(rows.upper.size, np.int64)
+    pieces: list[np.ndarray] = []
+    for of_group, tables in with_tables(model, bounds.total, plan.by_clusters):
+
+        def draw(start: int, stop: int, tables: Tables = tables) -> np.ndarray:
+            mean = float(most_expected[start:stop].sum())
+            room = int(_SPARE[0] + max(mean + _SPARE[1] * mean**0.5, 0.0))
+            while True:
+                out = np.empty(room, np.int32)
+                found = draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, counts, out)
+                if found >= 0:
+                    return out[:found]
+                room *= 2
+
+        share = np.concatenate([[0], most_expected[of_group.start : of_group.stop].cumsum()]).astype(np.int64)
+        pieces += in_parallel(draw, balanced_parts(share, 32) + of_group.start)
+    return _join(counts, pieces)
+
+
+def prefer_clusters(model: Model, bounds: KeyBounds, rows: RowBounds, boost: np.ndarray) -> np.ndarray:
+    """Which rows are cheaper by clusters, in graphs where all of them together pay for the table."""
+    n_graphs, n_clusters = bounds.total.shape
+    n_keys = model.real.shape[1]
+    visits = rows.upper * _per_row(model.n_real, rows)
+    product = PRODUCT * n_clusters
+    in_doubt = (bounds.at_most - bounds.at_least).reshape(n_graphs, n_keys).mean(1)
+    skipping = visits * (STEP + product * _per_row(in_doubt, rows))
+    clusters = rows.expected * (boost * HIT + product * (1 - 1 / boost)) + CLUSTER * n_clusters
+    gain = (skipping - clusters).reshape(n_graphs, -1)
+    pays = np.maximum(gain, 0).sum(1) > ENTRY * n_keys * n_clusters
+    return ((gain > 0) & pays[:, None]).ravel()
+
+
+def _per_row(numbers: np.ndarray, rows: RowBounds) -> np.ndarray:
+    """Numbers of each example or graph, repeated for each of its rows."""
+    return np.repeat(numbers, rows.upper.size // numbers.size)
+
+
+def _boost(upper: np.ndarray) -> np.ndarray:
+    """The factor c of every row, rounded up: −ln(1 − p̄)/p̄, at most 32."""
+    bound = np.clip(upper, 1e-300, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.minimum(-np.log1p(-bound) / bound * (1 + 1e-12), MAX_BOOST)
+
+
+def _join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of rows that were drawn piece by piece."""
+    row_ptr = np.concatenate([[0], counts.cumsum()])
+    keys = torch.empty(int(row_ptr[-1]), dtype=torch.int64)
+    to, ends = keys.numpy(), np.cumsum([0, *(piece.size for piece in pieces)])
+
+    def copy(start: int, stop: int) -> None:
+        for piece in range(start, stop):
+            to[ends[piece] : ends[piece + 1]] = pieces[piece]
+
+    in_parallel(copy, np.arange(len(pieces) + 1))
+    return torch.from_numpy(row_ptr), keys

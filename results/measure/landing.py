@@ -5,6 +5,7 @@ attentions take turns, one step each, so that a slow moment of the machine affec
 an hour.
 """
 
+from dataclasses import fields
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +20,7 @@ from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training import RepeatedTokensConfig
 from sbmt.experiments.training.config import build_model
+from sbmt.layers.registry import options_of
 
 HERE = Path(__file__).resolve().parents[1]
 RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"
@@ -45,9 +47,17 @@ def step_of(config: RepeatedTokensConfig) -> Entry:
     return Entry(step, batch)
 
 
+def config_of(record: dict[str, Any]) -> RepeatedTokensConfig:
+    """The configuration of a published run. Older records hold the options of all attentions beside the fields."""
+    if "options" in record:
+        return RepeatedTokensConfig.from_dict(record)
+    known = {field.name for part in (RepeatedTokensConfig, options_of(record["attention"])) for field in fields(part)}
+    return RepeatedTokensConfig().override(**{name: value for name, value in record.items() if name in known})
+
+
 def measure_seed(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Every attention's time and ratio over one training: medians and quartiles over its steps."""
-    configs = {run["trial"]: RepeatedTokensConfig.from_dict(run["config"]) for run in runs}
+    configs = {run["trial"]: config_of(run["config"]) for run in runs}
     n_rounds = configs[REFERENCE].steps - 1  # the warm-up call is a step, too
     pace = Pace(seconds=1.0, least=n_rounds, most=n_rounds)
     entries = {trial: step_of(config) for trial, config in configs.items()}

@@ -74,9 +74,13 @@ def compare_with_claims() -> dict[str, Verdict]:
     return verdicts
 
 
+RANKS = ("n_features", "n_landmarks", "n_projected")
+"""The options that the paper's tables call the rank of an attention."""
+
+
 def counted_formula(method: str, starts: tuple[str, ...] = ("",)) -> Formula:
     """Products and elementwise operations of an attention, restricted to parts whose names begin with ``starts``."""
-    case = Case(method, 64, 0.5, settings={"n_layers": 1, "rank": 8, "n_clusters": 8})
+    case = Case(method, 64, 0.5, settings={"n_layers": 1, "n_clusters": 8, **dict.fromkeys(RANKS, 8)})
     rows = count_operations(build_case(case), case.n, density=case.density).attention().rows
     texts = [text for row in rows if row.part.startswith(starts) for text in (row.flops, row.elementwise)]
     whole = reduce(Formula.__add__, map(Formula, texts))

@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from results.paper_costs.claims import TABLE_6, Claim
-from results.paper_costs.growth import log_log_slope
+from results.paper_costs.growth import RANKS, log_log_slope
 from sbmt.cost import Formula
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import Case, build_case, sample_tokens
@@ -39,9 +39,9 @@ class Sweep:
 
     def _case(self, sizes: Mapping[str, int]) -> Case:
         n, k = sizes["n"], sizes["k"]
-        settings: dict[str, Any] = {"n_layers": 1, "n_heads": 1, "d_model": sizes["d"], "d_hidden": 8, "chunk": CHUNK}
+        settings: dict[str, Any] = {"n_layers": 1, "n_heads": 1, "d_model": sizes["d"], "d_hidden": 8, "n_chunk": CHUNK}
         density = sizes.get("m", EDGES_PER_TOKEN * n) / n**2
-        return Case(self.method, n, density, settings=settings | {"n_clusters": k, "rank": k})
+        return Case(self.method, n, density, settings=settings | {"n_clusters": k, **dict.fromkeys(RANKS, k)})
 
 
 def _sweeps(base: Mapping[str, int], sizes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> tuple[Sweep, ...]:

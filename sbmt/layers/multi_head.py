@@ -1,5 +1,6 @@
-"""Drop-in for ``nn.MultiheadAttention`` around any attention of the library."""
+"""A drop-in replacement for ``nn.MultiheadAttention`` around any attention of the library."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput
+
+TransformHeads = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -25,10 +29,22 @@ class MultiHeadAttention(nn.Module):
         num_heads: Number of heads.
         dropout: On the attention weights while training, in [0, 1).
         bias: Whether the projections have one.
+        add_bias_kv: Refused: a learned key would stand outside the mask.
+        add_zero_attn: Refused, for the same reason.
+        kdim: Width of the keys: ``embed_dim`` or None, which means the same.
+        vdim: Width of the values: ``embed_dim`` or None.
+        batch_first: Always True.
+        device: Where the parameters are kept.
+        dtype: Type of the parameters.
         attention: Name for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
             key begin in the same clusters. They part in training.
+        transform_heads: Called with the projected query and key heads; returns those that are attended with, in the
+            same shapes. :class:`~sbmt.layers.rotary.RotaryPositions` is one; a module becomes part of the layer.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
+
+    Raises:
+        SbmtError: If an argument is out of range or refused, or the attention does not take it.
 
     Shapes:
         query ``(batch, n_queries, embed_dim)``, key and value ``(batch, n_keys, embed_dim)`` → output
@@ -53,13 +69,34 @@ class MultiHeadAttention(nn.Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
         *,
         attention: str = "sbm",
         has_tied_start: bool = False,
+        transform_heads: TransformHeads | None = None,
         **arguments: Any,
     ) -> None:
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads)
+        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+            if given:
+                raise SbmtError(f"{name}=False, since the mask has no place for another key", given, "leave it out")
+        for name, width in (("kdim", kdim), ("vdim", vdim)):
+            if width not in (None, embed_dim):
+                raise SbmtError(f"{name}={embed_dim}, the width of the queries", width, "project to that width first")
+        if not batch_first:
+            raise SbmtError("batch_first=True", batch_first, "transpose the input: batch comes first")
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise SbmtError("dtype as a floating-point type", dtype, "such as torch.float32")
+        if transform_heads is not None and not callable(transform_heads):
+            do = "pass a function or a module of query and key heads"
+            raise SbmtError("transform_heads that can be called", type(transform_heads).__name__, do)
         if embed_dim % num_heads:
             raise SbmtError(f"embed_dim as a multiple of {num_heads} heads", embed_dim, "change one of the two")
         self.embed_dim, self.num_heads = embed_dim, num_heads
@@ -74,6 +111,9 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(self.out_proj.bias)
         d_head = embed_dim // num_heads
         self.attention = build_attention(attention, d_head=d_head, n_heads=num_heads, dropout=dropout, **arguments)
+        self.transform_heads = transform_heads
+        if device is not None or dtype is not None:
+            self.to(device=device, dtype=dtype)
 
     def forward(
         self,
@@ -83,8 +123,9 @@ class MultiHeadAttention(nn.Module):
         key_padding_mask: Bool[Tensor, "batch n_keys"] | Float[Tensor, "batch n_keys"] | None = None,
         need_weights: bool = True,
         attn_mask: None = None,
-        *,
+        average_attn_weights: bool = True,
         is_causal: bool = False,
+        *,
         query_padding_mask: Bool[Tensor, "batch n_queries"] | None = None,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
@@ -98,21 +139,25 @@ class MultiHeadAttention(nn.Module):
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
                 pass it on, 0 and -inf for that.
             need_weights: Whether the second result is wanted.
-            attn_mask: Not supported: the mask is what this layer infers.
-            is_causal: Not supported: the mask knows no order.
+            attn_mask: Refused: the mask is what this layer infers.
+            average_attn_weights: False is refused: there are no weights to return, for one head or for all.
+            is_causal: Refused: the inferred mask has no order.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. In self-attention (``query is key``) it
                 defaults to ``key_padding_mask``. A padded query's output is the output projection's bias.
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
 
         Raises:
-            SbmtError: On shapes or masks that do not fit, or if ``attn_mask`` or ``is_causal`` is given.
+            SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
         """
         if attn_mask is not None:
             do = "use window=, self_loops= or key_padding_mask="
             raise SbmtError("no attn_mask, since the mask is inferred", "one", do)
         if is_causal:
-            raise SbmtError("is_causal=False, since the mask knows no order", is_causal, "use another attention")
+            raise SbmtError("is_causal=False, since the mask has no order", is_causal, "use another attention")
+        if not average_attn_weights:
+            do = "look at the edges instead: return_edges=True"
+            raise SbmtError("average_attn_weights=True, since no weights are returned", average_attn_weights, do)
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != self.embed_dim:
                 got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
@@ -133,6 +178,8 @@ class MultiHeadAttention(nn.Module):
             nn.functional.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         ]
+        if self.transform_heads is not None:
+            heads[:2] = self._transform(*heads[:2])
         attended = self.attention(
             *heads,
             query_mask=query_mask,
@@ -142,6 +189,15 @@ class MultiHeadAttention(nn.Module):
         )
         output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
         return output, attended if need_weights else None
+
+    def _transform(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.transform_heads is not None
+        found = self.transform_heads(query, key)
+        shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
+        if shapes != [tuple(query.shape), tuple(key.shape)]:
+            expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
+            raise SbmtError(expected, shapes, "return both, in the shapes that they came in")
+        return found
 
 
 def _is_real(name: str, padding: Tensor | None) -> Tensor | None:

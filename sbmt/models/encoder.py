@@ -1,17 +1,20 @@
 """The pre-LN encoder: embedding, blocks, final norm. Read from top to bottom."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_dropout
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.padding import check_mask
 from sbmt.layers import MultiHeadAttention
+from sbmt.layers.rotary import RotaryPositions
 from sbmt.types import AttentionOutput
+
+Positions = Literal["learned", "rotary", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +80,11 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token and (optional) learned position embeddings, blocks, a final norm.
+    """Token embeddings, positions, blocks, a final norm.
 
     Args:
         vocab_size: Number of token ids.
-        max_length: Longest sequence, which sizes the position table; None leaves positions out.
+        max_length: Longest sequence; None sets no limit.
         d_model: Width.
         d_hidden: Width inside each block's MLP.
         n_heads: Heads per layer.
@@ -89,8 +92,15 @@ class Encoder(nn.Module):
         dropout: After the embedding, attention and MLPs, in [0, 1).
         attention_dropout: On the attention weights, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
+        positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` turns queries
+            and keys (:class:`~sbmt.layers.rotary.RotaryPositions`) and needs heads of even width; ``"none"`` leaves
+            positions out. None means learned positions where ``max_length`` is given, and no positions otherwise.
         attention: Name for :func:`~sbmt.layers.build_attention`.
-        **arguments: Further arguments of that attention, such as ``n_clusters``, ``window`` or ``preset``.
+        **arguments: Further arguments of :class:`~sbmt.layers.MultiHeadAttention` and of that attention, such as
+            ``n_clusters``, ``window`` or ``preset``.
+
+    Raises:
+        SbmtError: If a value is out of range, or learned positions have no ``max_length``.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
     """
@@ -107,6 +117,7 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         embedding_std: float = 0.02,
+        positions: Positions | None = None,
         attention: str = "sbm",
         **arguments: Any,
     ) -> None:
@@ -117,11 +128,22 @@ class Encoder(nn.Module):
             raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
         self.token_embedding = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.token_embedding.weight, std=embedding_std)
-        self.position_embedding = None
         if max_length is not None:
             check_sizes(max_length=max_length)
+        if positions is None:
+            positions = "none" if max_length is None else "learned"
+        check_choice("positions", positions, Positions)
+        self.max_length, self.positions = max_length, positions
+        self.position_embedding = None
+        if positions == "learned":
+            if max_length is None:
+                raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")
             self.position_embedding = nn.Embedding(max_length, d_model)
             nn.init.normal_(self.position_embedding.weight, std=embedding_std)
+        if positions == "rotary":
+            if "transform_heads" in arguments:
+                raise SbmtError("rotary positions or transform_heads", "both", "leave one out")
+            arguments["transform_heads"] = RotaryPositions(d_model // n_heads)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(
@@ -181,9 +203,9 @@ class Encoder(nn.Module):
         size = self.token_embedding.num_embeddings
         if low < 0 or high >= size:
             raise SbmtError(f"token ids in [0, {size})", f"ids from {low} to {high}", "check the vocabulary")
-        if self.position_embedding is not None and tokens.shape[1] > self.position_embedding.num_embeddings:
-            longest = self.position_embedding.num_embeddings
-            raise SbmtError(f"at most {longest} tokens", tokens.shape[1], "truncate, or build with a larger max_length")
+        if self.max_length is not None and tokens.shape[1] > self.max_length:
+            do = "truncate, or build with a larger max_length"
+            raise SbmtError(f"at most {self.max_length} tokens", tokens.shape[1], do)
 
 
 def check_encoder(encoder: Encoder) -> Encoder:

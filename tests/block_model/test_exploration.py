@@ -33,6 +33,6 @@ def test_extra_keys_out_of_range_are_refused(per_query):
 
 
 def test_a_run_takes_one_kind_of_exploration():
-    assert RepeatedTokensConfig(extra_keys=2.0).attention_arguments()["exploration"] == ExtraKeys(2.0)
+    assert RepeatedTokensConfig(options={"extra_keys": 2.0}).attention_arguments()["exploration"] == ExtraKeys(2.0)
     with pytest.raises(SbmtError, match="leave one out"):
-        RepeatedTokensConfig(extra_keys=2.0, exploration=0.1)
+        RepeatedTokensConfig(options={"extra_keys": 2.0, "exploration": 0.1})

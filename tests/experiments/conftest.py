@@ -9,7 +9,14 @@ from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LongRangeConfig
 from tests.experiments.data.toy import KINDS, toy_source
-from tests.experiments.training.tiny_language import NETWORK, TRAINING, VOCABULARY, write_corpus, write_glue
+from tests.experiments.training.tiny_language import (
+    NETWORK,
+    SMALL_OPTIONS,
+    TRAINING,
+    VOCABULARY,
+    write_corpus,
+    write_glue,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +57,10 @@ def tiny():
             learning_rate=0.01,
             d_model=8,
             d_hidden=8,
-            n_clusters=4,
-            rank=4,
-            chunk=4,
             embedding_std=1.0,
+            option_defaults=SMALL_OPTIONS,
         )
-        return LongRangeConfig(task=task, **settings | changes)
+        return LongRangeConfig(task=task, **settings).override(**changes)
 
     return make
 
@@ -81,7 +86,7 @@ def language(no_folders_of_the_user, language_cache, monkeypatch):
 @pytest.fixture(scope="session")
 def tiny_mlm():
     """Makes a configuration of a small pre-training run, with the changes that are named."""
-    return lambda **changes: MlmConfig(**NETWORK | TRAINING | {"embedding_std": 0.3} | changes)
+    return lambda **changes: MlmConfig(**NETWORK, **TRAINING, embedding_std=0.3).override(**changes)
 
 
 @pytest.fixture(scope="session")
@@ -90,8 +95,8 @@ def tiny_glue(language_cache):
 
     def make(task="sst2", **changes):
         tokenizer = "" if "pretrained" in changes else str(language_cache / "corpus" / "tokenizer.json")
-        start = {"tokenizer": tokenizer, "embedding_std": 1.0}
-        return GlueConfig(task=task, **NETWORK | TRAINING | start | changes)
+        start = {"tokenizer": tokenizer, "pretrained": changes.pop("pretrained", ""), "embedding_std": 1.0}
+        return GlueConfig(task=task, **NETWORK | TRAINING | start).override(**changes)
 
     return make
 

@@ -16,15 +16,13 @@ from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
 from tests.experiments.training.tiny_language import TRAINING as MLM_TRAINING
 
-REPEATED = (
-    "--length 8 --batch-size 4 --steps 12 --d-model 8 --d-hidden 8 --n-clusters 4 --test-sequences 8 --attention full"
-)
+REPEATED = "--length 8 --batch-size 4 --steps 12 --d-model 8 --d-hidden 8 --test-sequences 8 --attention full"
 LISTOPS = (
     "--data toy-listops --length 20 --batch-size 8 --steps 6 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 "
-    "--n-clusters 4 --embedding-std 1"
+    "--embedding-std 1"
 )
 LANGUAGE = (
-    "--length 16 --window 4 --d-model 8 --d-hidden 8 --n-heads 2 --n-layers 2 --n-clusters 4 --rank 4 --chunk 4 "
+    "--length 16 --d-model 8 --d-hidden 8 --n-heads 2 --n-layers 2 "
     "--batch-size 4 --steps 6 --warmup-steps 1 --eval-every 2 --learning-rate 0.01 --attention full"
 )
 TRAINING = {

@@ -32,8 +32,7 @@ MOST = 3e6  # numbers of a model, tokens of a picture squared: what takes no tim
 NO_MEMORY = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate"
 )
-TINY = ("--length 4 --batch-size 2 --steps 2 --d-model 4 --d-hidden 4 --n-heads 2 --n-layers 1 --n-clusters 3 --rank 2 "
-        "--chunk 2").split()  # fmt: skip
+TINY = "--length 4 --batch-size 2 --steps 2 --d-model 4 --d-hidden 4 --n-heads 2 --n-layers 1".split()
 
 
 class StartedError(Exception):

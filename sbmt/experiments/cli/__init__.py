@@ -19,6 +19,7 @@ from sbmt.experiments.cli.sample import sample
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
 from sbmt.experiments.cli.train import train_app
+from sbmt.registration import load_plugins
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,5 +65,10 @@ app.command()(cost)
 
 
 def main() -> None:
-    """Runs the command line under the name ``sbmt``, however Python was started."""
-    run_command(lambda: app(prog_name="sbmt"), "sbmt")
+    """Imports the modules that ``SBMT_PLUGINS`` names, and runs the command line under the name ``sbmt``."""
+    run_command(_run, "sbmt")
+
+
+def _run() -> None:
+    load_plugins()
+    app(prog_name="sbmt")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sbmt.errors import SbmtError, check_seed
+from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
 
@@ -43,11 +44,17 @@ def inspect(
     _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
 
 
+def _flat(config: TrainingConfig) -> dict[str, Any]:
+    """The fields of a configuration, with the attention's options among them."""
+    values = config.to_dict()
+    return values | values.pop("options")
+
+
 def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
     """Prints settings and results, and draws a sampled mask beside its expectation."""
     from sbmt.experiments.plots.inspection import draw_inspection
 
-    shown = {name: value for name, value in run.config.to_dict().items() if value is not None}
+    shown = {name: value for name, value in _flat(run.config).items() if value is not None}
     console.print(_settings(title, shown))
     test = run.test
     console.print(f"Unseen sequences: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
@@ -67,10 +74,10 @@ def _inspect_prepared(
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples, seed=seed)
-    defaults = {field.name: field.default for field in fields(run.config)}
+    defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     shown = {
         name: value
-        for name, value in run.config.to_dict().items()
+        for name, value in _flat(run.config).items()
         if name in ("task", "attention") or value != defaults[name]
     }
     console.print(_settings(title, shown))

@@ -1,5 +1,7 @@
 """``sbmt sweep``: several attentions, penalties and seeds on one task or several, and a table of them."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,20 +9,22 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.options import with_fields_of
+from sbmt.experiments.cli.options import attention_options, with_fields_of
 from sbmt.experiments.cli.progress import study_progress
 from sbmt.experiments.cli.tables import long_range_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.training.long_range import PAPER, REDUCED, LongRangeConfig
-from sbmt.layers.registry import ATTENTIONS
+from sbmt.layers.registry import has_block_model, options_of
 
 
 @with_fields_of(LongRangeConfig, without=("task", "attention", "density_weight", "seed", "mask_density"))
 def sweep(
     tasks: Annotated[list[str], typer.Argument(help="listops, text, retrieval, image, pathfinder")],
     attention: Annotated[list[str], typer.Option(help="may be given several times")] = ["sbm"],  # noqa: B006
-    density_weight: Annotated[list[float], typer.Option(help="λ of sbm; may be given several times")] = [0.0],  # noqa: B006
+    density_weight: Annotated[
+        list[float], typer.Option(help="λ of attentions that infer a block model; may be given several times")
+    ] = [0.0],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="runs of each")] = 1,
     reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/sweep"),
@@ -29,15 +33,19 @@ def sweep(
 ) -> None:
     """Train several attentions on several seeds, and print mean ± deviation over seeds, and density.
 
-    A random mask has the density that sbm reaches on the same seed, if sbm is trained too. What was interrupted goes on
-    where it stopped.
+    An option of an attention goes to every attention of the sweep that has it. A random mask has the density that the
+    first attention with a block model reaches on the same seed, if there is one. What was interrupted is resumed.
     """
-    trials = sweep_trials(attention, density_weight)
+    names = attention_options()
+    options = {name: overrides.pop(name) for name in list(overrides) if name in names}
+    trials = sweep_trials(attention, density_weight, options)
     console = Console(markup=False)
     results = {}
     configs = {task: choose("task", task, REDUCED if reduced else PAPER).override(**overrides) for task in tasks}
-    for config in configs.values():  # whatever is missing shows before the first run
+    for config in configs.values():  # whatever is missing or wrong shows before the first run
         config.open_prepared()
+        for trial in trials:
+            config.override(**trial.settings)
     for task, config in configs.items():
         study = Study(task, task, config, trials, seeds)
         with study_progress(console, study) as report:
@@ -48,24 +56,43 @@ def sweep(
     console.print(f"Runs and numbers: {output}", highlight=False)
 
 
-def sweep_trials(attentions: list[str], density_weights: list[float]) -> tuple[Trial, ...]:
-    """A trial for every attention, and of sbm one for every λ.
+def sweep_trials(
+    attentions: list[str], density_weights: list[float], options: Mapping[str, Any] | None = None
+) -> tuple[Trial, ...]:
+    """A trial for every attention, and for every λ where an attention infers a block model.
+
+    Args:
+        attentions: Their names.
+        density_weights: The values of λ.
+        options: Options by name, None where nothing was given; each goes to the attentions that have it.
 
     Raises:
-        SbmtError: If an attention is unknown or λ negative.
+        SbmtError: If an attention is unknown, λ is negative, or no attention has an option that was given.
     """
-    trials, sbms = [], []
+    attentions = list(dict.fromkeys(attentions))
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    known = {name: {field.name for field in fields(options_of(name))} for name in attentions}
+    for option in given:
+        if not any(option in names for names in known.values()):
+            raise SbmtError(
+                f"an option of {', '.join(attentions)}", option, "leave it out, or add an attention with it"
+            )
+    weights = []
     for weight in dict.fromkeys(density_weights):
         if weight < 0:
             raise SbmtError("density_weight ≥ 0", weight, "0 switches the penalty off")
         ending, title = (f"-{weight:g}", f", λ = {weight:g}") if weight else ("", "")
-        sbms.append((ending, title, {"density_weight": weight}))
-    for name in dict.fromkeys(attentions):
-        choose("attention", name, ATTENTIONS)
-        if name in ("sbm", "sbm_static"):
-            trials += [Trial(name + end, name + title, {"attention": name} | more) for end, title, more in sbms]
-        elif name == "random_mask" and "sbm" in attentions:
-            trials.append(Trial(name, "random mask of sbm's density", {"attention": name}, f"sbm{sbms[0][0]}"))
+        weights.append((ending, title, {"density_weight": weight}))
+    inferring = [name for name in attentions if has_block_model(name)]
+    trials = []
+    for name in attentions:
+        settings = {"attention": name} | {option: x for option, x in given.items() if option in known[name]}
+        if name in inferring:
+            trials += [Trial(name + end, name + title, settings | more) for end, title, more in weights]
+        elif "mask_density" in known[name] and inferring:
+            reference = inferring[0]
+            title = f"{name.replace('_', ' ')} of {reference}'s density"
+            trials.append(Trial(name, title, settings, density_of=reference + weights[0][0]))
         else:
-            trials.append(Trial(name, name, {"attention": name}))
+            trials.append(Trial(name, name, settings))
     return tuple(trials)

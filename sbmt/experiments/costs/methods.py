@@ -1,7 +1,7 @@
 """The attentions that are compared, each in the paper's models."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -67,7 +67,8 @@ class Case:
         n: Tokens per sequence.
         density: Density of the masks, in (0, 1); ignored by attentions that draw none.
         task: The task whose model it is; the model of ``retrieval`` reads two documents.
-        settings: Further settings of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
+        settings: Further settings of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`, and options of
+            attentions, which those without them ignore.
 
     Raises:
         SbmtError: On an unknown method or task, a length below 1, or a density outside (0, 1).
@@ -89,8 +90,12 @@ class Case:
     @property
     def config(self) -> LongRangeConfig:
         """All settings of the model: those of the paper's Table 7 unless the case says otherwise."""
-        mine = {"length": self.n, "mask_density": self.density, **method_of(self.method).settings, **self.settings}
-        return replace(PAPER[self.task], **mine)
+        settings = method_of(self.method).settings
+        given = {"length": self.n, "mask_density": self.density, **settings, **self.settings}
+        names = {f.name for f in fields(LongRangeConfig)}
+        mine = {name: value for name, value in given.items() if name in names}
+        options = tuple((name, value) for name, value in given.items() if name not in names)
+        return replace(PAPER[self.task], **mine, options=None, option_defaults=options)
 
     @property
     def draws_mask(self) -> bool:

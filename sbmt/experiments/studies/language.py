@@ -10,8 +10,8 @@ from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.study import Report, Study, Trial, run_study, summary
 from sbmt.experiments.training.language import (
+    ANEW,
     GLUE_TASKS,
-    NETWORK,
     PAPER_MLM,
     REDUCED_MLM,
     TOKENIZER,
@@ -94,7 +94,7 @@ def fine_tuning_study(
     first = pretraining.config
     trials = []
     for trial in pretraining.trials:
-        network = {name: value for name, value in trial.settings.items() if name in NETWORK}
+        network = {name: value for name, value in trial.settings.items() if name not in ANEW}
         start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
         trials.append(replace(trial, settings=network | start))
     tokenizer = Path(trials[0].settings["pretrained"]) / TOKENIZER  # that of all

@@ -25,14 +25,19 @@ SPARSE: dict[str, Any] = {
 """What finds a sparse solution of repeated tokens: see the study ``sparse``."""
 
 
-def _baselines(rank: int, n_landmarks: int, chunk: int) -> tuple[Trial, ...]:
+def _baselines(size: int, n_landmarks: int, n_chunk: int) -> tuple[Trial, ...]:
     return (
         Trial("linear", "linear", {"attention": "linear"}),
-        Trial("linformer", f"Linformer, {rank}", {"attention": "linformer", "rank": rank}),
-        Trial("reformer", "Reformer", {"attention": "reformer", "chunk": chunk}),
-        Trial("performer", f"Performer, {rank}", {"attention": "performer", "rank": rank}),
-        Trial("nystromformer", f"Nyströmformer, {n_landmarks}", {"attention": "nystromformer", "rank": n_landmarks}),
+        Trial("linformer", f"Linformer, {size}", {"attention": "linformer", "n_projected": size}),
+        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
+        Trial("performer", f"Performer, {size}", {"attention": "performer", "n_features": size}),
+        _nystromformer("nystromformer", n_landmarks),
     )
+
+
+def _nystromformer(name: str, n_landmarks: int) -> Trial:
+    settings = {"attention": "nystromformer", "n_landmarks": n_landmarks}
+    return Trial(name, f"Nyströmformer, {n_landmarks}", settings)
 
 
 def _sbm(name: str, title: str, n_seeds: int | None = None, **settings: Any) -> Trial:
@@ -50,7 +55,7 @@ STUDIES = {
             (
                 *(replace(trial, n_seeds=3) for trial in (FULL, SBM)),
                 NO_LOOPS,
-                *_baselines(rank=256, n_landmarks=32, chunk=32),
+                *_baselines(size=256, n_landmarks=32, n_chunk=32),
             ),
             1,
         ),
@@ -64,8 +69,8 @@ STUDIES = {
                 replace(RANDOM_EQUAL, n_seeds=2),
                 ALGORITHM_1,
                 STATIC,
-                *_baselines(rank=64, n_landmarks=16, chunk=16),
-                Trial("nystromformer-64", "Nyströmformer, 64", {"attention": "nystromformer", "rank": 64}),
+                *_baselines(size=64, n_landmarks=16, n_chunk=16),
+                _nystromformer("nystromformer-64", 64),
             ),
             1,
         ),

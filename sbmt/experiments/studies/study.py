@@ -24,6 +24,7 @@ from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit
 from sbmt.experiments.training.run import Run, Step, load_run, manifest, read_config
+from sbmt.registration import load_plugins
 
 MOST_SEEDS = 10_000
 _REPORT_EVERY = 10  # steps between two reports of a worker
@@ -36,7 +37,7 @@ class Trial:
     Attributes:
         name: Of its folders and in the results.
         title: What tables and figures call it.
-        settings: Fields of the study's configuration that it changes.
+        settings: Fields of the study's configuration, and options of the attention, that it changes.
         density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached; where a
             window is joined to both masks, the mean edge probability that it reached.
         n_seeds: How many seeds, if not the study's number.
@@ -149,7 +150,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
     settings = dict(trial.settings)
     if trial.density_of is not None:
         reached = load_run(_folder(folder, trial.density_of, seed)).test
-        has_window = study.config.override(**settings).window is not None
+        has_window = getattr(study.config.override(**settings).options, "window", None) is not None
         settings["mask_density"] = reached.expected_density if has_window else reached.density
     return study.config.override(**settings, seed=seed)
 
@@ -229,6 +230,7 @@ _reports: "Queue[tuple[str, int, Step | int]] | None" = None
 def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None:
     global _reports
     _reports = reports
+    load_plugins()
     torch.set_num_threads(1)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 

@@ -1,44 +1,40 @@
 """Settings that every training run has: attention, network, penalty on density, seed."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from sbmt.block_model.density import DensityKind
-from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
-from sbmt.layers.registry import ATTENTIONS
+from sbmt.layers.registry import ATTENTIONS, arguments_of, has_positions, make_options, options_of
+from sbmt.models.encoder import Positions
+from sbmt.registration import option as option
 
 Config = TypeVar("Config", bound="AttentionConfig")
+UNSAVED = "option_defaults"
 
 
-def option(default: Any, help_: str) -> Any:
-    """A field with the help text that the command line shows."""
-    return field(default=default, metadata={"help": help_})
+def family_defaults(**values: Any) -> Any:
+    """A field: where a family of runs starts the options of these names, whichever attention has them."""
+    help_ = "where options of these names start, whichever attention has them; not saved"
+    return field(default=tuple(values.items()), compare=False, repr=False, metadata={"help": help_})
 
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """What runs on every task share. The command line offers every field under its own name.
+    """What runs on every task share. The command line offers every field, and every option of the attention, by name.
+
+    Options may be given as a mapping of those that differ from the defaults.
 
     Raises:
-        SbmtError: If a value is out of range.
+        SbmtError: If a value is out of range, or an option is not one of the attention's.
     """
 
-    attention: str = option("sbm", f"attention: {', '.join(ATTENTIONS)}")
-    preset: str = option("recommended", "settings of sbm: recommended (exact law) or faithful (Algorithm 1)")
-    sampler: str | None = option(None, "edge law of sbm: exact, fastrg or bernoulli; the preset's if left out")
-    gate_rule: str | None = option(None, "gate of sbm: score (equation 9) or weight; the preset's if left out")
-    link: str | None = option(None, "link of sbm: bilinear or poisson; the preset's if left out")
-    membership: str | None = option(None, "memberships of sbm: sigmoid or softmax; sigmoid if left out")
-    is_diagonal: bool = option(False, "clusters of sbm meet none but themselves: a diagonal block matrix")
-    self_loops: bool | None = option(None, "whether every token of sbm attends itself; the preset's if left out")
-    window: int | None = option(None, "sbm and random_mask also attend the tokens at most window / 2 places away")
+    attention: str = option("sbm", "name of the attention", ATTENTIONS)
+    options: Any = field(default=None, metadata={"help": "the attention's own options; None: its defaults"})
+    option_defaults: tuple[tuple[str, Any], ...] = family_defaults()
+    positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
-    exploration: float | None = option(None, "exploration δ of sbm while training; the preset's if left out")
-    extra_keys: float | None = option(None, "instead of δ: expected extra keys per query while training")
-    mask_density: float = option(0.25, "edge probability of random_mask, outside its window if it has one")
-    rank: int = option(256, "features of performer, landmarks of nystromformer, projected keys of linformer")
-    chunk: int = option(32, "tokens per chunk of reformer")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
     density_kind: Literal["sampled", "expected"] = option("sampled", "density in the loss: sampled or expected")
     density_start: int = option(0, "step after which the density counts")
@@ -51,26 +47,20 @@ class AttentionConfig:
     d_hidden: int = option(32, "width inside the MLPs")
     n_heads: int = option(1, "heads per layer")
     n_layers: int = option(1, "layers")
-    n_clusters: int = option(128, "clusters per head of sbm")
     embedding_std: float = option(1.0, "standard deviation of token embeddings at the start")
     seed: int = option(0, "seed of weights, data and masks")
 
     def __post_init__(self) -> None:
-        sizes = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "n_clusters")
-        check_sizes(**{name: getattr(self, name) for name in (*sizes, "rank", "chunk")})
+        object.__setattr__(self, "options", self._make_options())
+        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers")
+        check_sizes(**{name: getattr(self, name) for name in names})
         for name in ("learning_rate", "embedding_std"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
-        if not 0 <= self.mask_density <= 1:
-            raise SbmtError("mask_density in [0, 1]", self.mask_density, "it is the probability of an edge")
-        check_exploration(self.exploration or 0.0)
-        if self.extra_keys is not None:
-            ExtraKeys(self.extra_keys)
-        if self.extra_keys is not None and self.exploration is not None:
-            raise SbmtError("exploration or extra_keys", "both", "leave one out")
         if not 0 <= self.density_weight < float("inf"):
             raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
         self._check_steps("density_start", "density_ramp")
+        check_choice("positions", self.positions, Positions)
         check_choice("density_kind", self.density_kind, DensityKind)
         check_seed(self.seed)
 
@@ -79,25 +69,26 @@ class AttentionConfig:
             if getattr(self, name) < 0:
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
 
+    def _make_options(self) -> Any:
+        kind = options_of(self.attention)
+        if isinstance(self.options, kind):
+            return make_options(self.attention, _values(self.options))
+        if not isinstance(self.options, Mapping | None):
+            do = "give names and values, or change the attention with override()"
+            raise SbmtError(f"a mapping or a {kind.__name__} as options", type(self.options).__name__, do)
+        names = {f.name for f in fields(kind)}
+        start = {name: value for name, value in self.option_defaults if name in names}
+        return make_options(self.attention, start | dict(self.options or {}))
+
     def attention_arguments(self) -> dict[str, Any]:
-        """Arguments for :func:`~sbmt.layers.build_attention`, besides the sizes."""
-        arguments: dict[str, dict[str, Any]] = {
-            "random_mask": {"mask_density": self.mask_density, "window": self.window},
-            "performer": {"n_features": self.rank},
-            "reformer": {"n_chunk": self.chunk},
-            "nystromformer": {"n_landmarks": self.rank},
-            "linformer": {"n_projected": self.rank, "n_positions": self.length},
-            "sbm": {"preset": self.preset},
-            "sbm_static": {"n_positions": self.length},
-        }
-        mine = arguments.get(self.attention, {})
-        if self.attention in ("sbm", "sbm_static"):
-            names = ("sampler", "gate_rule", "link", "membership", "self_loops", "window", "exploration")
-            mine |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-            mine |= {"n_clusters": self.n_clusters} | ({"is_diagonal": True} if self.is_diagonal else {})
-            if self.extra_keys is not None:
-                mine |= {"exploration": ExtraKeys(self.extra_keys)}
-        return mine
+        """Arguments for :func:`~sbmt.layers.build_attention`, besides sizes and dropout.
+
+        They are the attention's options, and ``n_positions`` where its constructor takes that: the length of the task.
+        """
+        arguments = arguments_of(self.options)
+        if has_positions(self.attention):
+            arguments.setdefault("n_positions", self.length)
+        return arguments
 
     def density_weight_at(self, step: int) -> float:
         """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
@@ -106,7 +97,9 @@ class AttentionConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON holds."""
-        return asdict(self)
+        values = asdict(self)
+        del values[UNSAVED]
+        return values
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
@@ -115,7 +108,7 @@ class AttentionConfig:
         Raises:
             SbmtError: If a field is unknown or a value is out of range.
         """
-        known = {f.name for f in fields(cls)}
+        known = {f.name for f in fields(cls)} - {UNSAVED}
         if not isinstance(values, dict) or set(values) - known:
             unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
             raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
@@ -125,5 +118,23 @@ class AttentionConfig:
             raise SbmtError("numbers and names in the configuration", str(error), "mend or remake the file") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """A copy with those fields changed whose value is not None."""
-        return replace(self, **{name: value for name, value in values.items() if value is not None})
+        """A copy with those fields and options changed whose value is not None.
+
+        A new attention starts with the values of those options that the present one has too, and its defaults for the
+        rest.
+
+        Raises:
+            SbmtError: If a value is out of range, or a name is neither a field nor one of the attention's options.
+        """
+        given = {name: value for name, value in values.items() if value is not None}
+        known = {f.name for f in fields(self)}
+        changed = {name: value for name, value in given.items() if name in known}
+        attention = changed.get("attention", self.attention)
+        kept = {f.name for f in fields(options_of(attention))}
+        present = {name: value for name, value in _values(self.options).items() if name in kept}
+        changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
+        return replace(self, **changed)
+
+
+def _values(options: Any) -> dict[str, Any]:
+    return {f.name: getattr(options, f.name) for f in fields(options)}

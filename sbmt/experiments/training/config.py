@@ -76,12 +76,13 @@ class TrainingConfig(AttentionConfig, ABC):
         """An encoder with the network and the attention of the configuration."""
         return Encoder(
             vocab_size,
-            max_length,
+            self.length if self.positions == "learned" else max_length,
             d_model=self.d_model,
             d_hidden=self.d_hidden,
             n_heads=self.n_heads,
             n_layers=self.n_layers,
             embedding_std=self.embedding_std,
+            positions=self.positions,
             attention=self.attention,
             has_tied_start=self.has_tied_start,
             **dropouts,

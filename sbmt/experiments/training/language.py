@@ -18,7 +18,7 @@ from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.files import load_weights, read_json, read_tensors
-from sbmt.experiments.training.attention_config import AttentionConfig, option
+from sbmt.experiments.training.attention_config import AttentionConfig, family_defaults, option
 from sbmt.experiments.training.config import SequenceConfig
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
 from sbmt.models import MaskedLM, SentenceClassifier
@@ -51,7 +51,7 @@ class LanguageConfig(SequenceConfig):
     """
 
     length: int = option(512, "tokens of a sequence, start and end included")
-    window: int | None = option(64, "sbm and random_mask also attend the tokens at most window / 2 places away")
+    option_defaults: tuple[tuple[str, Any], ...] = family_defaults(window=64)
     weight_decay: float = option(0.01, "AdamW's weight decay")
     d_model: int = option(512, "width")
     d_hidden: int = option(2048, "width inside the MLPs")
@@ -230,7 +230,7 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
     tensors = read_tensors(path)
     state = {name.removeprefix("encoder."): x for name, x in tensors.items() if name.startswith("encoder.")}
     positions = "position_embedding.weight"
-    if positions in state:
+    if positions in state and positions in encoder.state_dict():
         state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
     load_weights(encoder, state, folder)
     result = read_json(folder / "result.json")
@@ -243,11 +243,11 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
     return {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}
 
 
-NETWORK = {f.name for f in fields(AttentionConfig)} - {
+ANEW = {
     *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
     *("embedding_std", "seed"),
 }
-"""Fields that fine-tuning takes over from pre-training."""
+"""Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
@@ -259,7 +259,7 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
         config: Its configuration.
         **settings: Fields that differ.
     """
-    network = {name: getattr(config, name) for name in NETWORK}
+    network = {f.name: getattr(config, f.name) for f in fields(AttentionConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
@@ -290,7 +290,6 @@ PAPER_MLM = MlmConfig()
 REDUCED_MLM = MlmConfig(
     data="corpus-reduced",
     length=128,
-    window=16,
     batch_size=16,
     steps=3000,
     warmup_steps=200,
@@ -301,8 +300,7 @@ REDUCED_MLM = MlmConfig(
     d_hidden=512,
     n_heads=4,
     n_layers=2,
-    n_clusters=32,
-    rank=32,
+    option_defaults=(("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)),
     dropout=0.0,
     attention_dropout=0.0,
     dev_examples=400,

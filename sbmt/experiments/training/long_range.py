@@ -114,6 +114,8 @@ _REDUCED: dict[str, dict[str, Any]] = {
     | {"data": "pathfinder-reduced"},  # where black pixels count, 1500 steps do not leave chance
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
-_SMALL |= {"n_clusters": 32, "rank": 64, "embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
+_SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
+_SMALL["options"] = None  # anew, from these defaults
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """What one CPU core does in minutes: shorter documents, smaller images, fewer steps, no dropout."""

@@ -15,6 +15,7 @@ from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import SequenceFeed, TaskData
 from sbmt.experiments.training.masks import MasksInOrder, MaskSource
 from sbmt.models import TokenTagger
+from sbmt.models.encoder import Positions
 
 REPEATED_TOKENS = "repeated_tokens"
 CHECKPOINT_EVERY = 200
@@ -33,6 +34,7 @@ class RepeatedTokensConfig(TrainingConfig):
     """
 
     task: str = option(REPEATED_TOKENS, "always repeated_tokens")
+    positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
     cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
     test_sequences: int = option(1024, "sequences of the final evaluation")
 
@@ -48,7 +50,7 @@ class RepeatedTokensConfig(TrainingConfig):
         self._check_steps("cooldown")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger without positions, since repeats do not depend on order."""
+        """A tagger of every token."""
         return TokenTagger(self.make_encoder(self.length, None), 1)
 
     def open_data(

@@ -1,10 +1,18 @@
 """The command line, called as a user does."""
 
 import sys
+from dataclasses import fields
 
 import pytest
 
 from sbmt.experiments.cli import main
+from sbmt.experiments.cli.options import attention_options
+
+
+def option_names(config):
+    """The names that a command with this configuration offers."""
+    own = {field.name for field in fields(config)} - {"options", "option_defaults"}
+    return own | set(attention_options())
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
+from tests.experiments.cli.conftest import option_names
 
-TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--n-clusters", "4", "--test-sequences", "8"]
+TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_demo_compares_and_draws(run, tmp_path):
 @pytest.fixture
 def tiny_study(monkeypatch):
     """A study of two trials, one of them on two seeds, that takes a second."""
-    config = RepeatedTokensConfig(length=8, batch_size=4, steps=3, n_clusters=4, test_sequences=8)
+    config = RepeatedTokensConfig(length=8, batch_size=4, steps=3, options={"n_clusters": 4}, test_sequences=8)
     trials = Trial("sbm", "SBM", n_seeds=2), Trial("linear", "linear attention", {"attention": "linear"})
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=1))
 
@@ -134,11 +135,9 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
 
 
 def test_every_field_is_an_option(run):
-    from dataclasses import fields
-
     code, out, _ = run("train", "repeated-tokens", "--help")
     assert code == 0
-    assert all("--" + field.name.replace("_", "-") in out for field in fields(RepeatedTokensConfig))
+    assert all("--" + name.replace("_", "-") in out for name in option_names(RepeatedTokensConfig))
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "evaluate", "inspect", "sample", "study", "bench"])

@@ -1,7 +1,6 @@
 """``sbmt data``, ``train``, ``sweep`` and ``evaluate`` on small examples of long-range tasks."""
 
 import json
-from dataclasses import fields
 from statistics import mean, stdev
 
 import pytest
@@ -12,11 +11,12 @@ from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training.long_range import REDUCED, LongRangeConfig
+from tests.experiments.cli.conftest import option_names
 from tests.experiments.data.toy import SIZES, toy_source
 
 TINY = (
     "--length 20 --batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --n-clusters 4 "
-    "--embedding-std 1 --dropout 0 --rank 4"
+    "--embedding-std 1 --dropout 0"
 ).split()
 
 
@@ -113,7 +113,8 @@ def test_a_sweep_prints_means_deviations_and_densities(run, tmp_path):
         runs = {(r["trial"], r["config"]["seed"]): r for r in result["runs"]}
         assert set(runs) == {(trial, seed) for trial in ("sbm", "random_mask") for seed in (0, 1)}
         for seed in (0, 1):  # the random mask is as dense as sbm's
-            assert runs["random_mask", seed]["config"]["mask_density"] == runs["sbm", seed]["test"]["density"]
+            density = runs["sbm", seed]["test"]["density"]
+            assert runs["random_mask", seed]["config"]["options"]["mask_density"] == density
         for trial in ("sbm", "random_mask"):
             accuracies = [100 * runs[trial, seed]["test"]["accuracy"] for seed in (0, 1)]
             density = mean(100 * runs[trial, seed]["test"]["density"] for seed in (0, 1))
@@ -132,7 +133,7 @@ def test_every_command_has_help_and_every_field_an_option(run, command):
     assert code == 0 and "Usage" in out
     if not command.startswith("data"):
         without = ("task", "attention", "density_weight", "seed", "mask_density") if command == "sweep" else ("task",)
-        names = [field.name for field in fields(LongRangeConfig) if field.name not in without]
+        names = [name for name in option_names(LongRangeConfig) if name not in without]
         assert all("--" + name.replace("_", "-") in out for name in names)
 
 

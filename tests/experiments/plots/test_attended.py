@@ -32,7 +32,7 @@ def whole_batches(run, prepared, seed):
     [
         ("listops", {}),
         ("text", {"attention": "random_mask"}),
-        ("text", {"attention": "reformer", "chunk": 4}),
+        ("text", {"attention": "reformer", "n_chunk": 4}),
         ("retrieval", {}),
         ("image", {"n_layers": 1, "n_heads": 1}),
         ("listops", {"quirks": True}),

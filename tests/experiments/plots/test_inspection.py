@@ -1,17 +1,17 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
 from sbmt.experiments.plots.inspection import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig, train
 
-TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=2, d_model=8, d_hidden=8, n_clusters=4, test_sequences=4)
+TINY = RepeatedTokensConfig(
+    length=8, batch_size=4, steps=2, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=4
+)
 
 
 @pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
 def test_the_drawn_mask_has_the_law_that_is_shown(attention):
-    run = train(replace(TINY, attention=attention))
+    run = train(TINY.override(attention=attention))
     run.model.train()
     seen = [see_mask(run.model, 3) for _ in range(2)]
     assert torch.equal(seen[0].drawn, seen[1].drawn)

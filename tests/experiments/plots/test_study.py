@@ -9,7 +9,9 @@ from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import run_study, summary
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 
-TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, test_sequences=16)
+TINY = RepeatedTokensConfig(
+    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16
+)
 
 
 def tiny_result(folder):

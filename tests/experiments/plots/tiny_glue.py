@@ -22,7 +22,7 @@ TINY = {
     "d_hidden": 8,
     "n_heads": 2,
     "n_layers": 2,
-    "n_clusters": 4,
+    "option_defaults": (("n_clusters", 4),),
 }
 
 
@@ -45,7 +45,7 @@ def tiny_glue_run(task, cache, **settings):
     shards = tuple(Shard(s, lambda s=s, n=n: _examples(task, n, len(s)), s) for s, n in sizes.items())
     prepared = prepare(Source(task, task, "generated", GLUE[task].class_names, 257, 1, {}, shards, by_shard), cache)
     tiny_tokenizer().save(cache / "tokenizer.json")
-    config = GlueConfig(task=task, tokenizer=str(cache / "tokenizer.json"), **TINY | settings)
+    config = GlueConfig(task=task, tokenizer=str(cache / "tokenizer.json"), **TINY).override(**settings)
     return untrained(config, prepared), prepared
 
 

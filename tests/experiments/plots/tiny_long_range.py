@@ -39,8 +39,9 @@ def tiny_run(task, cache, **settings):
     vocab_size = {"listops": 17}.get(task, 257 if is_bytes else 256)
     source = Source(task, task, "generated", ("no", "yes"), vocab_size, int(is_bytes), {}, shards, by_shard)
     prepared = prepare(source, cache)
-    small = {"length": 64 if task in ("image", "pathfinder") else 32, "d_model": 8, "d_hidden": 8, "n_clusters": 4}
-    config = LongRangeConfig(task=task, batch_size=4, steps=2, warmup_steps=1, **small | settings)
+    small = {"length": 64 if task in ("image", "pathfinder") else 32, "d_model": 8, "d_hidden": 8}
+    small["option_defaults"] = (("n_clusters", 4),)
+    config = LongRangeConfig(task=task, batch_size=4, steps=2, warmup_steps=1, **small).override(**settings)
     return untrained(config, prepared), prepared
 
 

@@ -11,7 +11,7 @@ from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import POINTS
 
 TINY = RepeatedTokensConfig(
-    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4, test_sequences=16
+    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16
 )
 DEMO = replace(STUDIES["demo"], config=TINY)
 NAMES = [trial.name for trial in DEMO.trials]
@@ -63,15 +63,15 @@ def test_a_worker_that_is_killed_is_told(tmp_path):
 
 def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):
     runs = dict(run_study(DEMO, tmp_path))
-    assert runs["random-equal"].config.mask_density == runs["sbm"].test.density
-    assert runs["random-quarter"].config.mask_density == 0.25
-    assert runs["sbm-algorithm-1"].config.preset == "faithful"
+    assert runs["random-equal"].config.options.mask_density == runs["sbm"].test.density
+    assert runs["random-quarter"].config.options.mask_density == 0.25
+    assert runs["sbm-algorithm-1"].config.options.preset == "faithful"
 
 
 def test_beside_a_window_a_random_mask_has_the_edge_probability_that_another_trial_reached(tmp_path):
-    runs = dict(run_study(replace(DEMO, config=replace(TINY, window=2)), tmp_path))
+    runs = dict(run_study(replace(DEMO, config=TINY.override(window=2)), tmp_path))
     reached = runs["sbm"].test
-    assert runs["random-equal"].config.mask_density == reached.expected_density < reached.density
+    assert runs["random-equal"].config.options.mask_density == reached.expected_density < reached.density
     near = 22 / 64  # eight tokens, each with its neighbours and itself
     whole = near + (1 - near) * reached.expected_density
     assert runs["random-equal"].test.expected_density == pytest.approx(whole, abs=1e-6)
@@ -102,10 +102,9 @@ def test_a_summary_reports_every_seed_and_its_curve(tmp_path):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_named_study_can_start(name, tmp_path):
     study = STUDIES[name]
-    small = {"steps": 1, "length": 8, "batch_size": 2, "test_sequences": 2, "chunk": 4}
-    trials = tuple(
-        replace(t, settings=t.settings | ({"rank": 4} if "rank" in t.settings else {})) for t in study.trials
-    )
+    small = {"steps": 1, "length": 8, "batch_size": 2, "test_sequences": 2}
+    sizes = {"n_projected", "n_features", "n_landmarks", "n_chunk"}
+    trials = tuple(replace(t, settings=t.settings | dict.fromkeys(sizes & set(t.settings), 4)) for t in study.trials)
     config = study.config.override(**small)
     runs = run_study(replace(study, trials=trials, n_seeds=1, config=config), tmp_path)
     assert {name for name, _ in runs} == {trial.name for trial in trials}

@@ -1,34 +1,55 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.baselines.performer import PerformerOptions
+from sbmt.baselines.random_mask import RandomMaskOptions
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model
 from sbmt.layers.registry import ATTENTIONS
+from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
 pytestmark = pytest.mark.bad_input
 
 
 def test_config_survives_its_dictionary():
-    config = RepeatedTokensConfig(steps=7, sampler="fastrg", exploration=0.0)
+    config = RepeatedTokensConfig(steps=7, options={"sampler": "fastrg", "exploration": 0.0})
     assert RepeatedTokensConfig.from_dict(config.to_dict()) == config
 
 
 def test_paper_size_is_the_synthetic_column_of_table_7():
     paper = SIZES["paper"]
     assert (paper.length, paper.batch_size, paper.steps, paper.learning_rate) == (256, 256, 2000, 1e-3)
-    assert (paper.n_layers, paper.n_heads, paper.d_model, paper.d_hidden, paper.n_clusters) == (1, 1, 32, 32, 128)
+    assert (paper.n_layers, paper.n_heads, paper.d_model, paper.d_hidden) == (1, 1, 32, 32)
+    assert paper.options.n_clusters == 128
 
 
 def test_override_ignores_none_and_keeps_zero():
-    config = RepeatedTokensConfig(exploration=0.01).override(exploration=0.0, steps=None)
-    assert config.exploration == 0.0
+    config = RepeatedTokensConfig(options={"exploration": 0.01}).override(exploration=0.0, steps=None)
+    assert config.options.exploration == 0.0
     assert config.steps == RepeatedTokensConfig().steps
 
 
 def test_attention_arguments_override_the_preset_only_where_given():
-    arguments = RepeatedTokensConfig(preset="faithful", exploration=0.0).attention_arguments()
-    assert arguments == {"preset": "faithful", "n_clusters": 128, "exploration": 0.0}
+    arguments = RepeatedTokensConfig().override(preset="faithful", exploration=0.0).attention_arguments()
+    assert arguments == {"preset": "faithful", "n_clusters": 128, "is_diagonal": False, "exploration": 0.0}
     assert RepeatedTokensConfig(attention="full").attention_arguments() == {}
+
+
+def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
+    config = RepeatedTokensConfig(option_defaults=(("n_features", 7), ("window", 2)))
+    assert config.options.window == 2
+    changed = config.override(window=6, n_clusters=5).override(attention="random_mask", mask_density=0.5)
+    assert changed.options == RandomMaskOptions(mask_density=0.5, window=6)
+    assert config.override(attention="performer").options == PerformerOptions(7)
+    assert config == RepeatedTokensConfig().override(window=2)  # where options come from is not part of a run
+    assert "option_defaults" not in config.to_dict()
+
+
+def test_the_length_of_the_task_is_filled_in():
+    for attention in ("linformer", "sbm_static"):
+        assert RepeatedTokensConfig(attention=attention, length=9).attention_arguments()["n_positions"] == 9
 
 
 @pytest.mark.parametrize(
@@ -55,7 +76,7 @@ def test_learning_rate_falls_along_a_line_at_the_end():
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_attention_can_be_trained(attention):
-    config = RepeatedTokensConfig(attention=attention, length=8, d_model=8, d_hidden=8, n_clusters=4, rank=4, chunk=4)
+    config = RepeatedTokensConfig(attention=attention, length=8, d_model=8, d_hidden=8, option_defaults=SMALL_OPTIONS)
     model = build_model(config)
     assert any(type(part) is ATTENTIONS[attention] for part in model.modules())
     output = model(torch.arange(8).repeat(2, 1))
@@ -74,10 +95,19 @@ def test_every_attention_can_be_trained(attention):
         ({"density_ramp": -1}, "density_ramp ≥ 0"),
         ({"cooldown": -1}, "cooldown ≥ 0"),
         ({"density_kind": "magic"}, "kind among"),
-        ({"rank": 0}, "rank ≥ 1"),
-        ({"chunk": 0}, "chunk ≥ 1"),
+        ({"attention": "performer", "n_features": 0}, "n_features ≥ 1"),
+        ({"attention": "nystromformer", "n_landmarks": 2.5}, "n_landmarks ≥ 1"),
+        ({"attention": "nystromformer", "n_conv": 2}, "n_conv as None or an odd integer"),
+        ({"attention": "linformer", "n_projected": 0}, "n_projected ≥ 1"),
+        ({"attention": "reformer", "n_chunk": 0}, "n_chunk ≥ 1"),
+        ({"n_clusters": 0}, "n_clusters ≥ 1"),
+        ({"sampler": "magic"}, "sampler among 'exact'"),
+        ({"preset": "magic"}, "preset among 'recommended', 'faithful'"),
+        ({"attention": "flash"}, "attention among 'sbm'"),
+        ({"attention": "full", "n_clusters": 4}, r"options of attention 'full' \(it has none\), got n_clusters"),
+        ({"attention": "performer", "rank": 4}, r"options of attention 'performer' \(n_features\), got rank"),
         ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
-        ({"mask_density": float("nan")}, "mask_density in"),
+        ({"attention": "random_mask", "mask_density": float("nan")}, "mask_density in"),
         ({"exploration": float("nan")}, "exploration δ in"),
         ({"extra_keys": -1.0}, "extra"),
         ({"seed": -1}, "seed in"),
@@ -85,10 +115,27 @@ def test_every_attention_can_be_trained(attention):
 )
 def test_values_out_of_range_are_refused(values, words):
     with pytest.raises(SbmtError, match=words):
-        RepeatedTokensConfig(**values)
+        RepeatedTokensConfig().override(**values)
 
 
-@pytest.mark.parametrize("values", [{"stepz": 3}, ["steps"], {"steps": "many"}, {"learning_rate": "fast"}])
+def test_options_of_another_attention_are_refused():
+    with pytest.raises(SbmtError, match="a PerformerOptions as options, got SBMOptions: .* override()"):
+        replace(RepeatedTokensConfig(), attention="performer")
+    with pytest.raises(SbmtError, match="a mapping or a SBMOptions as options, got int"):
+        RepeatedTokensConfig(options=3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"stepz": 3},
+        ["steps"],
+        {"steps": "many"},
+        {"learning_rate": "fast"},
+        {"rank": 256},
+        {"options": {"n_clusters": "many"}},
+    ],
+)
 def test_damaged_dictionaries_are_refused(values):
     with pytest.raises(SbmtError):
         RepeatedTokensConfig.from_dict(values)

@@ -22,7 +22,7 @@ from sbmt.experiments.training.run import read_config
 from sbmt.models import MaskedLM, SentenceClassifier
 
 SHARED = dict(n_layers=4, n_heads=8, d_model=512, d_hidden=2048, length=512, dropout=0.1, attention_dropout=0.1)
-SHARED |= dict(window=64, n_clusters=128, attention="sbm", preset="recommended", quirks=False)
+SHARED |= dict(attention="sbm", quirks=False)
 
 
 def some(config, expected):
@@ -42,16 +42,19 @@ def test_defaults_are_the_papers_table_7():
         assert some(config, glue) == glue
         assert config.best_by == "accuracy" and not config.is_chosen_on_test and config.data_name == task
     arguments = {"preset": "recommended", "n_clusters": 128, "window": 64}  # δ = 0.01 is the preset's
-    assert PAPER_MLM.attention_arguments() == arguments
+    assert PAPER_MLM.attention_arguments() == arguments | {"is_diagonal": False}
     assert GLUE_TASKS == ("sst2", "qqp", "mnli", "qnli")
 
 
 def test_reduced_settings_ask_for_less(tmp_path, monkeypatch):
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
     (tmp_path / "mnli-subset").mkdir()
-    names = ("length", "steps", "batch_size", "d_model", "d_hidden", "n_heads", "n_layers", "window")
+    names = ("length", "steps", "batch_size", "d_model", "d_hidden", "n_heads", "n_layers")
     assert all(getattr(REDUCED_MLM, name) < getattr(PAPER_MLM, name) for name in names)
-    assert REDUCED_MLM.window / REDUCED_MLM.length == PAPER_MLM.window / PAPER_MLM.length
+    assert REDUCED_MLM.options.n_clusters < PAPER_MLM.options.n_clusters
+    assert REDUCED_MLM.options.window / REDUCED_MLM.length == PAPER_MLM.options.window / PAPER_MLM.length
+    performer = REDUCED_MLM.override(attention="performer").attention_arguments()
+    assert performer == {"n_features": 32} and PAPER_MLM.override(attention="performer").options.n_features == 256
     assert reduced_settings("mnli")["data"] == "mnli-subset"  # which is prepared
     assert reduced_settings("sst2")["data"] == "sst2" and reduced_settings("qqp")["data"] == "qqp"
     for task in GLUE_TASKS:
@@ -62,10 +65,10 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     own = dict(steps=77, warmup_steps=7, eval_every=9, batch_size=6, learning_rate=0.7, weight_decay=0.3, seed=5)
     own |= dict(density_weight=0.5, density_kind="expected", density_start=3, density_ramp=4, embedding_std=0.7)
     own |= dict(dropout=0.3, attention_dropout=0.4, accumulate=2, precision="bf16-mixed", data="mine", dev_examples=3)
-    network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, n_clusters=7, window=6, rank=9, chunk=11)
-    network |= dict(attention="random_mask", preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
-    network |= dict(membership="softmax", is_diagonal=True, self_loops=True, has_tied_start=True, exploration=0.2)
-    network |= dict(mask_density=0.125)
+    options = dict(n_clusters=7, window=6, preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
+    options |= dict(membership="softmax", is_diagonal=True, self_loops=True, exploration=0.2, extra_keys=None)
+    network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, has_tied_start=True)
+    network |= dict(attention="sbm", positions="rotary", options=options, option_defaults=(("n_features", 9),))
     config = fine_tuning("qnli", "run", MlmConfig(**own, **network))
     assert some(config, network) == network
     plain = GlueConfig(task="qnli", pretrained="run")
@@ -73,7 +76,7 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     assert (config.task, config.pretrained, config.tokenizer) == ("qnli", "run", "")
     assert fine_tuning("qqp", "run", PAPER_MLM) == GlueConfig(task="qqp", pretrained="run")
     assert fine_tuning("qqp", "", PAPER_MLM, tokenizer="t", seed=4) == GlueConfig(task="qqp", tokenizer="t", seed=4)
-    assert set(asdict(PAPER_MLM)) == set(own) | set(network) | {"task", "extra_keys", "test_examples"}  # none forgotten
+    assert set(asdict(PAPER_MLM)) == set(own) | set(network) | {"task", "test_examples"}  # none forgotten
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, LongRangeConfig
 from sbmt.experiments.training.run import read_config
 
-SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1, n_clusters=128)
+SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1)
 TABLE_7 = {  # length, batch size, learning rate, steps
     "listops": (2048, 128, 5e-4, 5000),
     "text": (3072, 128, 5e-4, 20000),
@@ -28,7 +28,8 @@ def test_presets_are_the_papers_table_7():
         assert {name: values[name] for name in expected} == expected
         assert values["task"] == PAPER[task].data_name == task
         assert not values["quirks"] and values["dev_examples"] is values["test_examples"] is None
-        assert PAPER[task].attention_arguments() == {"preset": "recommended", "n_clusters": 128}  # δ = 0.01 is its
+        arguments = {"preset": "recommended", "n_clusters": 128, "is_diagonal": False}  # δ = 0.01 is the preset's
+        assert PAPER[task].attention_arguments() == arguments
 
 
 def test_reduced_settings_ask_for_less():
@@ -36,7 +37,8 @@ def test_reduced_settings_ask_for_less():
     for task, config in REDUCED.items():
         assert config.task == task
         assert config.length < PAPER[task].length and config.steps < PAPER[task].steps
-        assert (config.n_layers, config.n_heads, config.d_model) == (2, 2, 64)
+        assert (config.n_layers, config.n_heads, config.d_model, config.options.n_clusters) == (2, 2, 64, 32)
+        assert config.override(attention="linformer").options.n_projected == 64
 
 
 @pytest.mark.parametrize("task", LONG_RANGE_TASKS)

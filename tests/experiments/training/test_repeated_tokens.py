@@ -14,7 +14,9 @@ from sbmt.experiments.training import repeated_tokens as module
 from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
 
-TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, n_clusters=4, test_sequences=16)
+TINY = RepeatedTokensConfig(
+    length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4}
+)
 
 
 class Stopped(Exception):
@@ -32,7 +34,7 @@ def stop_after(number):
 @pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
 def test_interrupted_training_resumes_to_the_same_numbers(tmp_path, monkeypatch, attention):
     monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
-    config = replace(TINY, attention=attention)
+    config = TINY.override(attention=attention)
     whole = fit(config, tmp_path / "whole")
     with pytest.raises(Stopped):
         fit(config, tmp_path / "parts", on_step=stop_after(8))
@@ -96,7 +98,7 @@ def test_a_run_is_a_plain_loop():
 
 def test_a_batch_in_parts_is_the_batch():
     """Full attention draws nothing, so that only rounding differs."""
-    config = replace(TINY, attention="full")
+    config = TINY.override(attention="full")
     joint, parts = fit(config), fit(replace(config, accumulate=2))
     assert parts.history["loss"] == pytest.approx(joint.history["loss"], rel=1e-5)
 
@@ -168,7 +170,7 @@ def test_damaged_runs_are_refused(tmp_path, monkeypatch, file):
 @pytest.mark.bad_input
 def test_weights_of_another_size_are_refused(tmp_path):
     fit(TINY, tmp_path / "a")
-    fit(replace(TINY, n_clusters=5), tmp_path / "b")
+    fit(TINY.override(n_clusters=5), tmp_path / "b")
     (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
     with pytest.raises(SbmtError, match="weights in"):
         load_run(tmp_path / "a")

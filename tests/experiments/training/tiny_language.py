@@ -8,7 +8,8 @@ WORDS = ("a", "film", "good", "bad", "that", "is", "not", "café", "中", "<s>",
 VOCABULARY = 280
 """Special tokens, bytes, and a few parts of words."""
 
-NETWORK = dict(length=16, window=4, d_model=8, d_hidden=8, n_heads=2, n_layers=2, n_clusters=4, rank=4, chunk=4)
+SMALL_OPTIONS = tuple(dict(n_clusters=4, n_features=4, n_landmarks=4, n_projected=4, n_chunk=4).items())
+NETWORK = dict(length=16, d_model=8, d_hidden=8, n_heads=2, n_layers=2, option_defaults=(("window", 4), *SMALL_OPTIONS))
 TRAINING = dict(batch_size=4, steps=6, warmup_steps=1, eval_every=2, learning_rate=0.01)
 N_TRAIN, N_DEV, N_TEST, N_MISMATCHED = 36, 4, 13, 9
 """Examples of every task: 40 training rows, a tenth of which are held out, and the dev tables."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from results.measure.landing import REFERENCE, measure_seed
+from results.measure.landing import DEMO, REFERENCE, config_of, measure_seed
 from results.tables.files import Files
 from results.tables.landing import TITLES, demo_table, step_ratios
 from results.tables.when_to_use import KINDS, bytes_table, fit_line, limits_table, when_to_use_page
@@ -96,6 +96,14 @@ def test_what_could_not_be_measured_is_left_out(tmp_path):
     assert step_ratios(made_up, 2048, 0.02) == "–"
     del made_up["suites"]["memory"]
     assert set(when_to_use_page(write(tmp_path, bench=made_up))) == {"when-limits", "when-seconds"}
+
+
+def test_published_runs_name_their_configuration():
+    runs = json.loads(DEMO.read_text("utf-8"))["runs"]
+    configs = {run["trial"]: config_of(run["config"]) for run in runs}
+    assert configs[REFERENCE] == SIZES["demo"].override(attention="full", seed=configs[REFERENCE].seed)
+    assert configs["sbm-algorithm-1"].options.preset == "faithful"
+    assert configs["random-quarter"].options.mask_density == 0.25
 
 
 def test_steps_are_timed_in_turn():

@@ -76,7 +76,7 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
         task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``; of GLUE ``sst2``, ``qqp``, ``mnli`` or
             ``qnli``. (A corpus is made by :func:`~sbmt.experiments.data.language.corpus.corpus_source`.)
         path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
-            :func:`~sbmt.experiments.data.folders.data_folder`.
+            :func:`~sbmt.experiments.data.locate.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those are different.
 
     Raises:

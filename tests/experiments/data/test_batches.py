@@ -1,9 +1,21 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sbmt import SbmtError
-from sbmt.experiments.data.batches import Encoding, make_batch, shrink_image, training_examples
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.batches import (
+    POOL_BATCHES,
+    Encoding,
+    batches_by_length,
+    make_batch,
+    once_by_length,
+    shrink_image,
+    training_examples,
+)
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples
 from tests.experiments.data.toy import KINDS, toy_source
@@ -112,3 +124,111 @@ def test_empty_documents_are_all_padding(tmp_path):
 def test_no_examples_are_refused(sizes):
     with pytest.raises(SbmtError):
         training_examples(*sizes, 0, 0)
+
+
+SHAPES = [(640, 5), (1000, 3), (48, 7), (5, 12), (1, 3), (64, 1)]
+
+
+def lengths_of(n, seed=0):
+    return np.random.default_rng([seed, n]).integers(1, 500, n)
+
+
+def naive_pool(lengths, batch_size, seed, pool):
+    """The set of batches of a pool: every epoch's part sorted by itself, up and down in turns."""
+    places = range(pool * POOL_BATCHES * batch_size, (pool + 1) * POOL_BATCHES * batch_size)
+    stream = [(place // len(lengths), *training_examples(len(lengths), 1, seed, place).tolist()) for place in places]
+    order = []
+    for epoch in sorted({epoch for epoch, _ in stream}):
+        part = [example for e, example in stream if e == epoch]
+        order += sorted(part, key=lambda i: lengths[i] if epoch % 2 == 0 else -lengths[i])
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+@pytest.mark.parametrize(("n", "batch_size"), SHAPES)
+def test_batches_are_those_of_the_pools(n, batch_size):
+    lengths = lengths_of(n)
+    examples_of = batches_by_length(lengths, batch_size, 3)
+    for pool in range(3):
+        batches = [examples_of(pool * POOL_BATCHES + i) for i in range(POOL_BATCHES)]
+        assert all(batch.dtype == np.int64 and batch.shape == (batch_size,) for batch in batches)
+        naive = naive_pool(lengths, batch_size, 3, pool)
+        assert sorted(batch.tolist() for batch in batches) == sorted(naive)
+        if n > batch_size:
+            assert [batch.tolist() for batch in batches] != naive  # long ones do not always come last
+
+
+@pytest.mark.parametrize(("n", "batch_size"), SHAPES)
+def test_every_epoch_by_length_visits_each_example_once(n, batch_size):
+    """After as many pools as fill whole epochs; of an epoch that is one pool, also within it."""
+    n_pools = int(np.lcm(n, POOL_BATCHES * batch_size)) // (POOL_BATCHES * batch_size)
+    examples_of = batches_by_length(lengths_of(n), batch_size, 0)
+    seen = np.concatenate([examples_of(number) for number in range(n_pools * POOL_BATCHES)])
+    assert np.bincount(seen, minlength=n).tolist() == [len(seen) // n] * n
+    if n == POOL_BATCHES * batch_size:
+        assert n_pools == 1 and sorted(seen.tolist()) == list(range(n))
+
+
+def test_its_number_alone_decides_a_batch_by_length():
+    lengths = lengths_of(1000)
+    forward = [batches_by_length(lengths, 4, 1)(number).tolist() for number in range(200)]  # anew for every batch
+    examples_of = batches_by_length(lengths, 4, 1)
+    np.random.seed(5)
+    assert [examples_of(number).tolist() for number in reversed(range(200))] == forward[::-1]
+    assert [pickle.loads(pickle.dumps(examples_of))(number).tolist() for number in (0, 77)] == [forward[0], forward[77]]
+    assert batches_by_length(lengths, 4, 2)(0).tolist() != forward[0]
+    assert len({tuple(batch) for batch in forward}) == 200
+
+
+def test_what_a_caller_does_to_a_batch_changes_no_other():
+    for examples_of in (batches_by_length(lengths_of(50), 4, 0), once_by_length(lengths_of(50), 4)):
+        kept = examples_of(3).tolist()
+        examples_of(3)[:] = 0
+        assert examples_of(3).tolist() == kept
+
+
+def test_little_is_padding():
+    """Of batches by length at most a twentieth, where a third of random ones is: counted, not timed."""
+    n, batch_size = 64 * 32 * 4, 32
+    lengths = lengths_of(n)
+
+    def padding(examples_of):
+        batches = [lengths[examples_of(number)] for number in range(n // batch_size)]
+        return 1 - sum(batch.sum() for batch in batches) / sum(batch.max() * batch_size for batch in batches)
+
+    assert padding(lambda number: training_examples(n, batch_size, 0, number)) > 1 / 3
+    assert padding(batches_by_length(lengths, batch_size, 0)) < 1 / 20
+
+
+def test_where_epochs_meet_lengths_stay_alike():
+    lengths = lengths_of(1008)  # 64 batches of 32 are two epochs of 31.5 batches each, and one batch of a third
+    examples_of = batches_by_length(lengths, 32, 0)
+    spread = sorted(np.ptp(lengths[examples_of(number)]) for number in range(POOL_BATCHES))
+    assert spread[-2] < 60 and spread[-1] > 300
+
+
+@given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 12))
+def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
+    examples_of = once_by_length(np.array(lengths, np.int64), batch_size)
+    n_batches = -(-len(lengths) // batch_size)
+    batches = [examples_of(number) for number in range(n_batches)]
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+    order = [example for batch in batches for example in batch.tolist()]
+    assert order == sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
+    assert all(examples_of(n_batches + i) is None for i in range(3))
+
+
+def test_an_evaluation_can_be_sent_to_other_processes():
+    examples_of = pickle.loads(pickle.dumps(once_by_length(np.array([3, 1, 2]), 2)))
+    assert examples_of(0).tolist() == [1, 2]
+
+
+@pytest.mark.bad_input
+def test_wrong_sizes_of_batches_by_length_are_refused():
+    lengths = np.array([1, 2])
+    for make in (lambda *a: batches_by_length(*a, 0), once_by_length):
+        with pytest.raises(SbmtError, match="batch_size ≥ 1"):
+            make(lengths, 0)
+        with pytest.raises(SbmtError, match=r"one length per example, got the shape \(2, 1\)"):
+            make(lengths[:, None], 2)
+    with pytest.raises(SbmtError, match="n_examples ≥ 1"):
+        batches_by_length(lengths[:0], 2, 0)

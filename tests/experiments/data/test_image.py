@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data import image, locate
+from sbmt.experiments.data import image
 from sbmt.experiments.data.image import ARCHIVE, BATCHES, CLASSES, FOLDER, LOSSY, grey_levels, image_files
 from sbmt.experiments.data.source import Pool
 
@@ -42,12 +42,6 @@ def lay_out(layout, folder, write_tar):
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr(image, "N_IMAGES", 3)
-
-
-@pytest.fixture
-def any_checksum(monkeypatch):
-    """Small files may carry official names."""
-    monkeypatch.setattr(locate, "KNOWN", {})
 
 
 def grey_by_hand(record):

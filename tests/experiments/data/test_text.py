@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data import locate
 from sbmt.experiments.data.source import Pool
 from sbmt.experiments.data.text import ARCHIVE, PAIR, text_files
 
@@ -34,12 +33,6 @@ def reviews(split):
 
 
 ALL = reviews("train") + reviews("test")
-
-
-@pytest.fixture
-def any_checksum(monkeypatch):
-    """Small files may carry official names."""
-    monkeypatch.setattr(locate, "KNOWN", {})
 
 
 def unpacked(folder):

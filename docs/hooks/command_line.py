@@ -1,4 +1,4 @@
-"""Writes the option tables of the command line page from the commands themselves, so that they cannot go stale.
+"""Writes the tables of options on the page about the command line from the commands themselves.
 
 In ``cli.md``, a line ``<!-- options: train repeated-tokens -->`` is replaced by that command's options, and
 ``<!-- options: sbmt -->`` by those of ``sbmt`` itself.
@@ -33,7 +33,7 @@ def _table(command):
         if "--help" in parameter.opts:
             continue
         name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
-        told = DEFAULT.search(parameter.help)  # in the help where the default depends on another option
+        told = DEFAULT.search(parameter.help)  # the help names the default if it depends on another option
         meaning = DEFAULT.sub("", parameter.help).replace("|", "/")
         default = told[1] if told else parameter.default
         shown = "" if default is None or default is False else f"`{default}`"

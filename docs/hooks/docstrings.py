@@ -1,7 +1,7 @@
 """Reads the package's docstrings as the API pages need them (an extension of Griffe, see ``mkdocs.yml``).
 
-- ``Example:`` becomes ``Examples:``, the spelling that Griffe takes for a section of code.
-- Settings, dataclasses whose fields have a help text, list their fields with it; signatures would fill screens.
+- ``Example:`` becomes ``Examples:``, the spelling that Griffe accepts for a section of code.
+- Settings (dataclasses whose fields have a help text) list their fields with that text; signatures would fill screens.
 - A role such as ``:class:`~package.Name` `` becomes a link if the API pages have that name, and plain code if not.
 """
 
@@ -33,7 +33,7 @@ class Docstrings(griffe.Extension):
 
 
 def _field_list(settings):
-    """A section on what a class of settings adds to those above it, or changes, and links to these."""
+    """A section on what a class of settings adds to its parents or changes, with links to them."""
     own = [field for field in fields(settings) if field.name in get_annotations(settings)]
     lines = [f"    {field.name}: {field.metadata['help']}. Default: `{field.default!r}`" for field in own]
     above = [parent for parent in settings.__mro__[1:] if is_dataclass(parent)]

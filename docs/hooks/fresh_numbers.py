@@ -1,9 +1,8 @@
-"""Fails the strict build where a page is out of step with the result files, and where a link into a notebook leads
-nowhere.
+"""Fails the strict build if a page does not match the result files, or if a link into a notebook is broken.
 
 1. ``on_pre_build``: a warning for every page that ``python results/write_tables.py`` would change.
-2. ``on_page_content``: notebook pages do not tell MkDocs which headings they have, so links to them from Markdown pages
-   would go unchecked; here they are told.
+2. ``on_page_content``: tells MkDocs which headings notebook pages have; otherwise links from Markdown pages to them
+   would not be checked.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Shows the cells of notebooks as a reader needs them.
 
-- Cells whose source the notebook hides, which are the solutions of exercises, are folded with what they print:
-  JupyterLab hides the source by itself, mkdocs-jupyter shows it.
-- Remarks for the tests, such as ``# NBVAL_CHECK_OUTPUT``, are left out.
+- Cells whose source the notebook hides, which are the solutions of exercises, are folded together with their output.
+  JupyterLab hides the source by itself; mkdocs-jupyter would show it.
+- Comments for the tests, such as ``# NBVAL_CHECK_OUTPUT``, are removed.
 """
 
 import json

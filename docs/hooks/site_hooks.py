@@ -1,9 +1,9 @@
-"""Two small jobs that keep the site self-contained and its links honest.
+"""Keeps the site self-contained and its links correct.
 
-1. ``on_page_content``: notebook pages arrive with a MathJax tag and a Mermaid import from elsewhere; both are removed
-   (the site renders maths with its own KaTeX). Links inside notebooks are checked and rewritten to the built pages,
-   which for Markdown pages MkDocs does by itself.
-2. ``on_post_page``: a warning for every asset that a page would load from another host, so that ``--strict`` fails.
+1. ``on_page_content``: removes the MathJax tag and the Mermaid import that notebook pages arrive with, both from
+   elsewhere (the site renders maths with its own KaTeX). Checks links inside notebooks and rewrites them to the built
+   pages, as MkDocs itself does for Markdown pages.
+2. ``on_post_page``: warns of every asset that a page would load from another host, so that ``--strict`` fails.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Marks names at the start of table rows as short or long, so that the style sheet can keep both from being squeezed.
 
-A short one stays on one line; a long one has room for a few words a line. CSS cannot ask how long a text is. A name is
-the first cell of a row, and in tables of many columns the second, too, where it begins with a letter.
+A short name stays on one line; a long one gets room for a few words per line. CSS cannot ask how long a text is. The
+first cell of a row is a name; in tables with many columns so is the second, if it begins with a letter.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Costs of the attentions that draw no mask. One function per attention, in the order of its forward pass."""
+"""Costs of the attentions that draw no mask: one function each, its parts in the order of the forward pass."""
 
 from sbmt.baselines import (
     FullAttention,
@@ -12,7 +12,7 @@ from sbmt.cost.parts import ModuleCost, part
 
 
 def full_cost(layer: FullAttention, n: int) -> ModuleCost:
-    """Every query and every key; a fused kernel does the same in pieces."""
+    """Every query meets every key; a fused kernel does the same in pieces."""
     parts = (
         part("scores Q Kᵀ", "2·b·h·n²·d", "b·h·n²"),
         part("softmax", elementwise="5·b·h·n²"),
@@ -22,7 +22,7 @@ def full_cost(layer: FullAttention, n: int) -> ModuleCost:
 
 
 def linear_cost(layer: LinearAttention, n: int) -> ModuleCost:
-    """Features as wide as the head."""
+    """Features are as wide as the head."""
     parts = (
         part("features of Q and K", elementwise="8·b·h·n·d"),
         part("features read the keys", "2·b·h·n·d²", "9·b·h·n·d"),
@@ -32,7 +32,7 @@ def linear_cost(layer: LinearAttention, n: int) -> ModuleCost:
 
 
 def performer_cost(layer: PerformerAttention, n: int) -> ModuleCost:
-    """The same with k random features. Drawing them, O(k·d²), is no part of a forward pass."""
+    """As linear attention, with k random features. Drawing them, O(k·d²), is not part of a forward pass."""
     parts = (
         part("features of Q and K", "4·b·h·n·k·d", "6·b·h·n·d + 4·b·h·n·k"),
         part("features read the keys", "2·b·h·n·k·d", "9·b·h·n·k"),
@@ -42,7 +42,7 @@ def performer_cost(layer: PerformerAttention, n: int) -> ModuleCost:
 
 
 def linformer_cost(layer: LinformerAttention, n: int) -> ModuleCost:
-    """Full attention over k mixtures."""
+    """Full attention over k mixtures of keys and values."""
     parts = (
         part("mixtures E K and E V", "4·b·h·n·k·d"),
         part("scores Q (E K)ᵀ", "2·b·h·n·k·d", "b·h·n·k"),
@@ -55,7 +55,7 @@ def linformer_cost(layer: LinformerAttention, n: int) -> ModuleCost:
 def nystromformer_cost(layer: NystromAttention, n: int) -> ModuleCost:
     """Three softmax factors, the middle one inverted by i steps of four products each.
 
-    The factors meet V from the right, which spares the k × k by n × k product.
+    The factors are multiplied with V from the right, which avoids the product of n × k and k × k.
     """
     parts = [
         part("landmarks: means of Q and of K", "4·b·h·n·k·d", "b·h·n·d + 8·b·n·k"),
@@ -72,7 +72,7 @@ def nystromformer_cost(layer: NystromAttention, n: int) -> ModuleCost:
 
 
 def reformer_cost(layer: ReformerAttention, n: int) -> ModuleCost:
-    """In each of r rounds, a token looks at 2·c others. Sorting is left out."""
+    """In each of r rounds, a token looks at 2·c others. Sorting is not counted."""
     n_chunk = min(layer.n_chunk, n)
     n_chunks = -(-n // n_chunk)
     parts = (

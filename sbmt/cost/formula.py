@@ -1,4 +1,4 @@
-"""Costs as sums of products, written as they are read: what a page shows is what is multiplied out."""
+"""Costs as sums of products: the formula that a page shows is the one that is evaluated."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ class Term:
     powers: Mapping[str, int]
 
     def divides(self, other: "Term", ignored: Collection[str] = ()) -> bool:
-        """Whether no symbol, but for the ignored ones, has a higher power here than there."""
+        """Whether no symbol has a higher power here than in the other term; ignored symbols do not count."""
         return all(power <= other.powers.get(symbol, 0) or symbol in ignored for symbol, power in self.powers.items())
 
     def __str__(self) -> str:
@@ -34,10 +34,10 @@ class Formula:
     """A sum of products of whole numbers and symbols, each symbol one letter.
 
     Args:
-        text: Such as ``"8·n·d² + 4·n·k·d"``; ``"0"`` is nothing.
+        text: A sum such as ``"8·n·d² + 4·n·k·d"``; ``"0"`` is the empty sum.
 
     Raises:
-        SbmtError: If the text is something else.
+        SbmtError: If the text is not such a sum.
 
     Example:
         >>> formula = Formula("8·n·d² + 4·n·k·d")
@@ -48,11 +48,11 @@ class Formula:
     text: str
 
     def __post_init__(self) -> None:
-        _ = self.terms  # a text that cannot be read is told where it is written
+        _ = self.terms  # a mistake is reported where the formula is written
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """What is added up."""
+        """The summands."""
         return tuple(term for term in map(self._read, self.text.split(" + ")) if term.factor)
 
     @property
@@ -61,7 +61,7 @@ class Formula:
         return tuple(dict.fromkeys(symbol for term in self.terms for symbol in term.powers))
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The number for these sizes.
+        """The value for these sizes.
 
         Raises:
             SbmtError: If a symbol has no size.
@@ -73,15 +73,15 @@ class Formula:
                    for term in self.terms)  # fmt: skip
 
     def degree(self, symbol: str) -> int:
-        """The highest power of a symbol: the exponent with which the formula grows in it, the rest held."""
+        """The highest power of a symbol: the exponent with which the formula grows in it alone."""
         return max((term.powers.get(symbol, 0) for term in self.terms), default=0)
 
     def beyond(self, bound: "Formula", ignored: Collection[str] = ()) -> tuple[Term, ...]:
-        """The terms that are not O(bound): for none of the bound's terms does a constant do, whatever the sizes ≥ 1.
+        """The terms that are not O(bound): no constant times one term of the bound exceeds them for all sizes ≥ 1.
 
         Args:
-            bound: What is claimed.
-            ignored: Symbols that count as constants.
+            bound: The claimed bound.
+            ignored: Symbols that are treated as constants.
 
         Example:
             >>> bound = Formula("n·k·d + k²·d")
@@ -91,7 +91,7 @@ class Formula:
         return tuple(term for term in self.terms if not any(term.divides(other, ignored) for other in bound.terms))
 
     def __add__(self, other: "Formula") -> "Formula":
-        """The sum, term after term; like terms are not gathered."""
+        """The sum, term after term; like terms are not combined."""
         texts = [formula.text for formula in (self, other) if formula.terms]
         return Formula(" + ".join(texts) or "0")
 
@@ -103,7 +103,7 @@ class Formula:
         for piece in text.split("·"):
             found = _FACTOR.fullmatch(piece)
             if found is None:
-                raise SbmtError("products such as 8·n·d², joined by ' + '", repr(self.text), "mend the formula")
+                raise SbmtError("products such as 8·n·d², joined by ' + '", repr(self.text), "correct the formula")
             number, symbol, mark = found.groups()
             if number:
                 factor *= int(number)

@@ -5,28 +5,28 @@ from sbmt.cost.parts import ModuleCost, Part, part
 from sbmt.layers import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
 
-_FROM_INPUT, _FROM_POSITIONS = "b·h", "h"  # how many times a token's memberships are computed
+_FROM_INPUT, _FROM_POSITIONS = "b·h", "h"  # how often a token's memberships are computed
 
 
 def sbm_cost(layer: SBMAttention, n: int) -> ModuleCost:
-    """Memberships of queries and keys from the input."""
+    """Memberships of queries and keys are computed from the input."""
     return _sbm_cost(layer, _FROM_INPUT)
 
 
 def static_sbm_cost(layer: StaticSBMAttention, n: int) -> ModuleCost:
-    """Memberships of positions: once for the whole batch."""
+    """Memberships of positions are computed once for the whole batch."""
     return _sbm_cost(layer, _FROM_POSITIONS)
 
 
 def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
-    """A block model of one cluster that all tokens belong to, drawn by the exact sampler, and its window."""
+    """A block model of one cluster to which all tokens belong, drawn by the exact sampler, and its window."""
     sampling = (*sampling_parts("exact"), *window_parts(layer.window))
     parts = (*sampling, *density_parts(is_closed_form=True), *edge_parts(layer.backend))
     return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": 1})
 
 
 def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
-    """The density that a random mask has on n tokens: that of its window, and its probability of the other pairs.
+    """The density of a random mask on n tokens: its window is full, other pairs have its probability.
 
     Example:
         >>> random_mask_density(RandomMaskAttention(4, 2, mask_density=0.5, window=2), 4)
@@ -55,13 +55,13 @@ def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:
 
 
 def sampling_parts(sampler: str) -> tuple[Part, ...]:
-    r"""Drawing the mask, by the name of the sampler.
+    r"""Drawing the mask, by name of the sampler.
 
     - ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a
-      comparison per edge. An edge in doubt takes a product of width k more, 2·k FLOPs, which are **not counted**: how
-      many there are depends on the memberships, from none where all are alike.
+      comparison per edge. An edge in doubt takes another product of width k, 2·k FLOPs, which is **not counted**: the
+      number of such edges depends on the memberships, and is 0 if all are alike.
     - ``fastrg``: Algorithm 1's normalisation and tables, then per edge three words and three searches, each counted as
-      one. Repeated draws are not counted. Needs no rates.
+      one. Repeated draws are not counted. It needs no rates.
     - ``bernoulli``: the rates, then every pair.
     """
     rates = part("sampling: rates T = Q̂ S", "2·b·h·n·k²")
@@ -73,12 +73,12 @@ def sampling_parts(sampler: str) -> tuple[Part, ...]:
 
 
 def window_parts(window: int | None) -> tuple[Part, ...]:
-    """Uniting the drawn edges with those that are always there; none without a window."""
+    """The union of the drawn edges with those of the window; nothing without a window."""
     return () if window is None else (part("union with the window", elementwise="m"),)
 
 
 def density_parts(*, is_closed_form: bool) -> tuple[Part, ...]:
-    """The mean edge probability that an attention reports; the Poisson link has no closed form and visits all pairs."""
+    """The mean edge probability that an attention reports; without a closed form (Poisson link) it visits all pairs."""
     name = "expected density"
     if is_closed_form:
         return (part(name, "2·b·h·k² + 2·b·h·k", "2·b·h·n·k"),)
@@ -86,9 +86,9 @@ def density_parts(*, is_closed_form: bool) -> tuple[Part, ...]:
 
 
 def edge_parts(backend: str) -> tuple[Part, ...]:
-    """Attention along edges; the dense backend visits all pairs instead, and only hides those without an edge.
+    """Attention along edges; the dense backend visits all pairs instead, and masks those without an edge.
 
-    ``"auto"`` counts as edges: it turns to the dense one where sequences are short and masks dense.
+    ``"auto"`` is counted as edges, although it chooses the dense backend for short sequences and dense masks.
     """
     pairs, pair = ("m", "edge") if backend != "dense" else ("b·h·n²", "pair")
     return (

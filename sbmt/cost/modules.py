@@ -1,4 +1,4 @@
-"""Costs of all that stands around the attention."""
+"""Costs of everything around the attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def multi_head_cost(layer: MultiHeadAttention) -> ModuleCost:
 
 
 def block_cost(block: EncoderBlock) -> ModuleCost:
-    """Two norms, the MLP and two residual sums; the attention counts for itself."""
+    """Two norms, the MLP and two residual sums; the attention is counted separately."""
     first = _linears(block.mlp)[0]
     parts = (
         part("norms", elementwise="14·b·n·D"),
@@ -40,14 +40,14 @@ def block_cost(block: EncoderBlock) -> ModuleCost:
 
 
 def encoder_cost(encoder: Encoder) -> ModuleCost:
-    """Positions added, if there are any, and the last norm."""
+    """The positions added, if there are any, and the last norm."""
     positions = () if encoder.position_embedding is None else (part("positions", elementwise="b·n·D"),)
     parts = (*positions, part("last norm", elementwise="7·b·n·D"))
     return ModuleCost(parts, {"D": encoder.token_embedding.embedding_dim})
 
 
 def classifier_cost(model: SequenceClassifier) -> ModuleCost:
-    """Mean over tokens, and the head."""
+    """The mean over tokens, and the head."""
     first, last = _linears(model.head)
     parts = (part("mean over tokens", elementwise="b·n·D"), part("head", "2·b·D·H + 2·b·H·L", "2·b·H + b·L"))
     sizes = {"D": first.in_features, "H": first.out_features, "L": last.out_features}
@@ -55,7 +55,7 @@ def classifier_cost(model: SequenceClassifier) -> ModuleCost:
 
 
 def dual_encoder_cost(model: DualEncoder) -> ModuleCost:
-    """Means of both documents, their features, and the head; b counts pairs here."""
+    """The means of both documents, their features, and the head; b counts pairs here."""
     first, *_, last = _linears(model.head)
     parts: list[Part] = [part("means over tokens", elementwise="2·b·n·D")]
     if model.pair_features == "products":
@@ -68,7 +68,7 @@ def dual_encoder_cost(model: DualEncoder) -> ModuleCost:
 
 
 def sentence_classifier_cost(model: SentenceClassifier) -> ModuleCost:
-    """Mean over tokens, unless the first is taken, and the head."""
+    """The mean over tokens, unless the first token is used instead, and the head."""
     first, last = _linears(model.head)
     pooling = (part("mean over tokens", elementwise="b·n·D"),) if model.pooling == "mean" else ()
     head = part("head", "2·b·D² + 2·b·D·L", "2·b·D + b·L")
@@ -76,14 +76,14 @@ def sentence_classifier_cost(model: SentenceClassifier) -> ModuleCost:
 
 
 def masked_lm_cost(model: MaskedLM) -> ModuleCost:
-    """The head at every token; asked about a share of them, it costs that share."""
+    """The head at every token; if only some tokens are predicted, it costs their share."""
     vocab_size, d_model = model.encoder.token_embedding.weight.shape
     head = part("head", "2·b·n·D² + 2·b·n·D·L", "9·b·n·D + b·n·L")
     return ModuleCost((head,), {"D": d_model, "L": vocab_size})
 
 
 def tagger_cost(model: TokenTagger) -> ModuleCost:
-    """The head, for each token."""
+    """The head at every token."""
     sizes = {"D": model.head.in_features, "L": model.head.out_features}
     return ModuleCost((part("head", "2·b·n·D·L", "b·n·L"),), sizes)
 
@@ -102,4 +102,4 @@ MODULES: dict[type[nn.Module], Callable[[Any], ModuleCost]] = {
     EncoderBlock: block_cost,
     MultiHeadAttention: multi_head_cost,
 }
-"""What is counted besides attentions. What these hold inside (linear layers, norms) is counted with them."""
+"""What is counted besides attentions. Modules inside these (linear layers, norms) are counted with them."""

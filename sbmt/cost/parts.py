@@ -1,4 +1,4 @@
-"""What a module's cost is made of, and what the letters mean."""
+"""The parts of a module's cost, and the meaning of the letters in formulas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class Part:
 
     Attributes:
         name: What it computes.
-        flops: Of its matrix products; a multiply-add counts 2.
-        elementwise: Of everything else, see :mod:`sbmt.cost.operations`.
+        flops: Operations in matrix products; a multiply-add counts as 2.
+        elementwise: All other operations, see :mod:`sbmt.cost.operations`.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Part:
 
 @dataclass(frozen=True)
 class ModuleCost:
-    """Parts of a module and its own sizes, beside those that come from the input.
+    """The parts of a module, and those sizes that do not come from the input.
 
     Attributes:
         parts: In the order of the computation.
-        sizes: Numbers for the letters of the parts' formulas, but for b, n and m.
+        sizes: Numbers for the letters in the parts' formulas, except b, n and m.
     """
 
     parts: tuple[Part, ...]

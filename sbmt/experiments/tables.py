@@ -10,11 +10,11 @@ class Table:
     """Text in rows and columns.
 
     Attributes:
-        name: What the documentation's markers call it.
+        name: Its name on the pages of the documentation.
         title: One line.
         headings: One per column.
         rows: Cells, as many per row as there are headings.
-        notes: What has to be said below, such as why a cell is empty.
+        notes: Remarks below the table, such as why a cell is empty.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """Title, table and notes for a page."""
+        """Title, table and notes in Markdown."""
         lines = [self.headings, tuple("---:" if i else "---" for i in range(len(self.headings))), *self.rows]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
         return "\n\n".join([f"*{self.title}.*", table, *(f"{LEFT_OUT} {note}." for note in self.notes)])

@@ -9,7 +9,7 @@ from sbmt.experiments.benchmarks.parts import take_apart
 from sbmt.experiments.benchmarks.progress import OnCase, counted
 from sbmt.experiments.benchmarks.timing import FEW_ROUNDS, Pace, Summary, race
 
-DEGREE = 0.01 * 4096  # keys per query while n grows
+DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class AttentionGrid:
         densities: Densities at ``n_fixed`` tokens.
         n_fixed: The n of ``densities`` and ``cluster_counts``.
         cluster_counts: k at 1 % density.
-        targets: (n, density) that stand for themselves.
-        parts: (n, density) to take apart.
+        targets: Single points (n, density).
+        parts: Points (n, density) at which the training step is broken down into parts.
         contestants: Who takes part.
     """
 
@@ -69,7 +69,7 @@ QUICK = AttentionGrid(
 
 
 def run(grid: AttentionGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
-    """Measures every setting once and notes which sweeps it belongs to."""
+    """Measures every setting once and records to which sweeps it belongs."""
     sweeps = grid.sweeps()
     settings = list(dict.fromkeys(setting for chosen in sweeps.values() for setting in chosen))
     parts = [Setting(n, density, kind) for kind in KINDS for n, density in grid.parts]
@@ -87,7 +87,7 @@ def run(grid: AttentionGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
 
 
 def _compare(case: Case, names: tuple[str, ...], is_training: bool, pace: Pace) -> dict[str, Summary]:
-    """A summary for each contestant that runs, ``{"missing": why}`` for the others."""
+    """A summary for each contestant that runs, and ``{"missing": why}`` for the others."""
     missing, entries = {}, {}
     for name in names:
         contestant = CONTESTANTS[name]
@@ -100,14 +100,14 @@ def _compare(case: Case, names: tuple[str, ...], is_training: bool, pace: Pace) 
             missing[name] = {"missing": why}
     if REFERENCE in entries:
         found = race(entries, pace, reference=REFERENCE, headline=(OURS,))
-    else:  # then there are times, but nothing to compare them with
+    else:  # there are times, but nothing to compare them with
         found = race(entries, replace(pace, least=FEW_ROUNDS), reference=OURS)
         found = {name: {x: y for x, y in one.items() if "ratio" not in x} for name, one in found.items()}
     return {name: found.get(name) or missing[name] for name in names}
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """The setting in JSON, with the density that was reached."""
+    """The setting as JSON holds it, with the density that was reached."""
     model = case.block_model()
     return {
         "kind": case.setting.kind,

@@ -1,4 +1,4 @@
-"""Suite ``backends``: where the cut-offs of ``backend="auto"`` lie, and what it and the pair products lose by them."""
+"""Suite ``backends``: every backend on the same masks, and how far ``backend="auto"`` is from the fastest."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -35,7 +35,7 @@ class Mask:
     density: float
 
     def draw(self) -> EdgeList:
-        """The mask, with the same seed each time."""
+        """The mask, always drawn from the same seed."""
         generator = torch.Generator().manual_seed(0)
         return EdgeList.from_dense(torch.rand(self.n_graphs, 1, self.n, self.n, generator=generator) < self.density)
 
@@ -47,7 +47,7 @@ class BackendGrid:
     Attributes:
         graph_counts: Examples times heads.
         sizes: n.
-        densities: Densities; 1 is every pair.
+        densities: Densities; 1 means every pair.
         most_cells: Largest number of pairs over all graphs.
     """
 
@@ -57,7 +57,7 @@ class BackendGrid:
     most_cells: int = 2**24
 
     def masks(self) -> list[Mask]:
-        """All of them."""
+        """All masks."""
         return [
             Mask(n_graphs, n, density)
             for n in self.sizes
@@ -103,7 +103,7 @@ def _attention(mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, Any]:
 
 
 def taken_by_auto(tokens: Tensor, edges: EdgeList) -> str:
-    """Name of the backend that ``backend="auto"`` hands these edges to; nothing is computed.
+    """The name of the backend that ``backend="auto"`` chooses for these edges; nothing is computed.
 
     Args:
         tokens: ``(batch, heads, n, d)``, as queries, keys and values.
@@ -145,12 +145,12 @@ def _product(name: str, mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, An
 
 
 def dense_dot(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
-    """One product over all pairs: the plain twin of :func:`sbmt.block_model.pair_products.edge_dot`."""
+    """One product over all pairs: the plain version of :func:`sbmt.block_model.pair_products.edge_dot`."""
     return (query @ key.mT).flatten()[edges.cells()]
 
 
 def dense_gate(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
-    """The plain twin of :func:`sbmt.block_model.pair_products.edge_gate`."""
+    """The plain version of :func:`sbmt.block_model.pair_products.edge_gate`."""
     return straight_through_gate(dense_dot(query, key, edges))
 
 
@@ -168,7 +168,7 @@ def _cell(mask: Mask, results: dict[str, Any], auto: str) -> dict[str, Any]:
 
 
 def loss_of_auto(cells: list[dict[str, Any]]) -> dict[str, float]:
-    """Median and worst time of what auto takes over the time of the best.
+    """Median and worst ratio of the time of auto's choice to that of the fastest.
 
     Example:
         >>> loss_of_auto([{"auto_over_best": x} for x in (1.0, 1.5, 1.0, None)])

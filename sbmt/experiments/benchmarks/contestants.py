@@ -1,4 +1,4 @@
-"""Ways to attend: the layer, what it is compared with, and how large each may get."""
+"""Ways to attend: the layer, what it is compared with, and how large an input each can take."""
 
 import copy
 import inspect
@@ -26,12 +26,12 @@ class Contestant:
     """One way to attend.
 
     Attributes:
-        title: What tables call it.
-        attend: From a case to the output ``(1, heads, n, d_head)``.
+        title: Its name in tables.
+        attend: Maps a case to the output ``(1, heads, n, d_head)``.
         most_cells: Largest number of pairs over all heads at which it takes part.
         most_messages: Largest number of edges · d_head at which it takes part.
         is_sbm: Whether the layer's parameters take part.
-        why_no_backward: Why it runs forward only; None where it runs both ways.
+        why_no_backward: Why it only runs forward; None if it runs both ways.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Contestant:
 
 
 def entry(contestant: Contestant, case: Case, is_training: bool) -> Entry:
-    """What is timed: the output, and with ``is_training`` also all gradients of its product with the cotangent."""
+    """What is timed: the output and, with ``is_training``, all gradients of its product with the cotangent."""
 
     def forward(_: object) -> Tensor:
         with torch.no_grad():
@@ -67,10 +67,10 @@ def entry(contestant: Contestant, case: Case, is_training: bool) -> Entry:
 
 
 def try_once(contestant: Contestant, case: Case, is_training: bool) -> str | None:
-    """Runs a contestant of other people's making; returns why it does not run here, or None."""
+    """Runs a contestant from another library; returns why it does not run here, or None."""
     try:
         entry(contestant, case, is_training).seconds()
-    except Exception as error:  # whatever a foreign backend answers on this machine is the finding
+    except Exception as error:  # whatever a foreign backend raises on this machine is the finding
         first_line = (str(error).strip() or "no message").splitlines()[0]
         return f"does not run here: {type(error).__name__}: {first_line[:160]}"
     return None
@@ -81,7 +81,7 @@ def _full_attention(case: Case) -> Tensor:
 
 
 def layer_with(**changed: str) -> Callable[[Case], Tensor]:
-    """The case's layer with other settings."""
+    """The case's layer with some settings changed."""
 
     def attend(case: Case) -> Tensor:
         layer = copy.copy(case.layer)  # shares the parameters
@@ -94,7 +94,7 @@ def layer_with(**changed: str) -> Callable[[Case], Tensor]:
 
 
 def torch_sparse(case: Case) -> Tensor:
-    """Per head: ``sampled_addmm``, softmax over rows, sparse times dense; the rest is the library's."""
+    """Attention by ``torch.sparse``, head by head: ``sampled_addmm``, softmax over rows, and sparse times dense."""
     model = case.block_model()
     edges = sample_edges(model)
     gate = model.gate(edges) if torch.is_grad_enabled() else edges.keys.new_ones(edges.n_edges, dtype=torch.float32)
@@ -124,7 +124,7 @@ def _sparse_head(query: Tensor, key: Tensor, value: Tensor, row_ptr: Tensor, key
 
 
 def _flex_attention(case: Case) -> Tensor:
-    """FlexAttention over the sampled mask, compiled as its documentation does it; it has no gate."""
+    """FlexAttention over the sampled mask, compiled as its documentation recommends; it has no gate."""
     make_blocks, attend = _compiled_flex()
     mask = sample_edges(case.block_model()).to_dense()
 

@@ -1,4 +1,4 @@
-"""Who takes part on a GPU, and how a case gets there."""
+"""The contestants on a GPU, and how a case gets there."""
 
 import copy
 import inspect
@@ -21,12 +21,12 @@ BLOCK = 128  # FlexAttention's blocks
 
 @dataclass(frozen=True)
 class GpuContestant(Contestant):
-    """A contestant that is left out where it cannot fit.
+    """A contestant that is left out if it cannot fit into memory.
 
     Attributes:
         most_edges: Number of edges over all heads below which it takes part.
-        edge_bytes: What it holds of every edge at once, at the very least.
-        cell_bytes: The same of every pair.
+        edge_bytes: Bytes that it holds of every edge at once, at the very least.
+        cell_bytes: Bytes that it holds of every pair.
     """
 
     most_edges: int | float = math.inf
@@ -34,7 +34,7 @@ class GpuContestant(Contestant):
     cell_bytes: int = 0
 
     def why_too_large(self, setting: Setting, room: int | None) -> str | None:
-        """Why it is not even tried on a device with ``room`` bytes (None: unlimited), or None."""
+        """Why it is not even tried on a device with ``room`` bytes (None means unlimited), or None."""
         if setting.expected_edges >= self.most_edges:
             return f"left out from {self.most_edges / 2**20:.0f} Mi edges on"
         needed = self.edge_bytes * setting.expected_edges + self.cell_bytes * setting.n_cells
@@ -44,7 +44,7 @@ class GpuContestant(Contestant):
 
 
 def on_device(case: Case, device: torch.device, dtype: torch.dtype) -> Case:
-    """The case with its layer in float32 and its tokens in ``dtype`` on a device, as under autocast."""
+    """The case on a device, with its layer in float32 and its tokens in ``dtype``, as under autocast."""
     tokens = [x.detach().to(device, dtype) for x in (case.query, case.key, case.value, case.cotangent)]
     for leaf in tokens[:3]:
         leaf.requires_grad_()
@@ -69,7 +69,7 @@ def flex_attention(case: Case) -> Tensor:
 
 
 def _block_mask(mask: Tensor) -> Any:
-    """Which blocks of a dense mask are visited, and which of these need no look at the mask."""
+    """Which blocks of a dense mask are visited, and in which of these the mask need not be read."""
     from torch.nn.attention.flex_attention import BlockMask
 
     n_queries, n_keys = mask.shape[2:]
@@ -89,7 +89,7 @@ def _block_mask(mask: Tensor) -> Any:
 
 
 def _ordered(is_chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row of blocks has, and their numbers, ascending, before the others'."""
+    """How many chosen blocks each row of blocks has, and the numbers of all blocks, the chosen ones first."""
     numbers = is_chosen.int().argsort(stable=True, dim=-1, descending=True)
     return is_chosen.sum(-1, dtype=torch.int32), numbers.int()
 
@@ -113,7 +113,7 @@ CONTESTANTS: dict[str, GpuContestant] = {
     "pyg": GpuContestant("pyg", layer_with(backend="pyg"), most_edges=_INDEXED, edge_bytes=4 * 64 * 2),
     "torch.sparse": GpuContestant("torch.sparse", torch_sparse, most_edges=_INDEXED, edge_bytes=5 * 8),
 }
-"""The reference, ours by edges, ours by tiles, ours as it chooses, and others'."""
+"""The reference; ours along edges, over tiles, and by its own choice; and other libraries."""
 
 
 def setting_at(n: int, density: float, kind: str) -> Setting:

@@ -1,6 +1,6 @@
-"""Suite ``memory``: how much one training step adds to what a process holds already.
+"""Suite ``memory``: how much memory one training step adds to what a process already holds.
 
-``python -m sbmt.experiments.benchmarks.memory SETTING`` is what runs in a process of its own: one step, one number.
+``python -m sbmt.experiments.benchmarks.memory SETTING`` is what runs in a process of its own: one step, two numbers.
 """
 
 import json
@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from sbmt.cost import memory as process
-from sbmt.cost.memory import MEBIBYTE, STATUS, give_back, reset_peak
+from sbmt.cost.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
@@ -24,8 +23,8 @@ class MemoryGrid:
 
     Attributes:
         targets: (n, density).
-        contestants: Who takes part, unless too large.
-        kind: The kind of input; memory does not depend on it beyond the number of edges.
+        contestants: Who takes part, unless an input is too large for them.
+        kind: The kind of input; only its number of edges affects memory.
     """
 
     targets: tuple[tuple[int, float], ...]
@@ -44,14 +43,14 @@ def run(grid: MemoryGrid, on_case: OnCase) -> dict[str, Any]:
     results: dict[Setting, dict[str, Any]] = {setting: {} for setting in settings}
     for setting, name in counted(pairs, len(pairs), on_case):
         why = CONTESTANTS[name].why_not(setting, is_training=True)
-        results[setting][name] = {"missing": why} if why else in_fresh_process(setting, name)
+        results[setting][name] = {"missing": why} if why else measure_in_fresh_process(setting, name)
     return {"cases": [asdict(setting) | {"results": found} for setting, found in results.items()]}
 
 
-def in_fresh_process(setting: Setting, name: str) -> dict[str, Any]:
-    """Mebibytes held ``before`` the step, and those that the ``step`` adds at its peak; or ``missing`` and why."""
+def measure_in_fresh_process(setting: Setting, name: str) -> dict[str, Any]:
+    """MiB held ``before`` the step, and added by the ``step`` at its peak; or ``missing`` with the reason."""
     job = asdict(setting) | {"contestant": name, "threads": torch.get_num_threads()}
-    found: dict[str, Any] = process.in_fresh_process("sbmt.experiments.benchmarks.memory", job)
+    found: dict[str, Any] = in_fresh_process("sbmt.experiments.benchmarks.memory", job)
     return found
 
 
@@ -59,7 +58,7 @@ def measure_step(setting: Setting, name: str) -> dict[str, float]:
     """The same in this process, which should be a fresh one."""
     contestant = choose("contestant", name, CONTESTANTS)
     small = Setting(128, 0.04, setting.kind, setting.n_clusters, setting.n_heads, setting.d_head)
-    entry(contestant, build(small), is_training=True).seconds()  # loads what the step needs: kernels, thread pools
+    entry(contestant, build(small), is_training=True).seconds()  # loads kernels and starts thread pools
     step = entry(contestant, build(setting), is_training=True)
     give_back()
     reset_peak()
@@ -67,11 +66,6 @@ def measure_step(setting: Setting, name: str) -> dict[str, float]:
     step.seconds()
     peak = held("VmHWM")
     return {"before": round(before / MEBIBYTE, 1), "step": round((peak - before) / MEBIBYTE, 1)}
-
-
-def held(field: str) -> int:
-    """Bytes of memory that this process holds, see :func:`sbmt.cost.memory.held`."""
-    return process.held(field, STATUS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The training step taken apart, to see what bounds it."""
+"""The training step broken down into its parts, to see which of them dominates."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ PARTS = ("memberships", "sampling", "transposition", "attention forward", "atten
 
 
 def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
-    """Times the training step and each of its parts, all in turn; ratios are shares of the whole step.
+    """Times the training step and each of its parts in turn; ratios are shares of the whole step.
 
     - ``memberships``: the block model and its rate factors T = Q̂ S and K̂, forward, and backward to tokens and
       parameters;
@@ -28,7 +28,7 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     - ``attention forward`` and ``attention backward`` along the edges, the latter to query, key, value and gate;
     - ``gate backward``: from the edges' gradients to those of the factors.
 
-    Each part is prepared outside of its timing; the whole step prepares nothing.
+    Preparing a part is not timed; the whole step needs no preparation.
     """
     model = case.block_model()
     query_rates, key_rates = (t.detach().requires_grad_() for t in model.rate_factors())
@@ -52,7 +52,7 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     def gate() -> Tensor:
         return edge_gate(query_rates, key_rates, edges)
 
-    transposed = edges.by_key  # kept by the edges from here on, so that no other part pays for it
+    transposed = edges.by_key  # the edges keep it from here on, so that no other part pays for it
     del transposed
     parts: dict[str, Entry] = {
         WHOLE: entry(CONTESTANTS[OURS], case, is_training=True),
@@ -67,7 +67,7 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
 
 
 def without_caches(edges: EdgeList) -> EdgeList:
-    """The same edges, as if just sampled: what they keep for later calls is not there yet."""
+    """The same edges as if just sampled, without what they keep for later calls."""
     return replace(edges)
 
 

@@ -1,4 +1,4 @@
-"""Suite ``sampler``: what a drawn edge costs, and how the time grows with n at a fixed degree."""
+"""Suite ``sampler``: the time per edge drawn, and how it grows with n at a fixed degree."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class SamplerGrid:
         densities: Densities, ascending.
         sizes: n of the scaling sweep, one head.
         degree: Expected keys per query in the scaling sweep.
-        certain_rows: How many queries reach every key for certain, one scaling sweep for each.
+        certain_rows: Numbers of queries that reach every key with certainty; a scaling sweep for each number.
     """
 
     n: int
@@ -46,7 +46,7 @@ QUICK = SamplerGrid(n=2048, densities=(0.01, 0.04), sizes=(4096, 16384))
 
 
 def by_numpy(model: BlockModel) -> list[csr_array]:
-    """The draw as one would write it: a uniform for every pair, compared with its probability, head by head."""
+    """The obvious way to draw: head by head, a uniform for every pair is compared with its probability."""
     rng = np.random.default_rng()
     with torch.no_grad():
         probability = model.expected_mask().flatten(0, 1).numpy()
@@ -69,7 +69,7 @@ TITLES = {"exact": "exact", "torch": "exact, in torch", "bernoulli": "bernoulli"
 
 
 def run(grid: SamplerGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
-    """Times every sampler on block models whose rate factors are already there."""
+    """Times every sampler on block models whose rate factors are already computed."""
     settings = [Setting(grid.n, density, kind) for kind in KINDS for density in grid.densities]
     total = len(settings) + len(grid.certain_rows)
     cases = [_density_case(setting, pace) for setting in counted(settings, total, on_case)]
@@ -93,7 +93,7 @@ def _density_case(setting: Setting, pace: Pace) -> dict[str, Any]:
 
 
 def with_marginal_cost(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The cases; each result also with the time of one more edge, between the density below and this one."""
+    """The cases, with the time per further edge between the next lower density and this one added to each result."""
     for before, case in pairwise(cases):
         more = case["n_edges"] - before["n_edges"]
         if case["kind"] == before["kind"] and more > 0:
@@ -104,7 +104,7 @@ def with_marginal_cost(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _scaling(grid: SamplerGrid, n_stars: int, pace: Pace) -> dict[str, Any]:
-    """All sizes in one race, so that a slow moment of the machine tilts no slope."""
+    """Measures all sizes in one race, so that a slow moment of the machine does not distort the slope."""
     models = {n: thin_block_model(n, grid.degree, n_stars=n_stars) for n in grid.sizes}
     n_edges = {n: sample_edges(model).n_edges for n, model in models.items()}
     entries = {f"{name} {n}": _entry(name, model) for name in SUBLINEAR for n, model in models.items()}

@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns, so that a slow moment of the machine hits them all."""
+"""Interleaved timing: contestants take turns, so that a slow moment of the machine affects them all."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import torch
 from sbmt.errors import SbmtError, check_sizes, choose
 
 CPU = torch.device("cpu")
-FEW_ROUNDS = 3  # what every contestant takes part in, however slow
+FEW_ROUNDS = 3  # rounds in which every contestant takes part, however slow it is
 
 Summary = dict[str, Any]
 """Milliseconds ``median``, ``low``, ``high`` (quartiles), ``rounds``, and the same of the ratio to the reference."""
@@ -23,9 +23,9 @@ class Pace:
     """How long to measure.
 
     Attributes:
-        seconds: What one race may take, shared equally among its contestants; slow ones may take longer.
-        least: Rounds that the reference and the headline contestants run at least, ≥ 3.
-        most: Rounds after which a race ends though there is time left.
+        seconds: Time for one race, shared equally among its contestants; slow ones may take longer.
+        least: Least number of rounds of the reference and the headline contestants, ≥ 3.
+        most: Number of rounds after which a race ends even if there is time left.
 
     Raises:
         SbmtError: If the numbers contradict each other.
@@ -46,9 +46,9 @@ class Entry:
     """One contestant.
 
     Attributes:
-        run: What is timed; it receives what ``prepare`` returned.
-        prepare: What is done before each call and not timed.
-        device: Where it computes: on a GPU the time is taken by its own events.
+        run: The call that is timed; it receives what ``prepare`` returns.
+        prepare: Called before each timed call, and not timed.
+        device: Where it computes; a GPU's time is taken by its own events.
     """
 
     run: Callable[[Any], object]
@@ -61,7 +61,7 @@ class Entry:
         read = (_start_events if self.device.type == "cuda" else _start_clock)(self.device)
         result = self.run(prepared)
         taken = read()
-        del result, prepared  # memory is given back outside the timed part
+        del result, prepared  # memory is freed outside the timed part
         return taken
 
 
@@ -71,7 +71,7 @@ def _start_clock(_: torch.device) -> Callable[[], float]:
 
 
 def _start_events(device: torch.device) -> Callable[[], float]:
-    """From an idle GPU until it has done what the call asked of it; where it waits for the host, that counts."""
+    """Starts timing on an idle GPU; reading waits until the call's work is done. Waiting for the host counts."""
     torch.cuda.synchronize(device)
     stream = torch.cuda.current_stream(device)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -88,18 +88,18 @@ def _start_events(device: torch.device) -> Callable[[], float]:
 def race(
     entries: Mapping[str, Entry], pace: Pace, *, reference: str, headline: tuple[str, ...] = ()
 ) -> dict[str, Summary]:
-    """Times contestants in turn, after one call each that does not count.
+    """Times contestants in turn, after one warm-up call each.
 
     A round calls each contestant once, every other round in the opposite order. Once a contestant has had three rounds
-    and its share of the time it sits out, except for the reference and the headline contestants, which stay to the
+    and its share of the time it sits out, except for the reference and the headline contestants, which stay until the
     end. A ratio is the median, over the rounds that a contestant took part in, of its time over the reference's time
     in the same round.
 
     Args:
         entries: The contestants by name.
         pace: How long to measure.
-        reference: Name of the contestant that the others are compared with.
-        headline: Names of those that never sit out.
+        reference: Name of the contestant with which the others are compared.
+        headline: Names of contestants that never sit out.
 
     Returns:
         A summary for each contestant.
@@ -114,7 +114,7 @@ def race(
     used = dict.fromkeys(names, 0.0)
     for name in names:
         entries[name].seconds()
-    gc.collect(0)  # what the last race left is young; a full collection takes longer than many a race
+    gc.collect(0)  # garbage of the last race is young; a full collection takes longer than many a race
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -137,7 +137,7 @@ def summarise(seconds: list[float], reference: list[float]) -> Summary:
 
     Args:
         seconds: One per round, NaN for a round without this contestant.
-        reference: The same of the contestant to compare with.
+        reference: The same for the contestant with which to compare.
 
     Example:
         >>> found = summarise([0.002, 0.001, float("nan")], [0.001, 0.001, 0.009])

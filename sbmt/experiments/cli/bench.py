@@ -1,4 +1,4 @@
-"""``sbmt bench``: times and memory, side by side."""
+"""``sbmt bench``: time and memory of many ways to attend, side by side."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ def bench(
         bool, typer.Option("--resume", help="with cuda: add the cases that --json does not hold")
     ] = False,
 ) -> None:
-    """Measure speed and memory against full attention and other ways to do the same.
+    """Measure speed and memory against full attention and other implementations.
 
     All contestants of a case take turns in one process. A ratio is the median over rounds of the time divided by the
     reference's time in the same round, so 0.5 means twice as fast.
@@ -80,7 +80,7 @@ def _earlier(json: Path | None) -> dict[str, Any]:
 
 
 def _check_targets(suite: list[str] | None, device: str, json: Path | None, figure: Path | None) -> None:
-    """Finds out before the measurements, not after, that their result could not be kept."""
+    """Checks before the measurements, not after them, that the result can be written."""
     if json is not None:
         check_writable(json)
     if figure is not None:

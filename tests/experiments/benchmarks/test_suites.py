@@ -189,23 +189,5 @@ def test_memory_is_measured_in_a_process_of_its_own():
 
 @linux_only
 def test_a_process_that_fails_says_why():
-    found = memory.in_fresh_process(Setting(64, 0.1, "structured"), "magic")
+    found = memory.measure_in_fresh_process(Setting(64, 0.1, "structured"), "magic")
     assert "contestant among" in found["missing"]
-
-
-@linux_only
-def test_a_peak_is_what_was_held_since_the_last_reset():
-    memory.reset_peak()
-    before = memory.held("VmHWM")
-    large = torch.ones(2**25)  # 128 MiB
-    del large
-    assert memory.held("VmHWM") - before > 120 * 2**20
-    memory.reset_peak()
-    assert memory.held("VmHWM") - before < 60 * 2**20
-
-
-@pytest.mark.bad_input
-def test_elsewhere_memory_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "STATUS", tmp_path / "status")
-    with pytest.raises(SbmtError, match="on Linux"):
-        memory.held("VmHWM")

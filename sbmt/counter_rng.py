@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -36,12 +37,39 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator)."""
+    """Draws one int64 from ``generator`` (None: torch's default CPU generator).
+
+    Raises:
+        SbmtError: If it is not a generator, or activation checkpointing calls for a second draw in the backward pass.
+    """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise SbmtError("a torch.Generator or None", type(generator).__name__, "pass torch.Generator().manual_seed(…)")
+    if generator is not None:
+        _check_not_recomputing(generator)
     device = "cpu" if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
+
+
+_used: WeakSet[torch.Generator] = WeakSet()  # generators that were drawn from outside a backward pass
+
+
+@torch.compiler.disable
+def _check_not_recomputing(generator: torch.Generator) -> None:
+    """Refuses a generator that would give another mask in the backward pass than it gave in the forward pass.
+
+    Activation checkpointing runs the forward pass again inside the backward pass. It restores torch's own generators
+    before that, but not one that was passed on, whose next number would be used instead of the one drawn before. A
+    generator that is made or seeded again inside the checkpointed function repeats its numbers, so it may be used.
+    """
+    if torch._C._current_graph_task_id() == -1:  # no backward pass is running
+        _used.add(generator)
+    elif generator in _used:
+        seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
+        if not torch.equal(generator.get_state(), seeded.get_state()):
+            do = "call torch.manual_seed instead, or make the generator inside the checkpointed function"
+            raise SbmtError("no generator= from outside under activation checkpointing", "one", do)
+        _used.discard(generator)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)

@@ -1,4 +1,8 @@
-"""The one entry to all backends."""
+"""Attention along edges: the one entry to all backends.
+
+:func:`edge_attention` checks its arguments and calls :func:`attend_along`, which picks a backend, draws dropout and
+attends. SBM attention calls the latter directly, since it has checked its arguments already.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +15,7 @@ from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropou
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
-from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.errors import SbmtError, check_choice, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
@@ -125,14 +129,34 @@ def edge_attention(
     """
     _check(query, key, value, edges, gate)
     check_choice("gate_rule", gate_rule, GateRule)
+    check_dropout(dropout)
+    return attend_along(query, key, value, edges, gate, gate_rule, backend, dropout, generator, first_example())
+
+
+def attend_along(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    gate_rule: GateRule,
+    backend: str,
+    dropout: float,
+    generator: torch.Generator | None,
+    first_example: int,
+) -> Tensor:
+    """:func:`edge_attention` without its checks, for a batch that starts with this example."""
     choose("backend", backend, dict.fromkeys(["auto", *available_backends(query.device)]))
-    attend = BACKENDS[_pick(edges) if backend == "auto" else backend]
-    scale = _dropout_scale(edges, dropout, generator, value.dtype)
-    out = attend(query, key, value, edges, gate, gate_rule, scale)
-    expected = (*query.shape[:3], value.shape[3])
-    if not isinstance(out, Tensor) or out.shape != expected or out.dtype != value.dtype:
-        got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise SbmtError(f"{value.dtype} {expected} from backend {backend!r}", got, "mend the function of that name")
+    name = _pick(edges) if backend == "auto" else backend
+    if name in ("cpu", "gpu"):
+        check_untransformed(query, key, value)
+    scale = None
+    if dropout:
+        uniform = _cell_uniforms(edges, draw_seed(generator), first_example)
+        scale = (uniform >= dropout).to(value.dtype) / (1 - dropout)
+    out = BACKENDS[name](query, key, value, edges, gate, gate_rule, scale)
+    if name not in RESERVED:
+        _check_attended(name, out, (*query.shape[:3], value.shape[3]), value.dtype)
     return out
 
 
@@ -149,24 +173,20 @@ def _pick(edges: EdgeList) -> str:
     return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
 
 
-def _dropout_scale(
-    edges: EdgeList, dropout: float, generator: torch.Generator | None, dtype: torch.dtype
-) -> Tensor | None:
-    check_dropout(dropout)
-    if dropout == 0:
-        return None
-    uniform = _cell_uniforms(edges, draw_seed(generator))
-    return (uniform >= dropout).to(dtype) / (1 - dropout)
+def _check_attended(backend: str, out: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if not isinstance(out, Tensor) or out.shape != shape or out.dtype != dtype:
+        got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise SbmtError(f"{dtype} {shape} from backend {backend!r}", got, "correct the function of that name")
 
 
-def _cell_uniforms(edges: EdgeList, seed: int) -> Tensor:
-    """One uniform per edge, which belongs to its cell: the same whatever else is in the mask, and on every device."""
+def _cell_uniforms(edges: EdgeList, seed: int, first_example: int) -> Tensor:
+    """One uniform per edge, fixed by the edge's cell: the same whatever else is in the mask, and on every device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
-        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads, first_example())
+        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads, first_example)
     rows = edges.rows()
     graph = rows // n_queries
-    address = (graph // heads + first_example(), graph % heads, rows % n_queries, edges.keys)
+    address = (graph // heads + first_example, graph % heads, rows % n_queries, edges.keys)
     return to_uniform(edge_words(seed, Purpose.CELL, *address))
 
 

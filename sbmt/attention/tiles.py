@@ -90,6 +90,24 @@ def attend_by_tiles(
         got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
         expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters (small chips: half), on a GPU"
         raise SbmtError(expected, got, 'use sampler="exact"')
+    drawing = exploration, gate_rule, window, dropout, seed, dropout_seed, first_example
+    return attend_in_tiles(query, key, value, block_model, *drawing)
+
+
+def attend_in_tiles(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    block_model: BlockModel,
+    exploration: float,
+    gate_rule: GateRule,
+    window: int | None,
+    dropout: float,
+    seed: int,
+    dropout_seed: int,
+    first_example: int,
+) -> tuple[Tensor, Tensor]:
+    """:func:`attend_by_tiles` without its checks."""
     dtype = torch.promote_types(query.dtype, key.dtype)
     rates = block_model.rate_factors()
     masks = [

@@ -15,7 +15,7 @@ from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.pair_products import edge_dot, edge_gate, full_precision
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_untransformed
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 
@@ -239,6 +239,7 @@ def _as_float(*tensors: Tensor) -> list[Tensor]:
             raise SbmtError(f"{name} as a floating-point tensor", kind, "convert it with torch.as_tensor(…).float()")
     if len({t.device for t in tensors}) > 1:
         raise SbmtError("memberships and block matrix on one device", [str(t.device) for t in tensors], "move them")
+    check_untransformed(*tensors)
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
     return [t.to(dtype) for t in tensors]
 

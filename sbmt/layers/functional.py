@@ -1,20 +1,25 @@
-"""Attention along edges that are drawn from a block model, as a function."""
+"""SBM attention as a function: draw edges from a block model, gate them, and attend along them.
 
-from typing import Any
+:func:`sbm_attention` checks its arguments, and so does :class:`~sbmt.SBMAttention`. Both then call
+:func:`sample_and_attend`, which trusts them.
+"""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dispatch import edge_attention
-from sbmt.attention.inputs import GateRule, check_attention_inputs
-from sbmt.attention.tiles import attend_by_tiles, can_tile
+from sbmt.attention.dispatch import attend_along
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
+from sbmt.attention.tiles import attend_in_tiles, can_tile
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel, check_block_model
-from sbmt.counter_rng import draw_seed, examples_from, number_examples
-from sbmt.graph.patterns import is_in_window, sliding_window
-from sbmt.samplers import sample_edges
+from sbmt.counter_rng import draw_seed, number_examples
+from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import check_as_many_keys
+from sbmt.graph.patterns import check_window, is_in_window, sliding_window
+from sbmt.samplers import SAMPLERS, draw_edges
 from sbmt.types import AttentionOutput
 
 # Where a GPU visits every pair: up to so many keys, since edges take many launches, and above this expected density,
@@ -62,41 +67,92 @@ def sbm_attention(
     Returns:
         Values, the density of what was attended, the mean edge probability, and the edges if asked for.
 
+    Raises:
+        SbmtError: On shapes that do not fit, unknown names, or numbers out of range.
+
     Cost: O(n k² + edges · (k + d)).
 
     Paper: equations 3, 4, 8 and 9.
     """
     check_attention_inputs(query, key, value)
     check_block_model(block_model)
+    expected = (*query.shape[:3], key.shape[2])
+    if block_model.shape != expected:
+        raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
+    if block_model.block_matrix.device != query.device:
+        device = block_model.block_matrix.device
+        raise SbmtError(f"a block model on {query.device}, as the query", device, "build it there")
+    choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
-    first = number_examples(first_example, query.shape[0])
-    settings: dict[str, Any] = {"gate_rule": gate_rule, "dropout": dropout}
-    expected_density = block_model.expected_density()
-    likely = expected_density + exploration
-    if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, backend, likely):
-        settings |= {"exploration": exploration, "window": window, "first_example": first}
-        settings |= {"seed": draw_seed(generator), "dropout_seed": draw_seed(generator) if dropout else 0}
-        values, density = attend_by_tiles(query, key, value, block_model, **settings)
-        return AttentionOutput(values, density, expected_density)
-    edges = sample_edges(
-        block_model, sampler, exploration=exploration, generator=generator, first_example=first_example
-    )
+    check_choice("gate_rule", gate_rule, GateRule)
     if window is not None:
-        device = edges.keys.device
-        edges = edges.union(sliding_window(edges.shape, window, edges.query_mask, edges.key_mask, device=device))
-    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
-    if gate is not None and not gate.requires_grad:
-        gate = None
-    if gate is not None and window is not None:
-        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
-    with examples_from(first):
-        values = edge_attention(query, key, value, edges, gate, backend=backend, generator=generator, **settings)
+        check_as_many_keys(block_model.shape)
+        check_window(window)
+    check_dropout(dropout)
+    return sample_and_attend(
+        query,
+        key,
+        value,
+        block_model,
+        sampler=sampler,
+        exploration=exploration,
+        gate_rule=gate_rule,
+        window=window,
+        dropout=dropout,
+        backend=backend,
+        generator=generator,
+        first_example=number_examples(first_example, query.shape[0]),
+        return_edges=return_edges,
+    )
+
+
+def sample_and_attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    block_model: BlockModel,
+    *,
+    sampler: str,
+    exploration: float,
+    gate_rule: GateRule,
+    window: int | None,
+    dropout: float,
+    backend: str,
+    generator: torch.Generator | None,
+    first_example: int,
+    return_edges: bool,
+) -> AttentionOutput:
+    """:func:`sbm_attention` without its checks; ``first_example`` counts over all processes."""
+    expected_density = block_model.expected_density()
+    likely_density = expected_density + exploration
+    if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, backend, likely_density):
+        seeds = draw_seed(generator), draw_seed(generator) if dropout else 0
+        drawing = exploration, gate_rule, window, dropout, *seeds, first_example
+        values, density = attend_in_tiles(query, key, value, block_model, *drawing)
+        return AttentionOutput(values, density, expected_density)
+
+    edges = draw_edges(block_model, sampler, exploration, draw_seed(generator), first_example)
+    if window is not None:
+        masks = edges.query_mask, edges.key_mask
+        edges = edges.union(sliding_window(edges.shape, window, *masks, device=edges.keys.device))
+    gate = _gate(block_model, edges, window)
+    values = attend_along(query, key, value, edges, gate, gate_rule, backend, dropout, generator, first_example)
     return AttentionOutput(
         values=values,
         density=sampled_density(edges, gate),
         expected_density=expected_density,
         edges=edges if return_edges else None,
     )
+
+
+def _gate(block_model: BlockModel, edges: EdgeList, window: int | None) -> Tensor | None:
+    """The gate of every edge, if a gradient can flow through it. Edges that the window guarantees carry none."""
+    if not torch.is_grad_enabled():
+        return None
+    gate = block_model.gate(edges)
+    if not gate.requires_grad:
+        return None
+    return gate if window is None else gate.masked_fill(is_in_window(edges, window), 1.0)
 
 
 def _are_drawn_in_tiles(

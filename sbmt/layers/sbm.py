@@ -1,4 +1,7 @@
-"""Attention whose mask the network draws for itself."""
+"""The attention of SBM-Transformer, whose mask the network draws for itself.
+
+This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
+"""
 
 from typing import Literal
 
@@ -11,10 +14,11 @@ from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropou
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
+from sbmt.counter_rng import number_examples
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
-from sbmt.graph.padding import check_mask, zero_padding
+from sbmt.graph.padding import check_as_many_keys, check_mask, zero_padding
 from sbmt.graph.patterns import check_window
-from sbmt.layers.functional import sbm_attention
+from sbmt.layers.functional import sample_and_attend
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
@@ -127,10 +131,17 @@ class SBMAttention(nn.Module):
 
         Paper: equations 5, 6 and 7.
         """
-        check_attention_inputs(query, key, key)
+        self._check(query, key, key)
+        return self._infer(query, key, query_mask, key_mask)
+
+    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        check_attention_inputs(query, key, value)
         n_heads, _, d_head = self.clusters.shape
         if query.shape[1] != n_heads or query.shape[3] != d_head:
             raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
+
+    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
+        """:meth:`block_model` for checked queries and keys."""
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
@@ -172,12 +183,15 @@ class SBMAttention(nn.Module):
         Raises:
             SbmtError: On shapes, head counts, types or masks that do not fit.
         """
-        check_attention_inputs(query, key, value)
-        return sbm_attention(
+        self._check(query, key, value)
+        block_model = self._infer(query, key, query_mask, key_mask)
+        if self.window is not None:
+            check_as_many_keys(block_model.shape)
+        return sample_and_attend(
             query,
             key,
             value,
-            self.block_model(query, key, query_mask, key_mask),
+            block_model,
             sampler=self.sampler,
             exploration=self._exploration(key.shape[2]) if self.training else 0.0,
             gate_rule=self.gate_rule,
@@ -185,6 +199,7 @@ class SBMAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
             generator=generator,
+            first_example=number_examples(0, query.shape[0]),
             return_edges=return_edges,
         )
 

@@ -3,10 +3,8 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.inputs import check_attention_inputs
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.sbm import SBMAttention
@@ -47,29 +45,19 @@ class StaticSBMAttention(SBMAttention):
         self.query_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
         self.key_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
 
-    def block_model(
-        self,
-        query: Float[Tensor, "batch heads n_queries d"],
-        key: Float[Tensor, "batch heads n_keys d"],
-        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
-        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
-    ) -> BlockModel:
-        """The block model of this many positions, for each example; of the tensors only the shapes are looked at.
+    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
+        """The block model of this many positions, for each example; only the shapes of the tensors matter.
 
         Raises:
-            SbmtError: If there are more than ``n_positions`` tokens, or heads do not fit.
+            SbmtError: If there are more than ``n_positions`` tokens.
         """
-        check_attention_inputs(query, key, key)
-        n_heads, _, d_head = self.clusters.shape
-        if query.shape[1] != n_heads or query.shape[3] != d_head:
-            raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} tokens", longest, "build the layer with a larger n_positions")
         tables = (
             table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
         )
-        once = super().block_model(*tables)
+        once = super()._infer(*tables, None, None)
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )

@@ -1,4 +1,8 @@
-"""Draws edges from block models."""
+"""Samplers: ways of drawing edges from a block model, one file for each law.
+
+Start with :mod:`~sbmt.samplers.bernoulli`, which visits every pair, then read :mod:`~sbmt.samplers.exact`, which draws
+from the same law in time that follows the number of edges.
+"""
 
 from collections.abc import Callable
 
@@ -91,17 +95,24 @@ def sample_edges(
         9
     """
     check_block_model(block_model)
-    draw = choose("sampler", sampler, SAMPLERS)
+    choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
     first = number_examples(first_example, block_model.shape[0])
+    return draw_edges(block_model, sampler, exploration, draw_seed(generator), first)
+
+
+def draw_edges(block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int) -> EdgeList:
+    """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes."""
+    draw = choose("sampler", sampler, SAMPLERS)
     with torch.no_grad():
-        edges = draw(block_model, exploration, draw_seed(generator), first)
-    _check_drawn(sampler, edges, block_model)
+        edges = draw(block_model, exploration, seed, first_example)
+    if sampler not in RESERVED:
+        _check_drawn(sampler, edges, block_model)
     return edges
 
 
 def _check_drawn(sampler: str, edges: EdgeList, block_model: BlockModel) -> None:
-    do = "mend the function of that name"
+    do = "correct the function of that name"
     if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
         got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
         raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, do)

@@ -92,9 +92,9 @@ def test_without_a_generator_the_global_seed_governs():
 @pytest.mark.parametrize("seed", [0, -1, -(1 << 63), 0x1234567890ABCDEF])
 def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, seed, monkeypatch):
     edges = make_case(batch=3, heads=2, n_queries=17, n_keys=33, d=1, d_value=1, density=density).edges
-    compiled = dispatch._cell_uniforms(edges, seed)
+    compiled = dispatch._cell_uniforms(edges, seed, 3)
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
-    assert torch.equal(compiled, dispatch._cell_uniforms(edges, seed)) and compiled.dtype == torch.float64
+    assert torch.equal(compiled, dispatch._cell_uniforms(edges, seed, 3)) and compiled.dtype == torch.float64
     assert compiled.unique().numel() == edges.n_edges
 
 
@@ -104,7 +104,16 @@ def test_half_a_batch_drops_what_the_whole_batch_does(is_compiled, monkeypatch):
         monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
     whole = make_case(batch=4, heads=2, n_queries=5, n_keys=7, d=1, d_value=1, density=0.7).edges
     half = type(whole).from_dense(whole.to_dense()[2:])
+    uniforms = dispatch._cell_uniforms(half, 5, 2)
+    assert torch.equal(uniforms, dispatch._cell_uniforms(whole, 5, 0)[-half.n_edges :])
+    assert not torch.equal(uniforms, dispatch._cell_uniforms(half, 5, 0))
+
+    def attend(x, edges):
+        generator = torch.Generator().manual_seed(1)
+        return edge_attention(x[:, :, :5], x, x, edges, dropout=0.5, generator=generator)
+
+    x = torch.randn(4, 2, 7, 3)
     with examples_from(2):
-        uniforms = dispatch._cell_uniforms(half, 5)
-    assert torch.equal(uniforms, dispatch._cell_uniforms(whole, 5)[-half.n_edges :])
-    assert not torch.equal(uniforms, dispatch._cell_uniforms(half, 5))
+        found = attend(x[2:], half)
+    torch.testing.assert_close(found, attend(x, whole)[2:])
+    assert not torch.equal(found, attend(x[2:], half))

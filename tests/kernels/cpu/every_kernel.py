@@ -107,9 +107,9 @@ def check_attention(edges, dtype, width, value_width):
 
 
 def check_uniforms(edges):
-    found = dispatch._cell_uniforms(edges, -3)
+    found = dispatch._cell_uniforms(edges, -3, 0)
     with patch("sbmt.attention.dispatch.can_run_on", lambda device: False):
-        assert torch.equal(found, dispatch._cell_uniforms(edges, -3))
+        assert torch.equal(found, dispatch._cell_uniforms(edges, -3, 0))
 
 
 def call_out_of_range():

@@ -5,8 +5,8 @@ from typing import Any
 from results.tables.files import Files
 from results.tables.long_range import full_size_table
 from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.studies.language import TABLE_4
-from sbmt.experiments.studies.language_tables import (
+from sbmt.experiments.studies.language import (
+    TABLE_4,
     glue_accuracy_table,
     glue_f1_table,
     glue_layers_table,

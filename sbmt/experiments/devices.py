@@ -1,4 +1,4 @@
-"""Where to compute, by name."""
+"""Devices by name."""
 
 import torch
 
@@ -8,7 +8,7 @@ DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
 
 
 def usable_device(name: str) -> torch.device:
-    """The device of a name.
+    """Returns the device of a name.
 
     Raises:
         SbmtError: If the name is unknown, or no GPU answers.

@@ -43,7 +43,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Finds out before the work, not after, whether its result can be kept in a file of this name.
+    """Checks that a file of this name can be written, so that a long computation does not fail at its end.
 
     Raises:
         SbmtError: If it cannot.
@@ -56,7 +56,7 @@ def check_writable(path: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Removes what writers that were killed have left of their files. Nobody else may be writing in the folder."""
+    """Removes the unfinished files of writers that were killed. Nobody else may be writing in the folder."""
     for part in folder.glob(".*.part"):
         part.unlink(missing_ok=True)
 
@@ -67,7 +67,7 @@ def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
     Args:
         path: Where to.
         content: What to write.
-        has_checksum: Whether an object gets an entry :data:`CHECKSUM`, by which :func:`read_json` knows it.
+        has_checksum: Whether to add an entry :data:`CHECKSUM` to the object, which :func:`read_json` compares.
     """
     if has_checksum:
         content = content | {CHECKSUM: _checksum(content)}
@@ -78,7 +78,7 @@ def read_json(path: Path) -> Any:
     """Reads JSON.
 
     Raises:
-        SbmtError: If the file is missing, damaged, or not what its checksum says.
+        SbmtError: If the file is missing or damaged, or its checksum is wrong.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -93,7 +93,7 @@ def read_json(path: Path) -> Any:
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """SHA-256 of what an object holds besides, but for what two runs with the same numbers differ in."""
+    """SHA-256 of an object without its checksum and without the entries that differ between equal runs."""
     rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -104,7 +104,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **texts: str) -> None:
     Args:
         path: Where to.
         tensors: By name.
-        texts: What else the header says.
+        texts: Further entries of the header.
     """
     from safetensors.torch import save
 
@@ -113,20 +113,20 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **texts: str) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads tensors. Nothing is unpickled: the format holds numbers only.
+    """Reads tensors. Nothing is unpickled, since the format holds only numbers.
 
     Raises:
-        SbmtError: If the file is missing, damaged, or not what its checksum says; files without one pass.
+        SbmtError: If the file is missing or damaged, or its checksum, if it has one, is wrong.
     """
     return read_tensors_and_texts(path)[0]
 
 
 def read_tensors_and_texts(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """:func:`read_tensors`, and what else the header says."""
+    """Reads tensors, and the further entries of the header."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        path.open("rb").close()  # the reader below knows one reason alone why it cannot
+        path.open("rb").close()  # the reader below reports every failure as a missing file
     except OSError as error:
         raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
     do = "restore it, or remove its folder and train again"
@@ -151,7 +151,7 @@ def _digest(tensors: dict[str, Tensor], texts: dict[str, str]) -> str:
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
-    """Loads weights into a model, strictly.
+    """Loads weights into a model; names and shapes must fit exactly.
 
     Raises:
         SbmtError: If names or shapes do not fit.

@@ -1,4 +1,4 @@
-"""A folder that one process at a time writes into."""
+"""Locks on folders, so that only one process at a time writes into each."""
 
 import os
 import time
@@ -14,23 +14,22 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 5.0
-"""Seconds to wait for a folder: the workers of a study that was killed leave a moment after it."""
+"""Seconds to wait for a folder: after a study is killed, its workers take a moment to end."""
 
 
 @contextmanager
 def only_writer(folder: Path | None) -> Iterator[None]:
-    """Keeps other processes that ask for the same folder out of it while the block runs, and other threads too.
+    """Locks a folder while the block runs, against other processes and other threads that use this function.
 
-    What is held is the folder itself, by ``flock``: no file is needed, and the kernel lets go when the process ends,
-    however it ends, so that a run that was killed can be taken up at once. The folder is made if it is not there, and
-    removed again if nothing was put into it.
+    The lock is an ``flock`` on the folder itself. It needs no file, and the kernel releases it when the process ends,
+    however that happens, so that a run that was killed can be resumed at once. A missing folder is created, and removed
+    again if it is still empty at the end.
 
-    Nothing is held where there are no such locks: on Windows, and on network file systems that know them for files
-    alone, as NFS does. There, and on machines that share a file system without sharing locks, it is up to the user to
-    give every run a folder of its own.
+    There is no lock on Windows, nor on network file systems that lock only files, such as NFS. There, and on machines
+    that share a file system but not its locks, users must give every run a folder of its own.
 
     Args:
-        folder: None holds nothing.
+        folder: The folder to lock; None locks nothing.
 
     Raises:
         SbmtError: If another process holds the folder, or it cannot be made.
@@ -51,7 +50,7 @@ def only_writer(folder: Path | None) -> Iterator[None]:
 
 
 def _hold(folder: Path, end: float) -> int | None:
-    """A handle of the folder, locked; None where there are no locks."""
+    """Returns a locked handle of the folder; None where there are no locks."""
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +61,7 @@ def _hold(folder: Path, end: float) -> int | None:
             return None
         try:
             handle = os.open(folder, os.O_RDONLY)
-        except OSError:  # gone again, or not ours to read: who writes there is told
+        except OSError:  # removed meanwhile, or not readable; writing into it will report that
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +77,7 @@ def _hold(folder: Path, end: float) -> int | None:
         else:
             if _is_at(handle, folder):
                 return handle
-            os.close(handle)  # its last holder has removed or replaced it
+            os.close(handle)  # the previous holder has removed or replaced it
 
 
 def _is_at(handle: int, folder: Path) -> bool:

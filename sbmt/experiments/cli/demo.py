@@ -1,4 +1,4 @@
-"""``sbmt demo``: the main job."""
+"""``sbmt demo``: several attentions on the synthetic task."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,8 @@ def demo(
 ) -> None:
     """Train full attention, SBM and random masks on repeated tokens, and compare them.
 
-    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. A run that was
-    interrupted goes on where it stopped.
+    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An
+    interrupted demo is resumed.
     """
     from sbmt.experiments.plots.comparison import draw_comparison
 

@@ -10,8 +10,7 @@ from sbmt.errors import check_sizes
 from sbmt.experiments.cli.progress import study_progress
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import write_json
-from sbmt.experiments.studies.language import DEFAULT, TRIALS
-from sbmt.experiments.studies.language_tables import glue_accuracy_table, glue_f1_table, mlm_table
+from sbmt.experiments.studies.language import DEFAULT, TRIALS, glue_accuracy_table, glue_f1_table, mlm_table
 from sbmt.experiments.training.language import EPOCHS, GLUE_TASKS
 
 
@@ -41,7 +40,7 @@ def glue(
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 
-        figure_format(figure)  # an unknown ending is told before the hours of training, not after
+        figure_format(figure)  # reports an unknown file type before the hours of training
     console = Console(markup=False)
     results = run_language_studies(
         trial,

@@ -18,12 +18,12 @@ class TrainingProgress:
         self._smooth: dict[TaskID, tuple[float, float, float]] = {}
 
     def start(self, title: str, steps: int, done: int = 0) -> TaskID:
-        """Begins the bar of a run."""
+        """Starts the bar of a run."""
         self._last = self._progress.add_task(title, total=steps, completed=done, numbers="")
         return self._last
 
     def step(self, step: Step, task: TaskID | None = None) -> None:
-        """Moves a bar, the last one if none is named; the numbers are running means."""
+        """Moves a bar, by default the last one; the numbers are running means."""
         task = self._last if task is None else task
         new = (step.loss, step.accuracy, step.density)
         old = self._smooth.get(task, new)
@@ -35,7 +35,7 @@ class TrainingProgress:
 
 
 class StudyProgress:
-    """One bar for a study, and one for each run that is under way."""
+    """One bar for a study, and one for each run in progress."""
 
     def __init__(self, progress: Progress, study: Study) -> None:
         self._progress, self._runs = progress, TrainingProgress(progress)
@@ -70,7 +70,7 @@ class CaseProgress:
         self._tasks: dict[str, TaskID] = {}
 
     def case(self, suite: str, done: int, total: int) -> None:
-        """Moves the bar of a suite, which appears with its first call."""
+        """Moves the bar of a suite; the first call shows it."""
         if suite not in self._tasks:
             self._tasks[suite] = self._progress.add_task(suite, numbers="")
         self._progress.update(self._tasks[suite], completed=done, total=total, numbers=f"{done}/{total}")

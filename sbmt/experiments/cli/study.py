@@ -24,14 +24,14 @@ def study(
 ) -> None:
     """Run a study of the synthetic task, or a reduced one of a long-range task: several trials on several seeds.
 
-    What was interrupted goes on where it stopped. The numbers do not depend on the number of workers, but for 1, which
-    trains with as many threads as torch has.
+    An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
+    uses all of torch's threads.
     """
     chosen = choose("study", name, STUDIES | LONG_RANGE_STUDIES)
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 
-        figure_format(figure)  # an unknown ending is told before the hours of training, not after
+        figure_format(figure)  # reports an unknown file type before the hours of training
     folder = output or Path("runs") / name
     console = Console(markup=False)
     with study_progress(console, chosen) as report:

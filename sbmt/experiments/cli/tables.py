@@ -15,7 +15,7 @@ from sbmt.experiments.training.run import Run
 
 
 def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]) -> Table:
-    """Medians over seeds, a row per trial; where there are several seeds, the worst accuracy of them too."""
+    """Medians over seeds, one row per trial, and the worst accuracy where there are several seeds."""
     count = Counter(name for name, _ in runs)
     is_many, is_mixed = max(count.values()) > 1, len(set(count.values())) > 1
     seeds = "" if is_mixed or not is_many else f", medians of {max(count.values())} seeds"
@@ -52,7 +52,7 @@ def long_range_table(results: dict[str, dict[str, Any]], settings: str) -> Table
 
 
 def print_table(console: Console, found: Found) -> None:
-    """Prints a table and its notes; the first column is not broken."""
+    """Prints a table and its notes; the first column is not wrapped."""
     table = Table(title=found.title)
     for number, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=not number)

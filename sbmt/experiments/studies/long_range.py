@@ -1,4 +1,4 @@
-"""The named studies of the long-range tasks: what one CPU core does in minutes a run."""
+"""The named studies of the long-range tasks; a run takes minutes on one CPU core."""
 
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.long_range import REDUCED, TASK_TITLES
@@ -12,7 +12,7 @@ DIAGONAL = Trial("sbm-diagonal", "SBM, diagonal block matrix", {"is_diagonal": T
 REFORMER = Trial("reformer", "Reformer", {"attention": "reformer"})
 BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
 _MORE = {
-    "listops": (PENALTY, DIAGONAL, REFORMER),  # is it its blocks that hold Reformer back?
+    "listops": (PENALTY, DIAGONAL, REFORMER),  # does the block structure hold Reformer back?
     "text": (PENALTY,),
     "retrieval": (),  # stays at chance
     "retrieval-topics": (PENALTY,),
@@ -33,4 +33,4 @@ LONG_RANGE_STUDIES = {
     )
     for name, config in _CONFIGS.items()
 }
-"""``retrieval`` are pairs of film reviews, ``retrieval-topics`` generated pairs."""
+"""The study ``retrieval`` is on pairs of film reviews, ``retrieval-topics`` on generated pairs."""

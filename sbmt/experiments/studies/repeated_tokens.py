@@ -22,7 +22,7 @@ SPARSE: dict[str, Any] = {
     **{"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000},
     **{"learning_rate": 3e-3, "cooldown": 2000},
 }
-"""What finds a sparse solution of repeated tokens: see the study ``sparse``."""
+"""Settings that find a sparse solution of repeated tokens: see the study ``sparse``."""
 
 
 def _baselines(size: int, n_landmarks: int, n_chunk: int) -> tuple[Trial, ...]:

@@ -1,4 +1,4 @@
-"""Studies: several trials on several seeds, resumable, on as many processes as wanted."""
+"""Studies: several trials on several seeds, resumable, in any number of processes."""
 
 import multiprocessing
 import os
@@ -35,12 +35,12 @@ class Trial:
     """One way to train.
 
     Attributes:
-        name: Of its folders and in the results.
-        title: What tables and figures call it.
-        settings: Fields of the study's configuration, and options of the attention, that it changes.
-        density_of: Name of a trial: on every seed, ``mask_density`` becomes the test density that it reached; where a
-            window is joined to both masks, the mean edge probability that it reached.
-        n_seeds: How many seeds, if not the study's number.
+        name: Its name in folders and results.
+        title: Its name in tables and figures.
+        settings: The fields of the study's configuration, and the options of its attention, that it changes.
+        density_of: Name of another trial, whose test density on the same seed becomes ``mask_density``. Where a window
+            is joined to both masks, its mean edge probability is taken instead.
+        n_seeds: Number of seeds, if it differs from the study's.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """Trials that share all settings but those they name."""
+    """Trials that differ from one configuration in the settings that they name."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Study:
             raise SbmtError(f"at most {MOST_SEEDS:,} seeds", self.n_seeds, "give fewer: each is a run")
 
     def plan(self) -> list[tuple[Trial, int]]:
-        """Every (trial, seed), seed by seed."""
+        """All pairs of trial and seed, seed by seed."""
         count = {trial.name: trial.n_seeds or self.n_seeds for trial in self.trials}
         first = self.config.seed
         return [
@@ -77,16 +77,16 @@ class Study:
 
 
 Report = Callable[[str, int, Step | int], None]
-"""Called with a trial's name, its seed, and a step, or the number of steps already done when a run begins."""
+"""Called with a trial's name, its seed, and either a step or, when a run begins, the number of steps already done."""
 
 
 def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
-    """Trains what is not yet trained: finished runs are loaded, begun ones go on.
+    """Trains the runs that are not finished yet; interrupted ones are resumed.
 
     Args:
-        study: What to train.
-        folder: Where the runs are kept, one folder ``{trial}-seed{seed}`` each.
-        n_workers: Processes, each with one thread; 1 trains in this process with the threads that it has.
+        study: The runs to train.
+        folder: Where they are kept, each in a folder ``{trial}-seed{seed}``.
+        n_workers: Number of processes, each with one thread; 1 trains in this process with all of its threads.
         report: See :data:`Report`.
 
     Returns:
@@ -99,7 +99,7 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
         raise SbmtError("at least one seed and one worker", (study.n_seeds, n_workers), "give 1 or more")
     plan = study.plan()
     with only_writer(folder):
-        for is_second in (False, True):  # trials that need another's density come after it
+        for is_second in (False, True):  # trials that take their density from another one come after it
             jobs = [
                 (trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed))
                 for trial, seed in plan
@@ -113,12 +113,12 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
                 _in_processes(jobs, n_workers, report)
             finally:
                 for *_, place in jobs:
-                    remove_parts(place)  # of workers that were killed
+                    remove_parts(place)  # left by workers that were killed
     return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
 def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
-    """All results, a thinned curve of each, and medians over seeds per trial, with a manifest."""
+    """The result and a short curve of every run, the medians over seeds of every trial, and a manifest."""
     medians = {
         trial.name: {
             name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
@@ -166,7 +166,7 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
         return
     resume = (folder / STATE).exists()
     if is_begun and not resume:
-        (folder / "config.json").unlink()  # begun, but stopped before its first checkpoint
+        (folder / "config.json").unlink()  # stopped before its first checkpoint
     fit(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
 
 
@@ -187,7 +187,7 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
 
     with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
         try:
-            with _deaf_to_interruptions():
+            with _ignoring_interruptions():
                 running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
                 done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
@@ -196,31 +196,32 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
                     future.result()
         except BaseException as error:
             for process in multiprocessing.active_children():
-                process.kill()  # what it was writing is whole or not there; without processes, no job is begun
-            if isinstance(error, BrokenProcessPool):  # killed, mostly for want of memory
+                process.kill()  # files are written whole or not at all; without processes, no job begins
+            if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
                 do = "run it again with fewer workers: what was begun goes on"
                 raise SbmtError("every worker to finish", "one that was killed", do) from error
             raise
 
 
 @contextmanager
-def _deaf_to_interruptions() -> Iterator[None]:
-    """Processes begun in the block never hear of Ctrl-C, which a terminal sends to them too; this one does after it.
+def _ignoring_interruptions() -> Iterator[None]:
+    """Starts processes that ignore Ctrl-C, which a terminal also sends to them; this one handles it after the block.
 
-    Blocking the signal is inherited. It would not do for this process, whose other threads take the signal as well.
+    Child processes inherit a blocked signal. For this process, blocking would not be enough, since its other threads
+    receive the signal as well.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    heard: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    received: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
-        if heard:
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -236,7 +237,7 @@ def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None
 
 
 def _leave_with(parent: int) -> None:
-    """Ends this worker once its parent was killed: nobody would take what it trains, and the next study begins it."""
+    """Ends this worker after its parent is killed; the study, when it is run again, resumes what the worker trained."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

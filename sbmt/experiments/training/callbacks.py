@@ -1,4 +1,4 @@
-"""What happens beside the steps of a run: a table of metrics, checkpoints, progress."""
+"""What accompanies training: the table of metrics, checkpoints, reports of progress."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from sbmt.experiments.training.run import METRICS, Scores, Step, metrics_csv
 
 
 def require(is_met: bool, what: str) -> None:
-    """Raises ValueError, which names the part of a checkpoint that is not as it was written."""
+    """Raises ValueError, which names a part of a checkpoint, unless a condition is met."""
     if not is_met:
         raise ValueError(f"{what} cannot have been written by this run")
 
@@ -51,7 +51,7 @@ class MetricsTable(Callback):
         self.is_training = False
 
     def check(self, state: dict[str, Any], step: int, config: TrainingConfig) -> None:
-        """Raises ValueError unless a state is the one that this table has at a step."""
+        """Raises ValueError unless a state is one that this table can have at a step."""
         expected = []
         for number in range(1, step + 1):
             expected += [(number, "train")] if number % self.every == 0 else []
@@ -102,12 +102,12 @@ class MetricsTable(Callback):
         self.is_training = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows and the stretch under way, for a checkpoint."""
+        """The rows and the current stretch, for a checkpoint."""
         rows = [{k: None if v != v else v for k, v in row.items()} for row in self.rows]
         return {"rows": rows, "sums": dict(self._sums), "count": self._count, "last": self._last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What :meth:`state_dict` kept."""
+        """Restores what :meth:`state_dict` returned."""
         self.rows = [{k: float("nan") if v is None else v for k, v in row.items()} for row in state["rows"]]
         self._sums, self._count, self._last = dict(state["sums"]), state["count"], state["last"]
 
@@ -123,7 +123,7 @@ class EveryStep(Callback):
         self.on_step, self._last = on_step, 0
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
-        """Steps before a checkpoint have been reported."""
+        """Starts after the steps that a checkpoint holds, which have been reported before."""
         self._last = trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
@@ -144,7 +144,7 @@ class _Checkpoint(ModelCheckpoint):
     FILE_EXTENSION = ".safetensors"
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What was best so far, wherever the folder was then: a run may be moved before it goes on."""
+        """Restores the best score, with paths in the current folder: a run may have been moved."""
         scores = [state["best_model_score"], *state["best_k_models"].values()]
         require(all(x is None or is_like(x, torch.zeros(())) for x in scores), "its best scores")
         here = Path(self.dirpath or "")
@@ -159,9 +159,10 @@ class _State(_Checkpoint):
 
 
 def checkpoints(folder: Path, config: TrainingConfig) -> list[ModelCheckpoint]:
-    """Where dev examples choose the weights, the best ones, the first of equals; and the last state.
+    """The callbacks that write checkpoints.
 
-    Both are kept after every evaluation; without dev examples, the state every so many steps.
+    Where dev examples choose the weights, the best ones and the last state are kept at every evaluation; among equals,
+    the first ones are best. Otherwise the last state is kept every so many steps.
 
     Args:
         folder: Where they go.

@@ -1,4 +1,4 @@
-"""F1 of several kinds, all of which papers call F1."""
+"""The several metrics that papers call F1."""
 
 import torch
 from jaxtyping import Int

@@ -33,13 +33,13 @@ TOKENIZER = "tokenizer.json"
 _EVALUATION = 1 << 62  # no training is seeded with so large a number
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
 EPOCHS = 5
-"""Of fine-tuning in the paper's Table 7."""
+"""Passes of fine-tuning over the examples in the paper's Table 7."""
 
 REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
-"""Of the reduced runs, which see all of SST-2 and subsets of the other tasks."""
+"""Passes of the reduced runs, which train on all of SST-2 and on subsets of the other tasks."""
 
 REDUCED_EXAMPLES = 70_000
-"""A pass of the reduced runs has so many at most, where a whole task is there instead of its subset."""
+"""Most examples of a pass of the reduced runs, where the whole task is prepared instead of its subset."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class MlmConfig(LanguageConfig):
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
     ) -> TaskData:
-        """Blocks of the corpus; training hides other tokens each time, evaluations always the same ones."""
+        """Blocks of the corpus; training hides other tokens each time, evaluations always hide the same ones."""
         prepared = prepared or self.open_prepared()
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         feeds = {}
@@ -219,9 +219,9 @@ def tokenizer_of(folder: Path) -> Tokenizer:
 
 
 def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
-    """Gives an encoder the weights of a pre-training run's, and returns what results record of that run.
+    """Gives an encoder the weights of a pre-training run, and returns what results record of that run.
 
-    Of a longer position table the first rows are taken.
+    If the run's position table is longer, its first rows are taken.
 
     Raises:
         SbmtError: If the run is missing or damaged, or its encoder is another one.
@@ -264,15 +264,15 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """The configuration with as many steps as so many passes over the examples take.
+    """A configuration whose steps amount to a number of passes over the examples.
 
-    A twentieth of the steps warms up, and dev is looked at after every pass, as in the pipeline that the paper uses.
+    The first twentieth of the steps is warm-up, and dev is evaluated after every pass, as in the paper's pipeline.
 
     Args:
-        config: Of fine-tuning.
-        n_train: How many examples there are.
-        epochs: Passes; None takes the paper's number, or that of the reduced runs.
-        is_reduced: Whether it is one of those.
+        config: The configuration of fine-tuning.
+        n_train: Number of training examples.
+        epochs: Number of passes; None takes the paper's, or that of the reduced runs.
+        is_reduced: Whether this is a reduced run.
     """
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
@@ -285,7 +285,7 @@ def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is
 
 
 PAPER_MLM = MlmConfig()
-"""Table 7's BERT column. Its 50 epochs are counted as the pipeline counts: 5,000 batches each."""
+"""The BERT column of Table 7. As in the paper's pipeline, each of its 50 epochs is 5,000 batches."""
 
 REDUCED_MLM = MlmConfig(
     data="corpus-reduced",
@@ -306,11 +306,11 @@ REDUCED_MLM = MlmConfig(
     dev_examples=400,
     test_examples=400,
 )
-"""What one CPU core does in minutes. The window is an eighth of the length, as in the paper."""
+"""Settings that one CPU core trains in minutes. The window is an eighth of the length, as in the paper."""
 
 
 def reduced_settings(task: str) -> dict[str, Any]:
-    """What of fine-tuning differs for a reduced network: a subset if one is prepared, and a larger rate."""
+    """Settings of fine-tuning that differ for a reduced network: a subset if one is prepared, and a larger rate."""
     subset = f"{task}-subset"
     data = subset if (prepared_folder() / subset).is_dir() else task
     return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}

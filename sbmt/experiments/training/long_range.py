@@ -68,7 +68,7 @@ class LongRangeConfig(SequenceConfig):
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
     ) -> TaskData:
-        """Examples as they were prepared: nothing is left to turn into tokens."""
+        """Examples whose symbols are tokens already."""
         prepared = prepared or self.open_prepared()
         splits = {name: self.split_of(prepared, name) for name in prepared.splits}
         info = {name: prepared.info[name] for name in INFO}
@@ -103,7 +103,7 @@ PAPER = {
         _table_7("pathfinder", 1024, 1024, 5e-4, 62400, 312, 312),
     )
 }
-"""The paper's Table 7; warm-up and evaluations as in the pipeline that it uses, since the paper does not say."""
+"""The paper's Table 7. It does not give warm-up and evaluations, which are those of the pipeline that it uses."""
 
 _REDUCED: dict[str, dict[str, Any]] = {
     "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
@@ -111,11 +111,11 @@ _REDUCED: dict[str, dict[str, Any]] = {
     "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
     "image": {"data": "image-lossy", "length": 256, "steps": 600},
     "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
-    | {"data": "pathfinder-reduced"},  # where black pixels count, 1500 steps do not leave chance
+    | {"data": "pathfinder-reduced"},  # with black pixels as tokens, 1500 steps stay at chance
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
 _SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
 _SMALL["options"] = None  # anew, from these defaults
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
-"""What one CPU core does in minutes: shorter documents, smaller images, fewer steps, no dropout."""
+"""Settings that one CPU core trains in minutes: shorter documents, smaller images, fewer steps, no dropout."""

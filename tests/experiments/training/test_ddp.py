@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import load_run
 
 CODE = """
@@ -72,3 +73,17 @@ def test_two_processes_are_one(tmp_path, tiny):
                 assert mine[column] == pytest.approx(other[column], rel=1e-4), column
         for weight, value in one.model.state_dict().items():
             torch.testing.assert_close(two.model.state_dict()[weight], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_that_train_on_repeated_tokens_are_one(tmp_path):
+    sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, n_clusters=4, test_sequences=13)
+    config = RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1)
+    run_in_two(tmp_path, {"run": config})
+    one, two = fit(config, tmp_path / "alone"), load_run(tmp_path / "run")
+    assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)
+    assert two.test.densities == [pytest.approx(heads, rel=1e-6) for heads in one.test.densities]
+    for name in ("loss", "accuracy", "density"):
+        assert two.history[name] == pytest.approx(one.history[name], rel=1e-4)
+    for weight, value in one.model.state_dict().items():
+        torch.testing.assert_close(two.model.state_dict()[weight], value, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What runs on text read: blocks whose hidden tokens a number decides, rows packed into one sequence, exact masks."""
+"""What runs read: streams that begin anywhere, blocks with hidden tokens, packed rows, exact masks."""
 
 import json
 
@@ -7,25 +7,88 @@ import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed, Feed
+from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed, Feed, numbered
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
-pytestmark = pytest.mark.usefixtures("language")
+ENCODING = Encoding(1, 20)
 
 
-def batches(config, split, batch_size=4):
+@pytest.fixture
+def split(toy_cache):
+    return open_prepared(toy_cache / "toy-listops").splits["train"]
+
+
+@pytest.fixture
+def feed(split):
+    return ExampleFeed(split, ENCODING)
+
+
+def take(stream, n):
+    return [batch for batch, _ in zip(stream, range(n), strict=False)]
+
+
+def is_same(a, b):
+    names = ["tokens", "mask", "labels", *([] if a.selected is None else ["selected"])]
+    return a.number == b.number and all(torch.equal(getattr(a, x), getattr(b, x)) for x in names)
+
+
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_training_begins_anywhere(feed, first):
+    whole = take(BatchStream(feed, feed.endless(6, 3)), 20)
+    later = take(BatchStream(feed, feed.endless(6, 3), first=first), 20 - first)
+    assert all(is_same(a, b) for a, b in zip(whole[first:], later, strict=True))
+    assert [batch.number for batch in whole] == list(range(20))
+    again = take(BatchStream(feed, feed.endless(6, 3)), 20)
+    assert all(is_same(a, b) for a, b in zip(whole, again, strict=True))
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+@pytest.mark.parametrize(("n", "batch_size"), [(48, 6), (47, 6), (1, 6), (13, 4)])
+def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
+    """Together they hold each example once, in order, and each says how many stand before its own."""
+    batches = {number: [] for number in range(-(-n // batch_size))}
+    for rank in range(n_ranks):
+        for batch in BatchStream(feed, feed.once(batch_size, n), rank=rank, n_ranks=n_ranks):
+            batches[batch.number].append(batch)
+    for number, parts in batches.items():
+        examples = np.arange(number * batch_size, min(n, (number + 1) * batch_size))
+        whole = make_batch(split, examples, ENCODING)
+        assert sum(len(part.labels) for part in parts) == len(examples)
+        for part in parts:
+            mine = slice(part.first_example, part.first_example + len(part.labels))
+            width = part.tokens.shape[1]
+            assert torch.equal(part.tokens, whole.tokens[mine, :width]) and not whole.mask[mine, width:].any()
+            assert torch.equal(part.labels, whole.labels[mine])
+        ends = [part.first_example + len(part.labels) for part in parts]
+        assert [part.first_example for part in parts] == [0, *ends[:-1]]
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(12, 4), (13, 4), (3, 4)])
+def test_an_evaluation_counts_each_example_once(n, batch_size):
+    examples_of, batches = numbered(n, batch_size), []
+    while (examples := examples_of(len(batches))) is not None:
+        batches.append(examples.tolist())
+    assert [example for batch in batches for example in batch] == list(range(n))
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+
+
+def test_a_batch_keeps_its_number_on_another_device(feed):
+    batch = next(iter(BatchStream(feed, feed.once(4, 8), rank=1, n_ranks=2)))
+    moved = batch.to(torch.device("meta"))
+    assert (moved.number, moved.first_example) == (0, 2)
+    assert {moved.tokens.device.type, moved.mask.device.type, moved.labels.device.type} == {"meta"}
+
+
+def batches_of(config, split, batch_size=4):
     feed = config.open_data().feeds[split]
     return list(BatchStream(feed, feed.once(batch_size, len(feed))))
 
 
-def is_same(a, b):
-    names = ("tokens", "mask", "labels", "selected")
-    return all(torch.equal(getattr(a, x), getattr(b, x)) for x in names)
-
-
+@pytest.mark.usefixtures("language")
 def test_blocks_hold_the_text(tiny_mlm, language):
     """True tokens at the selected places, the rest as it is: together the text of the file."""
     config = tiny_mlm()
@@ -33,7 +96,7 @@ def test_blocks_hold_the_text(tiny_mlm, language):
     assert all(isinstance(feed, Feed) and isinstance(feed, BlockFeed) for feed in data.feeds.values())
     assert data.tests == ["test"] and data.labels == {}
     found = []
-    for batch in batches(config, "dev"):
+    for batch in batches_of(config, "dev"):
         tokens = batch.tokens.clone()
         tokens[batch.selected] = batch.labels
         assert not (batch.selected & ~batch.mask).any()
@@ -46,6 +109,7 @@ def test_blocks_hold_the_text(tiny_mlm, language):
     ].tolist()
 
 
+@pytest.mark.usefixtures("language")
 def test_info_tells_data_and_tokeniser(tiny_mlm, tiny_glue, language):
     tokenizer = Tokenizer.load(language / "corpus" / "tokenizer.json")
     mlm, glue = tiny_mlm().open_data(), tiny_glue("mnli").open_data()
@@ -62,17 +126,19 @@ def test_info_tells_data_and_tokeniser(tiny_mlm, tiny_glue, language):
     )
 
 
+@pytest.mark.usefixtures("language")
 def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
     """Whatever the seed and the attention; those of training differ with the seed, and in every epoch."""
     first, other = tiny_mlm(), tiny_mlm(seed=1, attention="full", d_model=16, batch_size=8)
     for split in ("dev", "test"):
-        assert all(is_same(a, b) for a, b in zip(batches(first, split), batches(other, split), strict=True))
-    assert not any(is_same(a, b) for a, b in zip(batches(first, "train"), batches(other, "train"), strict=True))
+        assert all(is_same(a, b) for a, b in zip(batches_of(first, split), batches_of(other, split), strict=True))
+    assert not any(is_same(a, b) for a, b in zip(batches_of(first, "train"), batches_of(other, "train"), strict=True))
     feed = first.open_data().feeds["train"]
     early, late = (feed.batch(np.arange(4), slice(0, 4), number) for number in (0, 7))
     assert is_same(early, feed.batch(np.arange(4), slice(0, 4), 0)) and not torch.equal(early.selected, late.selected)
 
 
+@pytest.mark.usefixtures("language")
 @pytest.mark.parametrize("task", ["mlm", "sst2"])
 def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glue, task):
     feed = (tiny_mlm() if task == "mlm" else tiny_glue()).open_data().feeds["train"]
@@ -86,6 +152,7 @@ def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glu
     assert later.number == whole.number == 5 and torch.equal(later.tokens, whole.tokens)
 
 
+@pytest.mark.usefixtures("language")
 def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
     """Each once, its label with it: texts that fit come back, those of pairs behind two ends."""
     for task in ("sst2", "mnli"):
@@ -98,7 +165,7 @@ def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
             for i in range(N_TEST)
         )
         found = []
-        for batch in batches(config, "test"):
+        for batch in batches_of(config, "test"):
             for row, real, label in zip(batch.tokens, batch.mask, batch.labels.tolist(), strict=True):
                 ids = row[real].tolist()
                 ends = [place for place, token in enumerate(ids) if token == data.tokenizer.end_id]
@@ -109,11 +176,13 @@ def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
         assert sorted(found) == expected
 
 
+@pytest.mark.usefixtures("language")
 def test_batches_of_like_length_have_little_padding(tiny_glue):
-    shares = [batch.mask.float().mean().item() for batch in batches(tiny_glue("sst2", length=64), "train")]
+    shares = [batch.mask.float().mean().item() for batch in batches_of(tiny_glue("sst2", length=64), "train")]
     assert np.mean(shares) > 0.85
 
 
+@pytest.mark.usefixtures("language")
 @torch.no_grad()
 @pytest.mark.parametrize("window", [0, 3, 4])
 @pytest.mark.parametrize("attention", ["sbm", "random_mask"])
@@ -124,7 +193,7 @@ def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, atte
         data = config.open_data()
         model = build_model(config, data.info).eval()
         n_rows_with_padding = 0
-        for batch in batches(config, split, batch_size=12):
+        for batch in batches_of(config, split, batch_size=12):
             asked = {} if batch.selected is None else {"selected": batch.selected}
             n_rows_with_padding += int((~batch.mask).any(1).sum())
             real = batch.mask[:, None, :, None] & batch.mask[:, None, None, :]  # batch 1 n n
@@ -145,6 +214,7 @@ def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, atte
         assert n_rows_with_padding > 0
 
 
+@pytest.mark.usefixtures("language")
 @pytest.mark.bad_input
 def test_a_tokeniser_with_other_ids_is_refused(tiny_mlm):
     """RoBERTa's ids need two bytes; those of a larger vocabulary four."""

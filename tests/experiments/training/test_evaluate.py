@@ -1,0 +1,238 @@
+"""Answers to single test examples, judged by hand, and to rows without labels."""
+
+from dataclasses import replace
+from math import exp
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from sbmt import SbmtError
+from sbmt.experiments.data.glue.files import GlueRows, read_glue
+from sbmt.experiments.data.prepared import open_prepared, prepare
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
+from sbmt.experiments.training.evaluate import evaluate, predict_labels, submission
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.run import Run, Scores, load_run
+from tests.experiments.data.glue.layout import table
+from tests.experiments.data.toy import toy_examples, toy_source
+from tests.experiments.training.tiny_language import sentences
+
+
+@pytest.fixture(scope="module")
+def train(toy_cache, tiny, tmp_path_factory):
+    """Trains for two steps, once per setting."""
+    runs = {}
+
+    def get(task="listops", attention="sbm"):
+        if (task, attention) not in runs:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SBMT_CACHE", str(toy_cache))
+                config = tiny(task, attention=attention, steps=2, test_examples=9)
+                runs[task, attention] = fit(config, tmp_path_factory.mktemp("run") / "run", accelerator="cpu")
+        return runs[task, attention]
+
+    return get
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(("task", "attention"), [("listops", "sbm"), ("listops", "full"), ("retrieval", "sbm")])
+def test_numbers_are_those_of_single_examples(train, task, attention):
+    run = train(task, attention)
+    found = evaluate(run, n_samples=2, seed=4)
+    prepared = run.config.open_prepared()
+    (batch,) = BatchStream(ExampleFeed(prepared.splits["test"], run.config.encoding(1)), numbered(13, 16))
+    generator = torch.Generator().manual_seed(4)
+    run.model.eval()
+    with torch.no_grad():
+        outputs = [run.model(batch.tokens, batch.mask, generator=generator) for _ in range(2)]
+    logits = (outputs[0].values + outputs[1].values) / 2
+    assert found.labels.tolist() == prepared.splits["test"].labels.tolist()
+    assert torch.equal(found.predicted, logits.argmax(1))
+    for i in range(13):
+        loss = cross_entropy(logits[i : i + 1], batch.labels[i : i + 1]).item()
+        assert found.losses[i].item() == pytest.approx(loss, rel=1e-5)
+        for layer in range(2):
+            documents = [2 * i, 2 * i + 1] if task == "retrieval" else [i]
+            drawn = [output.attention[layer].density[d] for output in outputs for d in documents]
+            torch.testing.assert_close(found.densities[i, layer], torch.stack(drawn).mean(0))
+    assert found.n_examples == 13
+    assert found.accuracy == np.mean(found.predicted.numpy() == found.labels.numpy())
+    assert found.loss == pytest.approx(found.losses.mean().item())
+    assert found.density == pytest.approx(found.densities.mean().item())
+    assert found.extras["weight"].tolist() == prepared.splits["test"].extras["weight"].tolist()
+
+
+@pytest.mark.usefixtures("toys")
+def test_without_masks_it_agrees_with_the_runs_own_test(train):
+    run = train(attention="full")
+    assert run.about["n_test"] == 9
+    found = evaluate(run, 9)
+    assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
+    assert found.n_examples == len(found.extras["weight"]) == 9
+    again = evaluate(run, 9, n_samples=3, seed=1)
+    torch.testing.assert_close(again.losses, found.losses)
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_seed_decides_the_masks_and_few_are_the_first(train):
+    run = train()
+    run.model.train()
+    first, again, other = (evaluate(run, seed=seed) for seed in (0, 0, 1))
+    assert run.model.training  # as before
+    assert torch.equal(first.densities, again.densities) and torch.equal(first.losses, again.losses)
+    assert not torch.equal(first.densities, other.densities)
+    few = evaluate(run, 5)
+    torch.testing.assert_close(few.densities, first.densities[:5])
+    torch.testing.assert_close(few.losses, first.losses[:5])
+    assert evaluate(run, 10**6).n_examples == 13
+
+
+@pytest.mark.bad_input
+def test_other_examples_than_those_trained_on_are_refused(train, toys, tmp_path):
+    run = train()
+    other = prepare(toy_source(make=lambda task, n, i: toy_examples(task, n, i + 7)), tmp_path)
+    with pytest.raises(SbmtError, match="examples with checksum"):
+        evaluate(run, prepared=other)
+    with pytest.raises(SbmtError, match="examples of listops"):
+        evaluate(replace(run, config=replace(run.config, data="toy-text")))
+    for wrong in ({"n_samples": 0}, {"n_examples": 0}):
+        with pytest.raises(SbmtError, match="≥ 1"):
+            evaluate(run, **wrong, prepared=open_prepared(toys / "toy-listops"))
+
+
+@pytest.mark.usefixtures("language")
+def test_a_language_model_without_masks_agrees_with_its_own_test(tmp_path, tiny_mlm):
+    """In batches of 16, as here: then the same tokens are hidden."""
+    run = fit(tiny_mlm(attention="full", batch_size=16, steps=2), tmp_path / "run", accelerator="cpu")
+    found = evaluate(run)
+    assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
+    assert found.metrics == {"perplexity": pytest.approx(exp(run.test.loss), rel=1e-4)}
+    assert (found.density, found.expected_density) == (1.0, 1.0) and (found.densities == 1.0).all()
+    assert evaluate(run, n_samples=3, seed=1).loss == pytest.approx(found.loss, rel=1e-5)
+
+
+@pytest.mark.usefixtures("language")
+@torch.no_grad()
+def test_numbers_are_those_of_the_mean_logits(pretrained):
+    run = load_run(pretrained())
+    found = evaluate(run, 7, n_samples=2, seed=4)
+    feed = run.config.open_data().feeds["test"]
+    (batch,) = BatchStream(feed, feed.once(16, 7))
+    generator = torch.Generator().manual_seed(4)
+    run.model.eval()
+    outputs = [run.model(batch.tokens, batch.mask, selected=batch.selected, generator=generator) for _ in range(2)]
+    probabilities = (outputs[0].values + outputs[1].values).div(2).softmax(-1)
+    losses = [-probabilities[i, label].log().item() for i, label in enumerate(batch.labels.tolist())]
+    rights = [int(probabilities[i].argmax()) == label for i, label in enumerate(batch.labels.tolist())]
+    assert found.loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert found.accuracy == sum(rights) / len(rights)
+    for layer in range(2):
+        drawn = torch.stack([output.attention[layer].density for output in outputs]).mean(0)
+        torch.testing.assert_close(found.densities[:, layer], drawn)
+    assert found.density == pytest.approx(found.densities.mean().item())
+    assert 0 < found.expected_density < 1
+    again, other = (evaluate(run, 7, n_samples=2, seed=seed) for seed in (4, 5))
+    assert torch.equal(again.losses, found.losses) and not torch.equal(other.losses, found.losses)
+
+
+@pytest.mark.usefixtures("language")
+@pytest.mark.bad_input
+def test_other_text_is_refused(pretrained):
+    run = load_run(pretrained())
+    other = replace(run, about=run.about | {"data": run.about["data"] | {"sha256": "0" * 64}})
+    with pytest.raises(SbmtError, match="examples with checksum 000000000000"):
+        evaluate(other)
+    for wrong in ({"n_samples": 0}, {"n_examples": 0}):
+        with pytest.raises(SbmtError, match="≥ 1"):
+            evaluate(run, **wrong)
+
+
+N = 70  # more than two batches
+
+
+@pytest.fixture
+def make(tiny_glue):
+    """A run whose weights are those of the start: large ones, so that answers differ."""
+
+    def build(task="sst2", **changes):
+        config = tiny_glue(task, length=24, **changes)
+        data = config.open_data()
+        model = build_model(config, data.info)
+        for layer in (1, -1):
+            torch.nn.init.normal_(model.head[layer].weight, std=3)
+        return Run(config, model, [], Scores(0.7, 0.5, 0.25, 0.25, []), {}, 1.0, data.tokenizer)
+
+    return build
+
+
+def rows_of(n_texts, n=N):
+    columns = [[*sentences(n - 1, [3, column], most=14), ""] for column in range(n_texts)]  # one text is empty
+    return GlueRows(tuple(zip(*columns, strict=True)), None, tuple(map(str, range(n))), 0, n_texts)
+
+
+@pytest.mark.usefixtures("language")
+@torch.no_grad()
+@pytest.mark.parametrize("task", ["sst2", "mnli"])
+def test_answers_are_those_of_single_rows(make, task):
+    """One row after the other, without padding; the run stays in training mode."""
+    run = make(task, attention="full", dropout=0.5)
+    rows = rows_of(1 if task == "sst2" else 2)
+    run.model.train()
+    found = predict_labels(run, rows)
+    assert found.dtype == np.int64 and run.model.training
+    run.model.eval()
+    expected = []
+    for texts in rows.texts:
+        second = None if task == "sst2" else [texts[1]]
+        (ids,), _ = run.tokenizer.pack([texts[0]], second, 24)
+        logits = run.model(torch.from_numpy(ids.astype(np.int64))[None]).values
+        expected.append(int(logits.argmax()))
+    assert found.tolist() == expected
+    assert len(set(expected)) > 1
+
+
+@pytest.mark.usefixtures("language")
+def test_the_seed_decides_the_masks(make):
+    run, rows = make(attention="random_mask", mask_density=0.3, window=0), rows_of(1)
+    first, again, other = (predict_labels(run, rows, seed=seed) for seed in (0, 0, 1))
+    assert first.tolist() == again.tolist() != other.tolist()
+    many = [predict_labels(run, rows, n_samples=10, seed=seed) for seed in (0, 1)]
+    assert np.mean(many[0] != many[1]) < np.mean(first != other)  # the mean of many masks depends less on which
+
+
+@pytest.mark.usefixtures("language")
+def test_a_submission_has_a_line_per_row(tmp_path):
+    rows = [("good film", "a film"), ("bad", "not bad"), ("$5", "<s>")]
+    (tmp_path / "test.tsv").write_bytes(table("mnli", rows, None))
+    read = read_glue(tmp_path / "test.tsv", "mnli", is_labelled=False)
+    assert read.texts == tuple(rows)
+    lines = submission("mnli", replace(read, index=("5", "7", "6")), np.array([0, 2, 1])).splitlines()
+    assert lines == ["index\tprediction", "5\tcontradiction", "7\tentailment", "6\tneutral"]
+    qqp = submission("qqp", rows_of(2, 2), np.array([1, 0]))
+    assert qqp == "index\tprediction\n0\t1\n1\t0\n"  # as GLUE writes labels, not as they are called here
+
+
+@pytest.mark.usefixtures("language")
+def test_a_skipped_row_keeps_its_number_in_a_submission(tmp_path):
+    (tmp_path / "test.tsv").write_text("question1\tquestion2\na\tb\ntoo short\nc\td\n")
+    rows = read_glue(tmp_path / "test.tsv", "qqp", is_labelled=False)
+    assert (len(rows), rows.n_skipped) == (2, 1)
+    assert submission("qqp", rows, np.array([1, 0])) == "index\tprediction\n0\t1\n2\t0\n"
+
+
+@pytest.mark.usefixtures("language")
+@pytest.mark.bad_input
+def test_what_cannot_be_answered_is_told(make, pretrained):
+    run = make()
+    for other, rows, words in (
+        (run, rows_of(2), "1 texts per row for sst2"),
+        (make("mnli"), rows_of(1), "2 texts per row for mnli"),
+        (load_run(pretrained()), rows_of(1), "a run of sbmt train glue"),
+    ):
+        with pytest.raises(SbmtError, match=words):
+            predict_labels(other, rows)
+    with pytest.raises(SbmtError, match="n_samples ≥ 1"):
+        predict_labels(run, rows_of(1), n_samples=0)

@@ -1,6 +1,5 @@
 """ListOps from files: the examples that Long Range Arena published."""
 
-import hashlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,11 +7,15 @@ from pathlib import Path
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops.expressions import DIGITS, encode_expression, evaluate_expression
 from sbmt.experiments.data.listops.source import make_source, with_difficulty
-from sbmt.experiments.data.locate import BYTE_ORDER_MARK
+from sbmt.experiments.data.locate import BYTE_ORDER_MARK, checked_sha256, find_files, missing
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
 
 _FILES = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
-_SUBFOLDERS = ("", "listops-1000", "listops", "lra_release/listops-1000", "lra_release/lra_release/listops-1000")
+_SUBFOLDERS = ("listops-1000", "listops", "lra_release/listops-1000", "lra_release/lra_release/listops-1000")
+_GET = (
+    "unpack https://storage.googleapis.com/long-range-arena/lra_release.gz (a gzipped tar archive of several GB), or "
+    "generate the examples instead"
+)
 _FETCH = "fetch the file again"
 
 
@@ -34,29 +37,12 @@ def listops_files(folder: Path, *, name: str = "listops") -> Source:
 
     Cost: about a minute for the 100,000 published examples.
     """
-    found = _find(folder)
-    sums = {}
-    for path in found.values():
-        with path.open("rb") as file:
-            sums[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    shards = tuple(Shard(split, partial(_read, path), split) for split, path in found.items())
+    found = find_files(Path(folder), _FILES.values(), _SUBFOLDERS)
+    if len(found) < len(_FILES):
+        raise missing(_FILES.values(), folder, found, _GET)
+    sums = {name: checked_sha256(path) for name, path in found.items()}
+    shards = tuple(Shard(split, partial(_read, found[name]), split) for split, name in _FILES.items())
     return make_source(name, "official", {"sha256": sums}, shards, by_shard)
-
-
-def _find(folder: Path) -> dict[str, Path]:
-    """The file of each split, all from one folder."""
-    places = [folder / below for below in _SUBFOLDERS]
-    n_there = [sum((place / file).is_file() for file in _FILES.values()) for place in places]
-    place = places[n_there.index(max(n_there))]
-    missing = [file for file in _FILES.values() if not (place / file).is_file()]
-    if missing:
-        raise SbmtError(
-            f"{', '.join(_FILES.values())} in {folder} or its {_SUBFOLDERS[-1]}",
-            f"no {' and no '.join(missing)}",
-            "unpack https://storage.googleapis.com/long-range-arena/lra_release.gz there (a gzipped tar archive of "
-            "several GB), or generate the examples instead",
-        )
-    return {split: place / file for split, file in _FILES.items()}
 
 
 def _read(path: Path) -> Examples:

@@ -1,7 +1,4 @@
-"""Every command that reads or writes files, as small as it can be, and what each writes.
-
-They run in a folder laid out as the fixture ``made`` is.
-"""
+"""Every command that writes files, as small as it can be, for the folder that the fixture ``made`` lays out."""
 
 from dataclasses import replace
 
@@ -31,7 +28,7 @@ TRAINING = {
     "mlm": f"train mlm {LANGUAGE} --embedding-std 0.3",
     "sst2": f"train glue --task sst2 --from mlm {LANGUAGE}",
 }
-"""By the run of the fixture ``made`` that has the same numbers."""
+"""How the runs of the fixture ``made`` are trained."""
 
 WRITING = {
     **{f"train {name}": f"{command} --output new" for name, command in TRAINING.items()},
@@ -48,25 +45,11 @@ WRITING = {
     "bench": "bench --quick --suite sampler --threads 1 --json new.json",
     "cost": "cost --attention full-fused --length 64 --no-memory --json new.json",
 }
-"""In ``new`` and its like, and ``data prepare`` in the cache."""
-
-THEORY = "--n 16 --k 4 --order 321 --json new.json"
-"""Of ``python -m theory``."""
+"""Each writes to ``new``, ``new.json`` and the like; ``data prepare`` writes to the cache."""
 
 
-class ForGood:
-    """As pytest's monkeypatch, but never undone: for a process that ends."""
-
-    def setattr(self, owner, name, value):
-        setattr(owner, name, value)
-
-    def setitem(self, table, name, value):
-        table[name] = value
-
-
-def call_small(patch=None):
-    """Makes what takes its sizes from nowhere small, and checkpoints frequent."""
-    patch = patch or ForGood()
+def make_small(patch):
+    """Makes commands without size options small, and checkpoints frequent."""
     words = REPEATED.replace("--", "").split()
     pairs = zip(words[::2], words[1::2], strict=True)
     fields = {name.replace("-", "_"): int(x) if x.isdigit() else x for name, x in pairs}
@@ -79,7 +62,7 @@ def call_small(patch=None):
 
 
 def make_qnli(here):
-    """Tables of a task that is not prepared yet: those of SST-2 in its columns."""
+    """Writes the tables of a task that is not prepared yet."""
     (here / "data" / "QNLI").mkdir()
     for number, (stem, n) in enumerate({"train": 40, "dev": 13}.items()):
         texts = list(zip(sentences(n, number), sentences(n, number + 9), strict=True))

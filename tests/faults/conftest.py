@@ -1,4 +1,4 @@
-"""Small prepared examples, and finished and interrupted runs of every kind, made once by the commands themselves."""
+"""Small prepared examples, and finished and interrupted runs of every kind, made once by the commands."""
 
 import shutil
 
@@ -15,11 +15,11 @@ from sbmt.experiments.training.run import read_config
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
-from tests.faults.commands import TRAINING, call_small
+from tests.faults.commands import TRAINING, make_small
 
 
 class Stopped(Exception):
-    """Ends a run where a test wants it to."""
+    """Ends a run between two checkpoints."""
 
 
 def stop_at_5(step):
@@ -30,7 +30,7 @@ def stop_at_5(step):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """``data``, ``cache``, ``answers.tsv``, the runs of ``TRAINING``, and each once more, begun: ``mlm-begun``."""
+    """``data``, ``cache``, ``answers.tsv``, and the runs of ``TRAINING``, finished and interrupted (``mlm-begun``)."""
     folder = tmp_path_factory.mktemp("made")
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
@@ -50,19 +50,19 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    """A copy of :func:`made` that the test may break, as the working folder; commands are small."""
+    """A copy of :func:`made` that the test may break, as the working folder."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     for name in ("cache", "data"):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    call_small(monkeypatch)
+    make_small(monkeypatch)
     return tmp_path
 
 
 @pytest.fixture
 def command_line(monkeypatch, capsys):
-    """Calls ``sbmt`` with a line of words; returns exit code, output and errors."""
+    """Calls ``sbmt`` with a line of words; returns the exit code, its output and its errors."""
 
     def call(line):
         monkeypatch.setattr("sys.argv", ["sbmt", *line.split()])

@@ -1,4 +1,4 @@
-"""Whether files are whole, whatever happened to who wrote them."""
+"""Checks that files are whole, whatever happened to the process that wrote them."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 
 def read_whole(path):
-    """Reads a file to its end, by its kind."""
+    """Reads a file of any known kind to its end."""
     content = path.read_bytes()
     if path.suffix == ".json":
         json.loads(content)
@@ -35,14 +35,14 @@ def read_whole(path):
 
 
 def files_below(folder):
-    """Contents by path, all found whole, but for the user's own files and the test's."""
+    """The contents of all files but the user's own, by path; each is checked to be whole."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    names = {str(path.relative_to(folder)): path for path in paths if path.name not in ("out", "err")}
+    names = {str(path.relative_to(folder)): path for path in paths}
     return {name: read_whole(path) for name, path in names.items() if not name.startswith("data/")}
 
 
 def has_same_numbers(a, b):
-    """Whether two folders hold the same run, to the last bit but for times."""
+    """Whether two folders hold the same run, to the last bit except for times."""
     same = all((a / name).read_bytes() == (b / name).read_bytes() for name in NUMBERS)
     first, second = (json.loads((folder / "result.json").read_text()) for folder in (a, b))
     return same and all(first[x] == second[x] for x in first if x not in ("seconds", "manifest"))

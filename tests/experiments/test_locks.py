@@ -1,0 +1,86 @@
+"""Two writers of one folder: the second waits for the first or gets an error; they never write at the same time."""
+
+import threading
+
+import pytest
+
+from sbmt import SbmtError
+from sbmt.experiments import locks
+from sbmt.experiments.locks import only_writer
+
+pytestmark = pytest.mark.bad_input
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_folder_has_one_writer(tmp_path):
+    folder = tmp_path / "a" / "b"
+    with only_writer(folder):
+        with pytest.raises(SbmtError, match="only process"), only_writer(folder):
+            pass
+        with only_writer(tmp_path / "a" / "c"):
+            pass
+        (folder / "file").touch()
+    with only_writer(folder):
+        pass
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "file"]
+
+
+def test_folders_that_stay_empty_are_not_left(tmp_path):
+    with only_writer(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    with only_writer(None):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(SbmtError, match="to write into"), only_writer(tmp_path / "file"):
+        pass
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_error_releases_the_folder(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), only_writer(tmp_path / "a"):
+            raise KeyboardInterrupt
+
+
+def test_a_waiting_writer_gets_the_folder_that_exists_when_its_turn_comes(tmp_path, monkeypatch):
+    """The first writer removes its empty folder: the second must not end up holding a folder that is gone."""
+    first, order = threading.Event(), []
+
+    def wait_and_write():
+        first.wait()
+        with only_writer(tmp_path / "a"):
+            order.append("second")
+            (tmp_path / "a" / "file").touch()
+            monkeypatch.setattr(locks, "PATIENCE", 0.0)
+            with pytest.raises(SbmtError), only_writer(tmp_path / "a"):
+                pass
+
+    waiting = threading.Thread(target=wait_and_write)
+    waiting.start()
+    with only_writer(tmp_path / "a"):
+        first.set()
+        waiting.join(0.3)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"] and (tmp_path / "a" / "file").exists()
+
+
+def test_without_locks_writers_go_on(tmp_path, monkeypatch):
+    """As on Windows, or on a file system that cannot lock folders."""
+    with monkeypatch.context() as patch:
+        patch.setattr(locks, "fcntl", None)
+        with only_writer(tmp_path / "a"), only_writer(tmp_path / "a"):
+            pass
+
+    def refuse(*_):
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    with only_writer(tmp_path / "a"), only_writer(tmp_path / "a"):
+        pass

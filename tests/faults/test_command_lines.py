@@ -1,0 +1,62 @@
+"""Command lines with mistakes: one line that says what was expected, and exit code 2."""
+
+import os
+
+import pytest
+from typer.main import get_command
+
+from sbmt.experiments.cli import app
+from tests.faults.commands import WRITING
+
+pytestmark = pytest.mark.bad_input
+
+
+def numeric_options(command, words=()):
+    """Every command that takes numbers, with one of the options that takes them."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from numeric_options(inner, (*words, name))
+    options = [option for option in command.params if option.param_type_name == "option"]
+    kinds = [str(vars(x).get("type_descriptor", vars(x).get("type"))).lower() for x in options]  # by Typer's version
+    names = [x.opts[0] for x, kind in zip(options, kinds, strict=True) if "int" in kind or "float" in kind]
+    if names:
+        yield " ".join(words), names[0]
+
+
+@pytest.mark.parametrize(("words", "name"), [pytest.param(*x, id=x[0]) for x in numeric_options(get_command(app))])
+def test_what_is_no_number_is_refused(here, command_line, words, name):
+    code, out, err = command_line(f"{words} {name} 1,5")
+    assert code == 2 and "Traceback" not in out + err and "Usage: sbmt" in out + err, (out, err)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("cost --no-memory --json .", "to write ., got a folder"),
+        ("cost --no-memory --json cache", "to write cache, got a folder"),
+        ("bench --quick --json .", "to write ., got a folder"),
+        (f"bench --quick --threads {10**6}", "at most 1024 threads"),
+        (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
+        (f"evaluate repeated --seed {(1 << 63) - 1}", "seed in [0, 2⁶²)"),
+        (f"demo --seeds {10**15}", "at most 10,000 seeds"),
+        (f"sweep listops --data toy-listops --seeds {10**15}", "at most 10,000 seeds"),
+        (f"train repeated-tokens --d-model {1 << 31}", "d_model < 2³¹"),
+        (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
+        ("evaluate nowhere", "the folder of a run"),
+        ("evaluate answers.tsv", "answers.tsv"),
+        ("inspect mlm", "a run on labelled examples"),
+        ("predict listops answers.tsv", "a run of sbmt train glue"),
+        ("train listops --data nowhere", "nowhere"),
+        (WRITING["predict"].replace("new.tsv", "answers.tsv/new.tsv"), "to write"),
+    ],
+)
+def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
+    before = sorted(os.listdir(here))
+    code, _, err = command_line(line)
+    assert code == 2 and words in err and err.count("\n") == 1 and err.startswith("sbmt: expected "), err
+    assert sorted(os.listdir(here)) == before
+
+
+@pytest.mark.parametrize("name", ["[/b].png", "[red].png", "\udcff.png"])
+def test_a_file_name_is_printed_as_it_is(here, command_line, name):
+    code, out, _ = command_line(f"sample --n-tokens 4 --case distant --output {name}")
+    assert code == 0 and f"Figure: {name.encode('utf-8', 'backslashreplace').decode()}" in out

@@ -11,7 +11,7 @@ from sbmt.testing.subject import NotApplicableError, Subject, Tokens
 HUGE = 1e4
 
 
-def _flat(out: Any, example: int | None = None, n: int | None = None) -> Tensor:
+def flat(out: Any, example: int | None = None, n: int | None = None) -> Tensor:
     """Values and densities as one row of numbers, of one example and its first ``n`` queries or of all."""
     parts = [out.values[:, :, :n], out.density, out.expected_density]
     chosen = slice(None) if example is None else slice(example, example + 1)
@@ -35,8 +35,8 @@ def check_padding_is_unread(subject: Subject) -> None:
     query, key, value = (torch.where(is_padding, b, a) for a, b in zip(tokens[:3], noise[:3], strict=True))
     other = Tokens(query, key, value, tokens.mask)
     subject.compare(
-        lambda seed: _flat(subject.attend(tokens, seed)),
-        lambda seed: _flat(subject.attend(other, seed)),
+        lambda seed: flat(subject.attend(tokens, seed)),
+        lambda seed: flat(subject.attend(other, seed)),
         "the same output whatever stands at padded tokens",
         "mask keys before the softmax, and whatever else sums over tokens",
     )
@@ -49,8 +49,8 @@ def check_padding_is_absence(subject: Subject) -> None:
     query, key, value = (t[:, :, :n] for t in among[:3])
     alone = Tokens(query, key, value)
     subject.compare(
-        lambda seed: _flat(subject.attend(alone, seed)),
-        lambda seed: _flat(subject.attend(among, seed), n=n),
+        lambda seed: flat(subject.attend(alone, seed)),
+        lambda seed: flat(subject.attend(among, seed), n=n),
         "the output of a padded example as without its padding",
         "count real tokens and real pairs only",
     )
@@ -86,8 +86,8 @@ def check_batch(subject: Subject) -> None:
     tokens = subject.padded_tokens()
     alone = tokens.changed(lambda t: t[1:2])
     subject.compare(
-        lambda seed: _flat(subject.attend(alone, seed)),
-        lambda seed: _flat(subject.attend(tokens, seed), example=1),
+        lambda seed: flat(subject.attend(alone, seed)),
+        lambda seed: flat(subject.attend(tokens, seed), example=1),
         "an example of a batch as alone",
         "let no sum, mean or maximum run over the batch",
     )

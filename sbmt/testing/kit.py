@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sbmt.errors import SbmtError
-from sbmt.testing import gradients, invariances, outputs, randomness
+from sbmt.testing import gradients, invariances, meaning, outputs, randomness
 from sbmt.testing.subject import NotApplicableError, Subject, make_subject
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
@@ -32,6 +32,13 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "global generator": randomness.check_global_generator,
     "generator governs": randomness.check_generator_governs,
     "leaves no trace": randomness.check_leaves_no_trace,
+    "heads": meaning.check_heads,
+    "two masks": meaning.check_two_masks,
+    "more keys": meaning.check_more_keys,
+    "weights": meaning.check_weights,
+    "expected density": meaning.check_expected_density,
+    "training": meaning.check_training,
+    "long": meaning.check_long,
 }
 """Checks by name; each raises SbmtError where the attention does not do what the check's docstring says."""
 
@@ -113,7 +120,7 @@ def check_attention(
     Raises:
         SbmtError: If a check fails; it lists every check that did, with what was expected and what came.
 
-    Cost: some hundred calls; 2000 more where outputs are random.
+    Cost: some two hundred calls; 2000 more where outputs are random.
 
     Example:
         >>> from sbmt import build_attention

@@ -101,7 +101,7 @@ def check_edges(subject: Subject) -> None:
 
 def check_errors(subject: Subject) -> None:
     """Inputs that do not fit together raise SbmtError."""
-    query, key, value, _ = subject.tokens(2)
+    query, key, value = subject.tokens(2)[:3]
     real = torch.ones(2, subject.n_tokens, dtype=torch.bool, device=subject.device)
     wrong = {
         "three dimensions": (query[0], key[0], value[0], None),

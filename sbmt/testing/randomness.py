@@ -7,7 +7,7 @@ from sbmt.errors import SbmtError
 from sbmt.testing.subject import NotApplicableError, Subject, is_close
 
 
-def _has_dropout(module: nn.Module) -> bool:
+def has_dropout(module: nn.Module) -> bool:
     """Whether anything in it says that it drops out; PyTorch's own kernels do so from the global generator."""
     rates = [getattr(part, name, 0) for part in module.modules() for name in ("dropout", "p")]
     return any(isinstance(rate, float) and rate > 0 for rate in rates)
@@ -16,7 +16,7 @@ def _has_dropout(module: nn.Module) -> bool:
 def _modes(subject: Subject) -> list[nn.Module]:
     """The module in eval mode, and in training mode unless it has a dropout."""
     modes = [subject.module]
-    return modes if _has_dropout(subject.module) else [*modes, subject.copy().train()]
+    return modes if has_dropout(subject.module) else [*modes, subject.copy().train()]
 
 
 def check_repeatable(subject: Subject) -> None:

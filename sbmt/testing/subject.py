@@ -21,12 +21,13 @@ class NotApplicableError(Exception):
 
 
 class Tokens(NamedTuple):
-    """What an attention is given; one mask for queries and keys, True = real token, None = all real."""
+    """What an attention is given. Masks: True = real token, None = all real; keys may have one of their own."""
 
     query: Tensor
     key: Tensor
     value: Tensor
     mask: Tensor | None = None
+    key_mask: Tensor | None = None
 
     @property
     def is_real(self) -> Tensor:
@@ -36,8 +37,8 @@ class Tokens(NamedTuple):
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
         """The same change to every tensor."""
-        mask = None if self.mask is None else change(self.mask)
-        return Tokens(change(self.query), change(self.key), change(self.value), mask)
+        masks = (None if mask is None else change(mask) for mask in (self.mask, self.key_mask))
+        return Tokens(change(self.query), change(self.key), change(self.value), *masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,8 @@ class Subject:
     def attend(self, tokens: Tokens, seed: int = 0, *, module: nn.Module | None = None, **arguments: Any) -> Any:
         """The module's output for a generator that starts from ``seed``."""
         arguments = {"generator": torch.Generator().manual_seed(seed)} | arguments
-        masks = {"query_mask": tokens.mask, "key_mask": tokens.mask}
+        key_mask = tokens.mask if tokens.key_mask is None else tokens.key_mask
+        masks = {"query_mask": tokens.mask, "key_mask": key_mask}
         return (module or self.module)(tokens.query, tokens.key, tokens.value, **masks, **arguments)
 
     def compare(
@@ -149,7 +151,7 @@ def make_subject(
     if not isinstance(n_heads, int) or not isinstance(d_head, int):
         n_heads, d_head = _find_sizes(module, n_heads, d_head, n_tokens, is_position_free)
     subject = Subject(module, n_heads, d_head, n_tokens, is_position_free, n_draws)
-    return Subject(module, n_heads, d_head, n_tokens, is_position_free, n_draws, _is_random(subject))
+    return Subject(module, n_heads, d_head, n_tokens, is_position_free, n_draws, is_random(subject))
 
 
 def _find_sizes(module: nn.Module, n_heads: Any, d_head: Any, n_tokens: int, is_free: bool) -> tuple[int, int]:
@@ -167,7 +169,8 @@ def _find_sizes(module: nn.Module, n_heads: Any, d_head: Any, n_tokens: int, is_
     raise SbmtError("a module that takes some number of heads and some width", last, "give n_heads and d_head")
 
 
-def _is_random(subject: Subject) -> bool:
+def is_random(subject: Subject) -> bool:
+    """Whether the seed changes what the attention returns."""
     try:
         first, *others = (subject.attend(subject.tokens(), seed).values.detach() for seed in range(8))
         return not all(is_close(first, other, 1e-6) for other in others)

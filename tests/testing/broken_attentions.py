@@ -183,3 +183,63 @@ class Learns(Honest):
 class StaysOnTheMeta(Honest):
     def densities(self, mask, is_pair):
         return tuple(density.to("meta") for density in super().densities(mask, is_pair))
+
+
+class LeaksPaddingInTraining(Honest):
+    def weights(self, scores, mask):
+        if self.training:
+            return scores.softmax(-1) * mask.any(-1, keepdim=True)
+        return super().weights(scores, mask)
+
+
+class DetachesInTraining(Honest):
+    def mix(self, weights, value):
+        mixed = super().mix(weights, value)
+        return mixed.detach() if self.training else mixed
+
+
+class TakesQueryMaskForKeyMask(Honest):
+    def forward(self, *tensors, query_mask=None, key_mask=None, **arguments):
+        return super().forward(*tensors, query_mask=query_mask, key_mask=query_mask, **arguments)
+
+
+class HidesKeysOfPaddedQueries(Honest):
+    def forward(self, *tensors, query_mask=None, key_mask=None, **arguments):
+        both = key_mask if query_mask is None or key_mask is None else query_mask & key_mask
+        return super().forward(*tensors, query_mask=query_mask, key_mask=both, **arguments)
+
+
+class DropsKeysBeyondTheQueries(Honest):
+    def weights(self, scores, mask):
+        return super().weights(scores, mask & (torch.arange(scores.shape[3]) < scores.shape[2]))
+
+
+class MixesHeads(Honest):
+    def mix(self, weights, value):
+        return super().mix(weights, value.mean(1, keepdim=True).expand_as(value))
+
+
+class SwapsQueryAndKey(Honest):
+    def weights(self, scores, mask):
+        return super().weights(scores.mT if scores.shape[2] == scores.shape[3] else scores, mask)
+
+
+class DropsKeysBeyondTheSixth(Honest):
+    def weights(self, scores, mask):
+        return super().weights(scores, mask & (torch.arange(scores.shape[3]) < 6))
+
+
+class LosesItsScaleBeyondSixTokens(Honest):
+    def weights(self, scores, mask):
+        return super().weights(scores * (1 if scores.shape[3] <= 6 else 2), mask)
+
+
+class ExpectsTooLittle(Honest):
+    def densities(self, mask, is_pair):
+        density, expected = super().densities(mask, is_pair)
+        return density, expected * 0.6
+
+
+class ForgetsTheScale(Honest):
+    def weights(self, scores, mask):
+        return super().weights(scores * 2, mask)  # √d_head for the width that the tests take

@@ -156,7 +156,7 @@ def check_expected_density(subject: Subject) -> None:
     less than that is not found. Edges of a window count in the density alone, so with one the check is skipped.
     """
     tokens = subject.padded_tokens()
-    if getattr(subject.module, "window", None) is not None:
+    if subject.is_random and getattr(subject.module, "window", None) is not None:
         raise NotApplicableError("edges of its window are certain, and not expected from probabilities")
     draws = [subject.attend(tokens, seed) for seed in range(subject.n_draws if subject.is_random else 1)]
     density = torch.stack([out.density.detach().double() for out in draws])

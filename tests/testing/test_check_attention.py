@@ -124,7 +124,10 @@ def test_each_check_finds_something():
 @pytest.mark.parametrize(
     "attention, checks",
     [
-        (broken.LooksBackOnly, {"permutation", "density", "edges", "gradient flow", "long", "training", "weights"}),
+        (
+            broken.LooksBackOnly,
+            {"permutation", "density", "edges", "gradient flow", "long", "training", "weights", "more keys"},
+        ),
         (broken.PrefersTheFirst, {"permutation", "padding is absence", "expected density", "long"}),
         (broken.MixesExamples, {"batch", "padding is unread", "edges", "gradient flow", "training", "long"}),
         (broken.CountsPaddedPairs, {"density", "padding is absence", "expected density"}),
@@ -135,10 +138,10 @@ def test_each_check_finds_something():
         (broken.LeaksPaddingInTraining, {"training"}),
         (broken.DetachesInTraining, {"training"}),
         (broken.TakesQueryMaskForKeyMask, {"two masks"}),
-        (broken.HidesKeysOfPaddedQueries, {"two masks"}),
+        (broken.HidesKeysOfPaddedQueries, {"two masks", "errors"}),
         (broken.DropsKeysBeyondTheQueries, {"more keys"}),
         (broken.MixesHeads, {"heads", "training", "weights"}),
-        (broken.SwapsQueryAndKey, {"weights", "long"}),
+        (broken.SwapsQueryAndKey, {"weights", "long", "two masks"}),
         (broken.DropsKeysBeyondTheSixth, {"long"}),
         (broken.LosesItsScaleBeyondSixTokens, {"long"}),
         (broken.ExpectsTooLittle, {"expected density"}),

@@ -23,4 +23,4 @@ class AttentionOutput:
     values: Float[Tensor, "batch heads n_queries d"]
     density: Float[Tensor, "batch heads"]
     expected_density: Float[Tensor, "batch heads"]
-    edges: Any = None  # an EdgeList: level 0 cannot name what lies above it
+    edges: Any = None  # an EdgeList, which this file cannot import: it stands below all others

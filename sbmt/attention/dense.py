@@ -1,4 +1,4 @@
-"""The oracle: attention under a dense mask."""
+"""Attention under a dense mask: the backend to read first, and the one that the others are tested against."""
 
 import torch
 from torch import Tensor
@@ -32,8 +32,8 @@ def attend_dense(
         scores = scores * gates if gate_rule == "score" else scores + gates.log()
     mask = edges.to_dense()
     has_edge = mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # a row without edges stays finite
-    weights = torch.softmax(scores, -1).masked_fill(~has_edge, 0.0)  # and then is zeroed
+    scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # finite without edges too
+    weights = torch.softmax(scores, -1).masked_fill(~has_edge, 0.0)  # such a row gets zeros
     if weight_scale is not None:
         weights = weights * spread(weight_scale, 0.0)
-    return (weights.to(value.dtype) @ value).to(value.dtype)  # autocast has its own idea of the product's type
+    return (weights.to(value.dtype) @ value).to(value.dtype)  # autocast may change the product's type

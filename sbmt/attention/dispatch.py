@@ -31,8 +31,8 @@ BACKENDS: dict[str, Attend] = {
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
 ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order
-# Density from which on visiting every pair is the faster one, forward and backward, by what it is compared with. Read
-# off `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what the choice loses: on the CPU dense
+# The density above which visiting every pair is faster, forward and backward, for each sparse backend. The numbers come
+# from `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what a wrong choice costs: on the CPU dense
 # masks win where sequences are short, and hardly ever elsewhere. Those of "gpu" are estimates.
 DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16, "gpu": 1 / 16}
 DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences for which that holds
@@ -68,11 +68,12 @@ def register_backend(name: str, attend: Attend) -> None:
     in EdgeList order, or are None for ones. ``"auto"`` never chooses it.
 
     Args:
-        name: Letters, digits and underscores, none of the library's own names. One of yours may be given anew.
+        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
+            registered again.
         attend: The function. It raises SbmtError on devices that it does not serve.
 
     Raises:
-        SbmtError: If the name is taken or no name, or the function cannot be called with these arguments.
+        SbmtError: If the name is taken or not an identifier, or the function cannot be called with these arguments.
 
     Example:
         >>> from sbmt.attention.dense import attend_dense

@@ -17,9 +17,9 @@ DensityKind = Literal["sampled", "expected"]
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
-    $|M| / N$ for $N$ real pairs. With the gate of :func:`~sbmt.block_model.gate.straight_through_gate` each sampled
-    edge's $p$ receives the gradient $1/N$. Its expectation is $p_{ij}$ times the exact one, so it fades as masks get
-    sparse.
+    The value is $|M| / N$ for $N$ real pairs. With the gate of
+    :func:`~sbmt.block_model.gate.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. The
+    expectation of that is $p_{ij}$ times the exact gradient, so it fades as masks get sparse.
 
     Args:
         edges: What was attended.
@@ -44,7 +44,7 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 class _CountGates(torch.autograd.Function):
-    """The density, counted exactly; going back, every gate of a graph receives 1/N times the density's gradient."""
+    """Counts the density exactly; in the backward pass every gate of a graph gets 1/N times the density's gradient."""
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, density: Tensor, n_edges: Tensor, n_pairs: Tensor) -> Tensor:

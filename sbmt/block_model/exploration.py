@@ -1,4 +1,4 @@
-"""How training keeps finding edges that the block model has given up."""
+"""Exploration: how training keeps drawing edges that the block model has made improbable."""
 
 from dataclasses import dataclass
 

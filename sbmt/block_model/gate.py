@@ -1,4 +1,4 @@
-"""How gradients pass a coin flip."""
+"""The straight-through gate: how gradients pass through a coin flip."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -16,14 +16,13 @@ from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, check_choice, choose
-from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_as_many_keys
 from sbmt.graph.patterns import check_window, is_in_window, sliding_window
 from sbmt.samplers import SAMPLERS, draw_edges
 from sbmt.types import AttentionOutput
 
-# Where a GPU visits every pair: up to so many keys, since edges take many launches, and above this expected density,
-# below which edges take fewer clocks by a count of instructions. Neither is measured.
+# A GPU visits every pair up to this many keys, since following edges takes many kernel launches, and above this
+# expected density, below which following edges takes fewer clock cycles by a count of instructions. Neither was timed.
 TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
 
 
@@ -123,19 +122,23 @@ def sample_and_attend(
     return_edges: bool,
 ) -> AttentionOutput:
     """:func:`sbm_attention` without its checks; ``first_example`` counts over all processes."""
+    seed = draw_seed(generator)
     expected_density = block_model.expected_density()
     likely_density = expected_density + exploration
     if not return_edges and _are_drawn_in_tiles(query, value, block_model, sampler, backend, likely_density):
-        seeds = draw_seed(generator), draw_seed(generator) if dropout else 0
-        drawing = exploration, gate_rule, window, dropout, *seeds, first_example
+        drawing = exploration, gate_rule, window, dropout, seed, draw_seed(generator) if dropout else 0, first_example
         values, density = attend_in_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, expected_density)
 
-    edges = draw_edges(block_model, sampler, exploration, draw_seed(generator), first_example)
+    edges = draw_edges(block_model, sampler, exploration, seed, first_example)
     if window is not None:
         masks = edges.query_mask, edges.key_mask
         edges = edges.union(sliding_window(edges.shape, window, *masks, device=edges.keys.device))
-    gate = _gate(block_model, edges, window)
+    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
+    if gate is not None and not gate.requires_grad:
+        gate = None
+    if gate is not None and window is not None:  # edges that the window guarantees carry no gradient
+        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
     values = attend_along(query, key, value, edges, gate, gate_rule, backend, dropout, generator, first_example)
     return AttentionOutput(
         values=values,
@@ -143,16 +146,6 @@ def sample_and_attend(
         expected_density=expected_density,
         edges=edges if return_edges else None,
     )
-
-
-def _gate(block_model: BlockModel, edges: EdgeList, window: int | None) -> Tensor | None:
-    """The gate of every edge, if a gradient can flow through it. Edges that the window guarantees carry none."""
-    if not torch.is_grad_enabled():
-        return None
-    gate = block_model.gate(edges)
-    if not gate.requires_grad:
-        return None
-    return gate if window is None else gate.masked_fill(is_in_window(edges, window), 1.0)
 
 
 def _are_drawn_in_tiles(

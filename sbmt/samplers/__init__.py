@@ -28,8 +28,8 @@ def register_sampler(name: str, draw: Draw) -> None:
     """Makes ``sampler=name`` call a function of yours, here and in every layer.
 
     ``draw(block_model, exploration, seed, first_example)`` is called without gradients, after all arguments of
-    :func:`sample_edges` have been checked, and returns edges of the block model's shape, with its masks. What else
-    must hold cannot be checked in passing, and tests should see to it:
+    :func:`sample_edges` have been checked, and returns edges of the block model's shape, with its masks. The
+    rest of the contract cannot be checked at each call, so your tests should:
 
     - keys ascend in every row, and no edge touches padding;
     - the edges are a function of the four arguments, and those of an example and head are a function of its
@@ -37,11 +37,12 @@ def register_sampler(name: str, draw: Draw) -> None:
     - the law is stated, with exploration in it.
 
     Args:
-        name: Letters, digits and underscores, none of the library's own names. One of yours may be given anew.
+        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
+            registered again.
         draw: The function. ``seed`` is an int64, ``first_example`` counts from 0 over all processes.
 
     Raises:
-        SbmtError: If the name is taken or no name, or the function cannot be called with these arguments.
+        SbmtError: If the name is taken or not an identifier, or the function cannot be called with these arguments.
 
     Example:
         >>> register_sampler("exact", sample_exact)
@@ -84,7 +85,7 @@ def sample_edges(
         The edges; ``fastrg`` also keeps how often each was drawn.
 
     Raises:
-        SbmtError: On something else than a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
+        SbmtError: On anything but a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
             that is negative or beyond 2³².
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1.

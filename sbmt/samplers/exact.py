@@ -1,4 +1,4 @@
-"""Independent Bernoulli edges, in time that follows their number."""
+"""The exact sampler: independent Bernoulli edges, in time that follows their number rather than that of all pairs."""
 
 import torch
 from torch import Tensor

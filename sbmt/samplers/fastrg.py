@@ -1,4 +1,4 @@
-"""The paper's Algorithm 1, with its normalisation put right."""
+"""The paper's Algorithm 1, with its normalisation corrected."""
 
 import torch
 
@@ -17,8 +17,8 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     The number of times a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with probability
     $1 - e^{-(r_{ij} + \delta)}$: at most 63.2 % under the bilinear link.
 
-    Paper: Algorithm 1. Deviations: D_Y and D_Z are printed inverted there; examples and heads are drawn together;
-    exploration is one more cluster; the multiplicity of each edge is kept.
+    Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are put right; examples and heads are
+    drawn together; exploration is one more cluster; the multiplicity of each edge is kept.
 
     Raises:
         SbmtError: If the rates ask for more than 2²⁶ draws.
@@ -54,7 +54,7 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     i = choose_by_weight(query_table, n_queries, graph * n_clusters + u, words[:, 1])
     j = choose_by_weight(key_table, n_keys, graph * n_clusters + v, words[:, 2])
 
-    # Line 11: M_ij = 1, however often (i, j) came.
+    # Line 11: M_ij = 1, however often (i, j) was drawn.
     cells, multiplicity = torch.unique((graph * n_queries + i) * n_keys + j, return_counts=True)
     masks = block_model.query_mask, block_model.key_mask
     return EdgeList.from_cells(cells, block_model.shape, *masks, multiplicity=multiplicity)

@@ -54,10 +54,10 @@ class StaticSBMAttention(SBMAttention):
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} tokens", longest, "build the layer with a larger n_positions")
-        tables = (
+        query_table, key_table = (
             table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
         )
-        once = super()._infer(*tables, None, None)
+        once = super()._infer(query_table, key_table, None, None)
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )

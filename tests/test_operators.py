@@ -5,8 +5,8 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList
-from sbmt.attention import dispatch, tiles
-from sbmt.kernels import attention, draws, masks, products
+from sbmt.attention import dispatch
+from sbmt.kernels import attention, draws, masks, products, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
 
@@ -62,8 +62,9 @@ def attend_tiles(density, is_poisson=False):
 
 def attend_tiles_backward(density):
     arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend_tiles(density)]
-    out, grad_density, most, log = tiles._attend_tiles(*arguments)
-    return torch.randn_like(out), torch.randn_like(grad_density), out, most, log, *arguments
+    out, density, log_total, largest = tiles.attend_tiles(*arguments)
+    grads = torch.randn_like(out), torch.randn_like(density)
+    return *grads, [out, log_total, largest], [*arguments[:7]], *arguments[7:]
 
 
 def transpose(density, use_gpu=False):
@@ -112,8 +113,8 @@ CASES = {  # operator by operator: where it is defined, and arguments
     "edge_dot": (products.edge_dot, lambda density: [edge_products(density)]),
     "edge_gate": (products.edge_gate, lambda density: [edge_products(density)]),
     "edge_dot_backward": (products.edge_dot_backward, lambda density: [edge_dot_backward(density)]),
-    "attend_tiles": (tiles._attend_tiles, lambda density: []),
-    "attend_tiles_backward": (tiles._attend_tiles_backward, lambda density: []),
+    "attend_tiles": (tiles.attend_tiles, lambda density: []),
+    "attend_tiles_backward": (tiles.attend_tiles_backward, lambda density: []),
     "transpose": (masks.transpose, lambda density: [transpose(density)]),
     "merge_rows": (masks.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),

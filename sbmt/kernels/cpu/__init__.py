@@ -1,8 +1,8 @@
 """Kernels compiled by numba for the CPU: plain loops over NumPy arrays, without torch and without the library's types.
 
 Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.parallel` can hand ranges to
-threads in any number without changing a bit of the result. What a kernel computes is said in its
-docstring; what it means is said where it is called.
+threads in any number without changing a bit of the result. A kernel's docstring says what it
+computes; what that means is explained where it is called.
 """
 
 from functools import cache

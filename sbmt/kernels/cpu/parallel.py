@@ -17,13 +17,13 @@ _PARTS_PER_THREAD = 4  # so that a thread that is held up elsewhere does not hol
 def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> list[Any]:
     """``kernel(start, stop, *arguments)`` for every two consecutive bounds, and what each returned.
 
-    Plain threads rather than numba's own: kernels hold no GIL, a forked child starts afresh, and calls from several
-    threads at once are welcome.
+    These are plain threads rather than numba's own: kernels hold no GIL, a forked child starts afresh, and several
+    threads may call this at once.
     """
     ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
     if len(ranges) < 2 or torch.get_num_threads() == 1:
         return [kernel(start, stop, *arguments) for start, stop in ranges]
-    waiting = iter(ranges)  # next() on it is atomic under the GIL: threads help themselves
+    waiting = iter(ranges)  # next() on it is atomic under the GIL: each thread takes the next one
     done: dict[int, Any] = {}
 
     def work() -> None:

@@ -1,6 +1,6 @@
-"""Philox4x32-10 in whole batches, which vectorises it, and what is made of its words.
+"""Philox4x32-10 in whole batches, which vectorises it, and the variates made from its words.
 
-The plain twin is :func:`sbmt.counter_rng.philox`: same key, same counters, same words.
+:func:`sbmt.counter_rng.philox` is the plain version: the same key and counters give the same words.
 """
 
 import numpy as np

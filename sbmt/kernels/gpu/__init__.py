@@ -1,7 +1,7 @@
 """Kernels written in Triton for GPUs: programs over blocks of numbers, without the library's types.
 
-What a kernel computes is said in its docstring; what it means is said where it is called. Triton's interpreter runs the
-same programs on the CPU, slowly, where ``TRITON_INTERPRET=1`` was set before they were first imported.
+A kernel's docstring says what it computes; what that means is explained where it is called. Triton's interpreter runs
+the same programs on the CPU, slowly, where ``TRITON_INTERPRET=1`` was set before they were first imported.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Single instructions of a GPU that Triton, or its interpreter, does not give, and what stands for them elsewhere."""
+"""Single GPU instructions that Triton or its interpreter does not offer, and what replaces them elsewhere."""
 
 import triton.language as tl
 
@@ -7,7 +7,7 @@ from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, kernel
 
 @kernel
 def exp2(x):
-    """2ˣ. In float32 what lies below 2⁻¹²⁶ becomes 0: to keep it takes three more instructions."""
+    """2ˣ. In float32, results below 2⁻¹²⁶ become 0; keeping them would take three more instructions."""
     if IS_INTERPRETED or x.dtype != tl.float32:
         return tl.exp2(x)
     else:
@@ -16,7 +16,7 @@ def exp2(x):
 
 @kernel
 def nearest_word(x):
-    """The nearest of the whole numbers from 0 to 2³² − 1."""
+    """Rounds to the nearest whole number from 0 to 2³² − 1."""
     if IS_INTERPRETED or x.dtype != tl.float32:
         return (tl.maximum(tl.minimum(x, 4294967040.0), 0.0) + 0.5).to(tl.uint32)  # below 2³² lies this float32
     else:
@@ -36,7 +36,7 @@ def wide_product(a, b: tl.constexpr):
 
 @kernel
 def settled(x):
-    """The same numbers, once they are there: no matrix product is left under way."""
+    """The same numbers, after waiting for any matrix product that is still computing them."""
     if IS_INTERPRETED or x.dtype != tl.float32:
         return x
     else:
@@ -45,7 +45,7 @@ def settled(x):
 
 @kernel
 def narrow(x, dtype: tl.constexpr):
-    """Rounded to the nearest number of a type; the interpreter would cut bfloat16 off."""
+    """Rounds to the nearest number of a type; the interpreter alone would truncate to bfloat16."""
     if IS_INTERPRETED and dtype == tl.bfloat16 and x.dtype == tl.float32:
         bits = x.to(tl.uint32, bitcast=True)
         bits += ((bits >> 16) & 1) + 0x7FFF

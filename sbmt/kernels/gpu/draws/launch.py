@@ -74,7 +74,7 @@ def bounds_of_keys(key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each cluster's largest membership M ``(batch, heads, 1, k)``, and the l and b of :class:`Bounds`."""
     largest = key.amax(2, keepdim=True)
     ratio = key / largest.clamp(min=torch.finfo(key.dtype).tiny)
-    lowest = ratio.masked_fill(largest == 0, float("inf")).amin(-1).clamp(max=1.0)  # empty clusters bind nobody
+    lowest = ratio.masked_fill(largest == 0, float("inf")).amin(-1).clamp(max=1.0)  # empty clusters bound no key
     return largest, lowest * (1 - _SLACK), ratio.amax(-1) * (1 + _SLACK)
 
 

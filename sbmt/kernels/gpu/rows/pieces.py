@@ -1,7 +1,7 @@
-"""Rows of a CSR mask cut into pieces of bounded length, so that one long row keeps nobody waiting.
+"""Rows of a CSR mask cut into pieces of bounded length, so that no program waits for one long row.
 
 A row that is one piece is written where it belongs. The pieces of a longer row go to slots of their own, and a second
-kernel joins them, in order, so that results do not depend on who comes first.
+kernel joins them, in order, so that results do not depend on the order in which programs run.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def cut_rows(mask: Mask) -> Pieces:
 
 @kernel
 def locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE: tl.constexpr):
-    """Of this program's piece: its row, its first edge, how many it has, and its slot or -1.
+    """Finds this program's piece: its row, its first edge, how many edges it has, and its slot or -1.
 
     The row is ``n_rows`` if there is nothing to do. Numbers inside a piece take 32 bits.
     """

@@ -2,7 +2,7 @@
 
 A program has ``ROWS`` rows of one graph. The first kernel counts its edges in every column; once it is known what comes
 before, from other programs, the second puts each edge where it belongs, row by row, so that queries ascend in every
-column and nothing depends on who comes first.
+column and nothing depends on the order in which programs run.
 """
 
 import torch
@@ -46,7 +46,7 @@ def fill_columns(
             is_edge = edges < stop
             columns = tl.load(keys + edges, is_edge, other=0)
             ones = tl.full((EDGES,), 1, tl.int32)
-            place = tl.atomic_add(before + program * n_keys + columns, ones, is_edge)  # nobody else adds to it
+            place = tl.atomic_add(before + program * n_keys + columns, ones, is_edge)  # no other program adds to it
             place += tl.load(column_ptr + graph * n_keys + columns, is_edge, other=0)
             tl.store(queries + place, tl.zeros_like(ones) + (row - graph * n_queries).to(tl.int32), is_edge)
             tl.store(positions + place, (edges - of_graph).to(tl.int32), is_edge)

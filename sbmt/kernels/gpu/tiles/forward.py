@@ -1,8 +1,8 @@
 """Attention over tiles of pairs whose mask is drawn in registers and never stored.
 
 A tile has ``ROWS`` queries and ``KEYS`` keys. Its rates are one product of rate factors, its coins are the words that
-:mod:`sbmt.samplers.bernoulli` gives the same cells, so the edges are that sampler's. Whoever needs a tile again draws
-it again. Masks of tokens are None where all are real.
+:mod:`sbmt.samplers.bernoulli` gives the same cells, so the edges are those of that sampler. A tile that is
+needed again is drawn again. Masks of tokens are None where all are real.
 """
 
 import triton.language as tl

@@ -47,7 +47,7 @@ def split_rates(rates, high, low, row_scale, n_rows, CLUSTERS: tl.constexpr, ROW
 
 @kernel
 def lengths(vectors, rows, is_real, WIDTH: tl.constexpr, dtype: tl.constexpr):
-    """Of some rows of a matrix; 0 of those that are not real."""
+    """The lengths of some rows of a matrix, and 0 for rows that are not real."""
     found = load_rows(vectors, rows, is_real, WIDTH).to(dtype)
     return tl.sqrt(tl.sum(found * found, 1))
 
@@ -73,7 +73,7 @@ def slopes_of_queries(
     slope, delta, slope_scale, largest_slope, n_heads, n_queries, n_blocks,
     D: tl.constexpr, D_VALUE: tl.constexpr, ROWS: tl.constexpr, DROPOUT: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """What the way back needs of each query: its slope in the type of values, ⟨dout, out⟩, and a scale for its rates.
+    """Computes what the backward pass needs of each query: its slope in the type of values, ⟨dout, out⟩, and a scale.
 
     Gradients of rates are bounded by 2 ‖dout‖ ‖v‖ w (‖q‖ ‖k‖ / √d) / (1 − dropout), with the largest weight w, and the
     last factor under the score rule only; the density's gradient comes on top. ``largest_slope`` gets the largest

@@ -220,3 +220,35 @@ def test_a_causal_mask_is_refused():
     with pytest.raises(SbmtError, match="is_causal=False, since the mask knows no order, got True"):
         layer(x, x, x, is_causal=True)
     assert torch.equal(layer(x, x, x, is_causal=False)[0], layer(x, x, x)[0])
+
+
+def test_torchs_arguments_are_taken():
+    layer = MultiHeadAttention(24, 3, batch_first=True, kdim=24, vdim=None, device="cpu", dtype=torch.float64)
+    assert {p.dtype for p in layer.parameters()} == {torch.float64}
+    x = torch.randn(2, 5, 24, dtype=torch.float64)
+    assert layer(x, x, x, average_attn_weights=True)[0].shape == x.shape
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"batch_first": False}, "batch_first=True"),
+        ({"add_bias_kv": True}, "add_bias_kv=False"),
+        ({"add_zero_attn": True}, "add_zero_attn=False"),
+        ({"kdim": 8}, "kdim=24"),
+        ({"vdim": 8}, "vdim=24"),
+        ({"dtype": torch.int64}, "dtype as a floating-point type"),
+        ({"clusters": 4}, "SBMAttention takes: .*n_clusters.*, got clusters"),
+        ({"transform_heads": 3}, "transform_heads that can be called"),
+    ],
+)
+def test_torchs_other_arguments_are_refused_by_name(arguments, words):
+    with pytest.raises(SbmtError, match=words):
+        MultiHeadAttention(24, 3, **arguments)
+
+
+@pytest.mark.bad_input
+def test_weights_of_single_heads_are_refused():
+    with pytest.raises(SbmtError, match="average_attn_weights=True"):
+        MultiHeadAttention(24, 3)(*torch.randn(3, 1, 4, 24), average_attn_weights=False)

@@ -18,7 +18,7 @@ FORBIDDEN = {
 # Names that PyTorch or the fixed public interface chose.
 BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges"}
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
-INTEGERS |= {"seed", "dropout_seed"}
+INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 words_only = pytest.mark.parametrize(

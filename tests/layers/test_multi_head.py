@@ -217,7 +217,7 @@ def test_masks_of_zeros_and_minus_infinities_mean_the_same():
 
 def test_a_causal_mask_is_refused():
     layer, x = make(), vectors()
-    with pytest.raises(SbmtError, match="is_causal=False, since the mask knows no order, got True"):
+    with pytest.raises(SbmtError, match="is_causal=False, since the mask has no order, got True"):
         layer(x, x, x, is_causal=True)
     assert torch.equal(layer(x, x, x, is_causal=False)[0], layer(x, x, x)[0])
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sbmt.experiments.training.attention_config import AttentionConfig
-from sbmt.experiments.training.config import SequenceConfig
+from sbmt.experiments.training.config import AttentionConfig
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LongRangeConfig
+from sbmt.experiments.training.sequence import SequenceConfig
 from tests.site.visits import ROOT
 
 pytestmark = pytest.mark.site

@@ -1,23 +1,23 @@
 """Settings of a training run, and what its task decides: model, data, loss, optimiser, masks, scores."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmt.attention.inputs import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes
+from sbmt.block_model.density import DensityKind
+from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
 from sbmt.experiments.data.language.tokenizer import Tokenizer
-from sbmt.experiments.data.locate import prepared_folder
-from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
-from sbmt.experiments.training.attention_config import AttentionConfig, option
+from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.masks import MasksByNumber, MaskSource
+from sbmt.layers.registry import ATTENTIONS, arguments_of, has_positions, make_options, options_of
 from sbmt.models import Encoder
+from sbmt.models.encoder import Positions
+from sbmt.registration import option
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -25,6 +25,131 @@ if TYPE_CHECKING:
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 ROWS = 200
 """Rows of training in the table of metrics, unless the task wants one for every step."""
+
+Config = TypeVar("Config", bound="AttentionConfig")
+UNSAVED = "option_defaults"
+
+
+def family_defaults(**values: Any) -> Any:
+    """A field: where a family of runs starts the options of these names, whichever attention has them."""
+    help_ = "where options of these names start, whichever attention has them; not saved"
+    return field(default=tuple(values.items()), compare=False, repr=False, metadata={"help": help_})
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """What runs on every task share. The command line offers every field, and every option of the attention, by name.
+
+    Options may be given as a mapping of those that differ from the defaults.
+
+    Raises:
+        SbmtError: If a value is out of range, or an option is not one of the attention's.
+    """
+
+    attention: str = option("sbm", "name of the attention", ATTENTIONS)
+    options: Any = field(default=None, metadata={"help": "the attention's own options; None: its defaults"})
+    option_defaults: tuple[tuple[str, Any], ...] = family_defaults()
+    positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
+    has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
+    density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
+    density_kind: Literal["sampled", "expected"] = option("sampled", "density in the loss: sampled or expected")
+    density_start: int = option(0, "step after which the density counts")
+    density_ramp: int = option(0, "steps over which λ then grows to its full size")
+    length: int = option(64, "tokens per sequence, and number of values")
+    batch_size: int = option(64, "sequences per step")
+    steps: int = option(1000, "optimiser steps")
+    learning_rate: float = option(1e-3, "Adam's learning rate")
+    d_model: int = option(32, "width")
+    d_hidden: int = option(32, "width inside the MLPs")
+    n_heads: int = option(1, "heads per layer")
+    n_layers: int = option(1, "layers")
+    embedding_std: float = option(1.0, "standard deviation of token embeddings at the start")
+    seed: int = option(0, "seed of weights, data and masks")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", self._make_options())
+        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers")
+        check_sizes(**{name: getattr(self, name) for name in names})
+        for name in ("learning_rate", "embedding_std"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
+        if not 0 <= self.density_weight < float("inf"):
+            raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
+        self._check_steps("density_start", "density_ramp")
+        check_choice("positions", self.positions, Positions)
+        check_choice("density_kind", self.density_kind, DensityKind)
+        check_seed(self.seed)
+
+    def _check_steps(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 0:
+                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
+
+    def _make_options(self) -> Any:
+        kind = options_of(self.attention)
+        if isinstance(self.options, kind):
+            return make_options(self.attention, _values(self.options))
+        if not isinstance(self.options, Mapping | None):
+            do = "give names and values, or change the attention with override()"
+            raise SbmtError(f"a mapping or a {kind.__name__} as options", type(self.options).__name__, do)
+        names = {f.name for f in fields(kind)}
+        start = {name: value for name, value in self.option_defaults if name in names}
+        return make_options(self.attention, start | dict(self.options or {}))
+
+    def attention_arguments(self) -> dict[str, Any]:
+        """Arguments for :func:`~sbmt.layers.build_attention`, besides sizes and dropout.
+
+        They are the attention's options, and ``n_positions`` where its constructor takes that: the length of the task.
+        """
+        arguments = arguments_of(self.options)
+        if has_positions(self.attention):
+            arguments.setdefault("n_positions", self.length)
+        return arguments
+
+    def density_weight_at(self, step: int) -> float:
+        """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
+        share = (step - self.density_start) / max(1, self.density_ramp)
+        return self.density_weight * max(0.0, min(1.0, share))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary that JSON holds."""
+        values = asdict(self)
+        del values[UNSAVED]
+        return values
+
+    @classmethod
+    def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
+        """The configuration that :meth:`to_dict` wrote.
+
+        Raises:
+            SbmtError: If a field is unknown or a value is out of range.
+        """
+        known = {f.name for f in fields(cls)} - {UNSAVED}
+        if not isinstance(values, dict) or set(values) - known:
+            unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
+            raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise SbmtError("numbers and names in the configuration", str(error), "mend or remake the file") from error
+
+    def override(self: Config, **values: Any) -> Config:
+        """A copy with those fields and options changed whose value is not None.
+
+        A new attention starts with the values of those options that the present one has too, and its defaults for the
+        rest.
+
+        Raises:
+            SbmtError: If a value is out of range, or a name is neither a field nor one of the attention's options.
+        """
+        given = {name: value for name, value in values.items() if value is not None}
+        known = {f.name for f in fields(self)}
+        changed = {name: value for name, value in given.items() if name in known}
+        attention = changed.get("attention", self.attention)
+        kept = {f.name for f in fields(options_of(attention))}
+        present = {name: value for name, value in _values(self.options).items() if name in kept}
+        changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
@@ -191,139 +316,6 @@ class TrainingConfig(AttentionConfig, ABC):
         return {}
 
 
-@dataclass(frozen=True)
-class SequenceConfig(TrainingConfig):
-    """Everything that decides a run on prepared examples, apart from what one kind of task alone has.
-
-    AdamW follows a learning rate that rises along a line and falls along another.
-
-    Raises:
-        SbmtError: If a value is out of range.
-    """
-
-    data: str = option("", "name of the prepared examples; the task's own if left out")
-    length: int = option(2048, "tokens kept of a document; pixels of an image")
-    batch_size: int = option(128, "examples per optimiser step, over all devices")
-    steps: int = option(5000, "optimiser steps")
-    warmup_steps: int = option(1000, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(50, "steps between two evaluations on dev, each of which leaves a checkpoint")
-    learning_rate: float = option(5e-4, "AdamW's largest learning rate")
-    weight_decay: float = option(0.0, "AdamW's weight decay")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(128, "width inside the MLPs and the head")
-    n_heads: int = option(2, "heads per layer")
-    n_layers: int = option(2, "layers")
-    embedding_std: float = option(0.02, "standard deviation of embeddings at the start")
-    dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
-    attention_dropout: float = option(0.1, "dropout on the attention weights")
-    dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
-    test_examples: int | None = option(None, "test on that many test examples; all if left out")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(eval_every=self.eval_every)
-        for name in ("dev_examples", "test_examples"):
-            if (size := getattr(self, name)) is not None:
-                check_sizes(**{name: size})
-        if not 0 <= self.warmup_steps < max(self.steps, 1):
-            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise SbmtError("weight_decay ≥ 0", self.weight_decay, "0 switches it off")
-        check_dropout(self.dropout)
-        check_dropout(self.attention_dropout)
-
-    @property
-    def data_name(self) -> str:
-        """The folder of the prepared examples."""
-        return self.data or self.task
-
-    @property
-    def is_chosen_on_test(self) -> bool:
-        """Whether the weights are chosen by the very examples that the result reports, as in the paper's pipeline."""
-        return False
-
-    def open_prepared(self) -> Prepared:
-        """The prepared examples that the configuration names.
-
-        Raises:
-            SbmtError: If they are not there, or are another task's.
-        """
-        prepared = open_prepared(prepared_folder() / self.data_name)
-        if prepared.info["task"] != self.task:
-            raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
-        return prepared
-
-    def split_of(self, prepared: Prepared, name: str) -> Split:
-        """A split as a run sees it: where the choice is made on the test examples, these stand in for dev."""
-        if not self.is_chosen_on_test or name not in ("train", "dev"):
-            return prepared.splits[name]
-        if name == "dev":
-            return prepared.splits["test"]
-        parts = prepared.splits["train"], prepared.splits["dev"]
-        indices, labels = (np.concatenate([getattr(part, x) for part in parts]) for x in ("indices", "labels"))
-        extras = {x: np.concatenate([part.extras[x] for part in parts]) for x in parts[0].extras}
-        return Split(indices, labels, parts[0].symbols, parts[0].offsets, parts[0].lengths, extras)
-
-    def make_encoder(self, vocab_size: int, max_length: int | None, **dropouts: float) -> Encoder:
-        """An encoder with dropout."""
-        own = {"dropout": self.dropout, "attention_dropout": self.attention_dropout}
-        return super().make_encoder(vocab_size, max_length, **own | dropouts)
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy; 0 without labels."""
-        return nn.functional.cross_entropy(logits.float(), labels) if len(labels) else 0.0 * logits.float().sum()
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross entropy of every label."""
-        return nn.functional.cross_entropy(logits, labels, reduction="none")
-
-    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""
-        from scipy.stats import binomtest
-
-        labels = data.labels[name][: self.test_examples]
-        n, right = len(labels), round(test.accuracy * len(labels))
-        interval = binomtest(right, n).proportion_ci(0.95, "wilson")
-        commonest = int(np.bincount(data.labels["train"]).argmax())
-        bounds = [round(float(interval.low), 4), round(float(interval.high), 4)]
-        found = {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
-        if constant := self.make_metrics(len(data.info["class_names"])):
-            truth = torch.from_numpy(np.array(labels))
-            answer = torch.full_like(truth, commonest)
-            found["chance_metrics"] = {name: float(metric(answer, truth)) for name, metric in constant.items()}
-        return found
-
-    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """AdamW."""
-        return torch.optim.AdamW(parameters, self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
-
-    def learning_rate_share(self, step: int) -> float:
-        """A line up to 1 over ``warmup_steps``, then a line down to 0."""
-        if step < self.warmup_steps:
-            return (step + 1) / (self.warmup_steps + 1)
-        return (self.steps - step) / (self.steps - self.warmup_steps)
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether one of the two dropouts is on."""
-        return self.dropout + self.attention_dropout > 0
-
-    @property
-    def checkpoint_every(self) -> int:
-        """``eval_every``, or the last step of a shorter run."""
-        return min(self.eval_every, self.steps)
-
-    @property
-    def n_dev(self) -> int | None:
-        """``dev_examples``."""
-        return self.dev_examples
-
-    @property
-    def n_test(self) -> int | None:
-        """``test_examples``."""
-        return self.test_examples
-
-
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
     """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
 
@@ -335,3 +327,7 @@ def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> A
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return config.make_model(info or {})
+
+
+def _values(options: Any) -> dict[str, Any]:
+    return {f.name: getattr(options, f.name) for f in fields(options)}

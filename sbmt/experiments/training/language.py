@@ -18,11 +18,12 @@ from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.files import load_weights, read_json, read_tensors
-from sbmt.experiments.training.attention_config import AttentionConfig, family_defaults, option
-from sbmt.experiments.training.config import SequenceConfig
+from sbmt.experiments.training.config import AttentionConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
+from sbmt.experiments.training.sequence import SequenceConfig
 from sbmt.models import MaskedLM, SentenceClassifier
 from sbmt.models.sentence_classifier import Pooling
+from sbmt.registration import option
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

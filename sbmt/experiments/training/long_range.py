@@ -9,11 +9,11 @@ from sbmt.errors import check_choice, choose
 from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
-from sbmt.experiments.training.attention_config import option
-from sbmt.experiments.training.config import SequenceConfig
 from sbmt.experiments.training.data import INFO, ExampleFeed, TaskData
+from sbmt.experiments.training.sequence import SequenceConfig
 from sbmt.models import DualEncoder, SequenceClassifier
 from sbmt.models.dual_encoder import PairFeatures
+from sbmt.registration import option
 
 TASK_TITLES = {
     "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",

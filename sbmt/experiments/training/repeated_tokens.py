@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from sbmt.errors import check_sizes, choose
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
-from sbmt.experiments.training.attention_config import option
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import SequenceFeed, TaskData
 from sbmt.experiments.training.masks import MasksInOrder, MaskSource
 from sbmt.models import TokenTagger
 from sbmt.models.encoder import Positions
+from sbmt.registration import option
 
 REPEATED_TOKENS = "repeated_tokens"
 CHECKPOINT_EVERY = 200

@@ -54,8 +54,10 @@ def make_small(patch):
     pairs = zip(words[::2], words[1::2], strict=True)
     fields = {name.replace("-", "_"): int(x) if x.isdigit() else x for name, x in pairs}
     trials = Trial("full", "full attention"), Trial("equal", "its density", {"attention": "random_mask"}, "full")
-    patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=RepeatedTokensConfig(**fields)))
-    patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", RepeatedTokensConfig(**fields), trials, n_seeds=2))
+    config = RepeatedTokensConfig(**fields)
+    few_clusters = config.override(attention="sbm", n_clusters=2)  # the demo's trials are settings of SBM
+    patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=few_clusters))
+    patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=2))
     patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
     patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
     use_tiny_grids(patch)

@@ -106,11 +106,6 @@ class AttentionConfig:
             arguments.setdefault("n_positions", self.length)
         return arguments
 
-    def density_weight_at(self, step: int) -> float:
-        """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
-        share = (step - self.density_start) / max(1, self.density_ramp)
-        return self.density_weight * max(0.0, min(1.0, share))
-
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON holds."""
         values = asdict(self)

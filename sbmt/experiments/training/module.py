@@ -97,7 +97,7 @@ class TrainingModule(LightningModule):
         accuracy = n_right / max(1, len(batch.labels)) * batch.weight
         densities = densities_of(output, torch.float32).mean(0).detach()
         self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": densities}
-        if weight := self.config.density_weight_at(self.global_step + 1):
+        if weight := density_weight_at(self.config, self.global_step + 1):
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
         return loss
 
@@ -153,3 +153,9 @@ class TrainingModule(LightningModule):
 def densities_of(output: ModelOutput, dtype: torch.dtype) -> Tensor:
     """Density of every example (rows) in every head of every layer (columns)."""
     return torch.cat([a.density.to(dtype) for a in output.attention], 1)
+
+
+def density_weight_at(config: TrainingConfig, step: int) -> float:
+    """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
+    share = (step - config.density_start) / max(1, config.density_ramp)
+    return config.density_weight * max(0.0, min(1.0, share))

@@ -7,6 +7,7 @@ from sbmt import SbmtError
 from sbmt.baselines.performer import PerformerOptions
 from sbmt.baselines.random_mask import RandomMaskOptions
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model
+from sbmt.experiments.training.module import density_weight_at
 from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
@@ -64,7 +65,7 @@ def test_the_length_of_the_task_is_filled_in():
 )
 def test_density_weight_waits_and_then_grows_along_a_line(settings, weights):
     config = RepeatedTokensConfig(**{"density_weight": 0.5} | settings)
-    assert {step: config.density_weight_at(step) for step in weights} == weights
+    assert {step: density_weight_at(config, step) for step in weights} == weights
 
 
 def test_learning_rate_falls_along_a_line_at_the_end():

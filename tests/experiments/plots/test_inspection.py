@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from sbmt.experiments.plots.inspection import see_mask
-from sbmt.experiments.training import RepeatedTokensConfig, train
+from sbmt.experiments.training import RepeatedTokensConfig
+from sbmt.experiments.training.fit import fit
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=2, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=4
@@ -11,7 +12,7 @@ TINY = RepeatedTokensConfig(
 
 @pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
 def test_the_drawn_mask_has_the_law_that_is_shown(attention):
-    run = train(TINY.override(attention=attention))
+    run = fit(TINY.override(attention=attention))
     run.model.train()
     seen = [see_mask(run.model, 3) for _ in range(2)]
     assert torch.equal(seen[0].drawn, seen[1].drawn)

@@ -14,7 +14,6 @@ from tests.experiments.plots.tiny_long_range import N_TEST, untrained
 _WORDS = ("a", "film", "that", "cost", "$5", "is", "café", "中", "not", "good", "<s>", "films", "\\", "it 's")
 TINY = {
     "length": 24,
-    "window": 2,
     "batch_size": 4,
     "steps": 2,
     "warmup_steps": 1,
@@ -22,7 +21,7 @@ TINY = {
     "d_hidden": 8,
     "n_heads": 2,
     "n_layers": 2,
-    "option_defaults": (("n_clusters", 4),),
+    "option_defaults": (("window", 2), ("n_clusters", 4)),
 }
 
 

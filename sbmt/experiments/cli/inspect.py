@@ -57,7 +57,7 @@ def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Pat
     shown = {name: value for name, value in _flat(run.config).items() if value is not None}
     console.print(_settings(title, shown))
     test = run.test
-    console.print(f"Unseen sequences: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
+    console.print(f"Test: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
     draw_inspection(run, output, seed)
     console.print(f"Figure: {output}")
 

@@ -73,7 +73,7 @@ def test_a_masked_language_model_has_no_labels_to_look_at(run, tmp_path):
     tiny_mlm_run().save(tmp_path / "r")
     code, out, err = run("inspect", "r")
     assert code == 2 and not out and not list(tmp_path.glob("*.png"))
-    assert "a run on labelled examples" in err and "a masked language model" in err and err.count("\n") == 1
+    assert "a run on labelled examples" in err and "one on mlm: fine-tune it first" in err and err.count("\n") == 1
 
 
 @pytest.mark.bad_input

@@ -104,7 +104,7 @@ def test_pretrain_fine_tune_evaluate_predict(run, tmp_path):
             assert result["config"][name] == value
 
     code, out, _ = run("evaluate", "mlm", "--sequences", "5")
-    assert code == 0 and "Test: accuracy" in out and "perplexity" in out
+    assert code == 0 and "Test, 5 examples: accuracy" in out and "perplexity" in out
 
     tuned = ["train", "glue", "--task", "sst2", "--from", "mlm", "--batch-size", "8", "--output", "tuned"]
     code, out, _ = run(*tuned, "--epochs", "2", "--learning-rate", "0.02")
@@ -223,7 +223,7 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "glue --seeds 0": "seeds ≥ 1",
         "glue --epochs 0": "epochs ≥ 1",
         "glue --workers 0": "workers ≥ 1",
-        "evaluate mlm --sequences 0": "n_blocks ≥ 1",
+        "evaluate mlm --sequences 0": "n_examples ≥ 1",
         "evaluate mlm --n-samples 0": "n_samples ≥ 1",
         "evaluate mlm --seed -1": "seed in [0, 2⁶²)",
         "predict mlm test.tsv": "a run of sbmt train glue",

@@ -14,6 +14,7 @@ from tests.experiments.plots.tiny_long_range import N_TEST, tiny_run
 def whole_batches(run, prepared, seed):
     """Each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
     generator = torch.Generator().manual_seed(seed)
+    run.model.eval()
     found = []
     feed = run.config.open_data(run.tokenizer, prepared).feeds["test"]
     for batch in BatchStream(feed, numbered(N_TEST, 16)):

@@ -77,8 +77,10 @@ def test_two_processes_are_one(tmp_path, tiny):
 
 @pytest.mark.slow
 def test_two_processes_that_train_on_repeated_tokens_are_one(tmp_path):
-    sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, n_clusters=4, test_sequences=13)
-    config = RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1)
+    sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, test_sequences=13)
+    config = RepeatedTokensConfig(
+        **sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1, options={"n_clusters": 4}
+    )
     run_in_two(tmp_path, {"run": config})
     one, two = fit(config, tmp_path / "alone"), load_run(tmp_path / "run")
     assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)

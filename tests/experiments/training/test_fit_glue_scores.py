@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from math import exp
 
 import numpy as np
 import pytest
@@ -114,10 +115,9 @@ def test_single_examples_agree_with_the_runs_own_test(train):
     assert torch.equal(evaluate(moved).losses, found.losses)
 
 
-@pytest.mark.bad_input
-def test_a_masked_language_model_has_no_labels_to_be_judged_by(pretrained):
-    with pytest.raises(SbmtError, match="sbmt train glue"):
-        evaluate(load_run(pretrained()))
+def test_a_masked_language_model_is_judged_by_its_selected_tokens(pretrained):
+    found = evaluate(load_run(pretrained()))
+    assert 0 < found.n_examples < len(found.labels) and found.metrics["perplexity"] == pytest.approx(exp(found.loss))
 
 
 def test_with_quirks_the_reported_examples_choose(tmp_path, tiny_glue):
@@ -154,7 +154,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
         "damaged": (copy_of(pretrained(), tmp_path / "d", tokenizer="{}"), "tokeniser"),
         "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.json), "tokeniser"),
         "no result": (copy_of(pretrained(), tmp_path / "f", result="{}"), "the result of a run in"),
-        "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "got list"),
+        "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "a finished pre-training run"),
         "no perplexity": (copy_of(pretrained(), tmp_path / "h", result=json.dumps(result | {"test": {}})), "result"),
     }
     for name, (folder, words) in wrong.items():

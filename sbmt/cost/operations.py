@@ -95,7 +95,7 @@ class OperationCount:
         return OperationCount(tuple(inside))
 
 
-def cost_function(module: nn.Module) -> Callable[[Any, int], ModuleCost] | None:
+def _cost_function(module: nn.Module) -> Callable[[Any, int], ModuleCost] | None:
     """What counts an attention, of the library or registered; None for any other module."""
     return ATTENTIONS.get(type(module)) or COSTS.get(type(module))
 
@@ -105,7 +105,7 @@ def uncounted(model: nn.Module) -> dict[str, str]:
     return {
         path: type(module).__name__
         for path, module in model.named_modules()
-        if path.rpartition(".")[2] == "attention" and type(module) not in MODULES and cost_function(module) is None
+        if path.rpartition(".")[2] == "attention" and type(module) not in MODULES and _cost_function(module) is None
     }
 
 
@@ -134,12 +134,12 @@ def count_operations(
         ['2·b·h·n²·d', '0', '2·b·h·n²·d']
     """
     check_sizes(n=n, batch=batch)
-    if type(model) not in MODULES and cost_function(model) is None:
+    if type(model) not in MODULES and _cost_function(model) is None:
         names = ", ".join(kind.__name__ for kind in (*MODULES, *ATTENTIONS, *COSTS))
         raise SbmtError(f"one of {names}", type(model).__name__, "count its parts one by one")
     for path, name in uncounted(model).items():
         raise SbmtError(f"an attention whose cost is known at {path}", f"{name}: not counted", "register it with cost=")
-    densities = _per_attention(density, sum(cost_function(module) is not None for module in model.modules()))
+    densities = _per_attention(density, sum(_cost_function(module) is not None for module in model.modules()))
     return OperationCount(tuple(_rows(model, n, densities, batch)))
 
 
@@ -148,7 +148,7 @@ def _rows(model: nn.Module, n: int, densities: Iterator[float | None], batch: in
     for path, module in model.named_modules():
         if type(module) in MODULES:
             cost, is_attention = MODULES[type(module)](module), False
-        elif (count := cost_function(module)) is not None:
+        elif (count := _cost_function(module)) is not None:
             cost, is_attention = count(module, n), True
         else:
             continue  # inside a module that counts for it

@@ -42,6 +42,7 @@ CONFIGS: dict[str, type[TrainingConfig]] = {
 METRICS = ("loss", "accuracy", "density")
 POINTS = 50  # of a curve in a summary
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
+"""The folder of the trained run that comes with the library."""
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,11 @@ class GlueConfig(LanguageConfig):
         if not self.pretrained:
             return Tokenizer.load(Path(self.tokenizer))
         folder = Path(self.pretrained)
-        if not (folder / "result.json").exists() or not is_pretraining(read_json(folder / "config.json")):
+        settings = read_json(folder / "config.json") if (folder / "result.json").exists() else {}
+        if not isinstance(settings, dict):
+            do = "restore the file, or train again"
+            raise SbmtError(f"settings in {folder / 'config.json'}", type(settings).__name__, do)
+        if not is_pretraining(settings):
             raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
         return tokenizer_of(folder)
 

@@ -154,7 +154,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
         "damaged": (copy_of(pretrained(), tmp_path / "d", tokenizer="{}"), "tokeniser"),
         "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.json), "tokeniser"),
         "no result": (copy_of(pretrained(), tmp_path / "f", result="{}"), "the result of a run in"),
-        "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "a finished pre-training run"),
+        "a list": (copy_of(pretrained(), tmp_path / "g", config="[]"), "got list"),
         "no perplexity": (copy_of(pretrained(), tmp_path / "h", result=json.dumps(result | {"test": {}})), "result"),
     }
     for name, (folder, words) in wrong.items():

@@ -172,7 +172,7 @@ def test_every_command_has_help(run, command):
         (["study", "demo", "--figure", "x.xyz"], "file ending"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
         (["bench", "--threads", "0"], "threads ≥ 1"),
-        (["bench", "--device", "tpu"], "device among 'auto', 'cpu', 'cuda'"),
+        (["bench", "--device", "tpu"], "device among 'cpu', 'cuda'"),
         (["bench", "--suite", "gpu"], "--device cuda for the suite gpu"),
         (["bench", "--suite", "memory", "--device", "cuda"], "--device cpu for the suite memory"),
         (["bench", "--minutes", "3"], "--device cuda alone"),

@@ -94,13 +94,10 @@ def measure(self_loops: bool) -> dict[str, list[float]]:
 
 def draw(cases: dict[str, dict[str, list[float]]], path: Path) -> None:
     """Pushes above, loss and density below; a column per case."""
-    from matplotlib.figure import Figure
+    from sbmt.experiments.plots.save import saved_figure
+    from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
 
-    from sbmt.experiments.plots.save import save_figure
-    from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION, use_style
-
-    with use_style():
-        figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+    with saved_figure(path, 9.6, 5.4) as figure:
         axes = figure.subplots(2, 2, sharex=True, sharey="row")
         for (title, found), (above, below) in zip(cases.items(), axes.T, strict=True):
             for kind, colour in zip(KINDS, (VERMILLION, BLUE, QUIET), strict=True):
@@ -118,7 +115,6 @@ def draw(cases: dict[str, dict[str, list[float]]], path: Path) -> None:
             below.set(xlabel="step", ylim=(0, 1.03))
         axes[0, 0].legend(loc="lower left", fontsize=8)
         axes[1, 0].legend(loc="lower left", fontsize=8)
-        save_figure(figure, path)
 
 
 def main() -> None:

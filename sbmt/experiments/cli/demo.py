@@ -27,7 +27,7 @@ def demo(
     The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An
     interrupted demo is resumed.
     """
-    from sbmt.experiments.plots.comparison import draw_comparison
+    from sbmt.experiments.plots.repeated_tokens import draw_comparison
 
     console = Console(markup=False)
     study = STUDIES["demo"]

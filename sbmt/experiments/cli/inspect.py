@@ -52,7 +52,7 @@ def _flat(config: TrainingConfig) -> dict[str, Any]:
 
 def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
     """Prints settings and results, and draws a sampled mask beside its expectation."""
-    from sbmt.experiments.plots.inspection import draw_inspection
+    from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
     shown = {name: value for name, value in _flat(run.config).items() if value is not None}
     console.print(_settings(title, shown))
@@ -100,7 +100,7 @@ def _settings(title: str, values: dict[str, Any]) -> Table:
 
 
 def _densities(inspection: "Inspection") -> Table:
-    from sbmt.experiments.plots.density_bars import density_moments
+    from sbmt.experiments.plots.densities import density_moments
 
     densities = inspection.per_example.densities
     mean, deviation = density_moments(densities)
@@ -115,7 +115,7 @@ def _densities(inspection: "Inspection") -> Table:
 
 
 def _print_correlations(console: Console, inspection: "Inspection") -> None:
-    from sbmt.experiments.plots.difficulty import difficulty_measures, rank_correlations
+    from sbmt.experiments.plots.densities import difficulty_measures, rank_correlations
 
     measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
     rows = rank_correlations(inspection.per_example.densities, measures)

@@ -1,4 +1,4 @@
-"""Which tokens a trained model attends in single test examples."""
+"""Which tokens a trained model attends to in single test examples."""
 
 from dataclasses import dataclass
 
@@ -18,13 +18,13 @@ from sbmt.graph.edges import EdgeList
 
 @dataclass(frozen=True, eq=False)
 class AttendedDocument:
-    """What the heads attend in one document, under one draw of the masks.
+    """What the heads attend to in one document, under one draw of the masks.
 
     Attributes:
-        tokens: int64 ``(n,)``, padding at the end cut off.
+        tokens: int64 ``(n,)``, without the padding at the end.
         in_degrees: ``(layers, heads, n)``, share of the real queries that attend each key, in [0, 1].
         densities: ``(layers, heads)``, share of the real pairs that are attended.
-        query: Position of the query that was singled out.
+        query: Position of one chosen query.
         is_attended: bool ``(layers, heads, n)``, whether that query attends each key.
     """
 
@@ -37,7 +37,7 @@ class AttendedDocument:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """What the model was given with a batch."""
+    """The model's input for one batch, and the state of its generator."""
 
     tokens: Tensor
     mask: Tensor | None
@@ -50,12 +50,12 @@ class _Call:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A model's numbers on single test examples, and the means to see any of their masks again.
+    """A model's results on single test examples, and what it takes to draw any of their masks again.
 
     Attributes:
-        run: Whose model.
+        run: The run whose model it is.
         per_example: Predictions and densities of each example.
-        calls: What the model was given, batch by batch.
+        calls: The model's inputs, batch by batch.
     """
 
     run: Run
@@ -69,7 +69,7 @@ class Inspection:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens that the model read of each example, both documents of a pair taken together."""
+        """Tokens that the model read of each example, of both documents if it is a pair."""
         return torch.cat([call.is_real.flatten(1).sum(1) for call in self.calls]).numpy()
 
     def lowest_and_highest(self) -> tuple[int, ...]:
@@ -79,15 +79,12 @@ class Inspection:
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
-        """Draws an example's masks again, the same ones up to rounding, and keeps what they attend.
+        """Draws an example's masks again, the same ones up to rounding, and returns what they attend in each document.
 
         Args:
             example: Number of the example in the split.
-            query: Position of a query to single out in every document; None takes the one that is attended about as
-                often as half of all positions are (the lower median of the mean in-degree).
-
-        Returns:
-            One or two documents.
+            query: Position of the query to choose in every document; None takes the position whose in-degree, the mean
+                over heads, is the lower median.
 
         Raises:
             SbmtError: If there is no such example, or no such position in one of its documents.
@@ -123,13 +120,13 @@ class Inspection:
 def inspect_examples(
     run: Run, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
 ) -> Inspection:
-    """Runs a model on the first test examples, as evaluation does, and keeps what it takes to see any of them again.
+    """Evaluates a model on the first test examples, so that any of them can be looked at afterwards.
 
     Args:
-        run: Whose model.
+        run: The run whose model it is.
         n_examples: How many examples, at least 2; None means all.
         seed: Seed of the masks.
-        prepared: The data; None opens what the run was trained on.
+        prepared: The data; None opens those that the run was trained on.
 
     Raises:
         SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.
@@ -178,7 +175,7 @@ def keys_of(edges: EdgeList, example: int, query: int) -> Bool[Tensor, "heads n_
 
 
 def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
-    """Where the lower median over real tokens stands; the first such place among equals, 0 if nothing is real."""
+    """The first position of the lower median over real tokens; 0 if no token is real."""
     places = is_real.nonzero().squeeze(1)
     if not len(places):
         return 0

@@ -1,4 +1,4 @@
-"""A text, with how often each of its tokens is attended as the shade behind it."""
+"""A text in which the shade behind each token says how often it is attended."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -15,15 +15,14 @@ from matplotlib.transforms import Affine2D
 from torch import Tensor
 
 from sbmt.experiments.data.listops.expressions import CLOSE, TOKENS
-from sbmt.experiments.plots.style import INK, MASK_COLOURS, VERMILLION
+from sbmt.experiments.plots.style import INK, MASK_COLOURS, VERMILLION, is_dark
 
 ADVANCE = 0.602  # width of a character of the monospaced font, in ems
 LINE = 1.32  # height of a line, in ems
 LONGEST = 24
-"""Characters of a token of a vocabulary that are written."""
+"""The most characters that are written of a vocabulary's token."""
 _FONT = "DejaVu Sans Mono"
 _ROOM = 0.25  # left and right inside the query's box, in columns
-_DARK = 0.55  # lightness below which writing is white
 
 
 def byte_glyph(byte: int) -> str:
@@ -37,7 +36,7 @@ def byte_glyph(byte: int) -> str:
 
 
 def listops_glyph(symbol: int) -> str:
-    """How a token of ListOps is written, with the blank after it.
+    """How a token of ListOps is written, with a blank after it.
 
     Example:
         >>> "".join(listops_glyph(symbol) for symbol in [2, 8, 15, 5])
@@ -49,10 +48,10 @@ def listops_glyph(symbol: int) -> str:
 
 
 def word_glyph(glyph: str) -> str:
-    r"""How :func:`plot_attended_text` writes a token of a vocabulary, given what its tokeniser calls it.
+    r"""How :func:`plot_attended_text` writes a token of a vocabulary, given its name in the tokeniser.
 
-    The blank before a word is a blank again, so that words stand apart; what the font lacks is escaped as Python does;
-    what is longer than :data:`LONGEST` ends in dots.
+    The blank before a word becomes a blank again, characters that the font lacks are escaped as in Python, and tokens
+    longer than :data:`LONGEST` are cut.
 
     Example:
         >>> [word_glyph(glyph) for glyph in ("<s>", "␣film", "s", "␣", "é", "中", r"\xc3")]
@@ -80,7 +79,7 @@ def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
 
 
 def stretch(n: int, query: int, most: int) -> range:
-    """At most so many of n positions, one after the other, with the query in their middle as far as that goes.
+    """At most ``most`` of n positions in a row, with the query as close to their middle as possible.
 
     Example:
         >>> stretch(10, 8, 4), stretch(10, 5, 4), stretch(3, 0, 4)
@@ -99,27 +98,24 @@ def plot_attended_text(
     *,
     upper: float,
     width: int,
-    n_lines: int | None = None,
 ) -> None:
-    """Writes tokens in a block, shaded by in-degree; a box around one query, a line under the keys that it attends.
+    """Writes tokens in a block, shaded by in-degree, with a box around one query and its keys underlined.
 
     Args:
         axes: Where to write.
         glyphs: How each token is written, in characters of DejaVu Sans Mono; blanks around it are shaded with it.
         in_degrees: Share of queries that attend each token, in [0, 1].
         is_attended: Whether the query attends each token.
-        query: Number of the token that is boxed; outside of ``range(n)`` no token is.
+        query: Number of the token in the box; none is boxed if it is outside ``range(n)``.
         upper: The share drawn darkest.
         width: Characters per line.
-        n_lines: Lines that there is room for; None means as many as it takes.
     """
     places = wrap(glyphs, width)
     colours = MASK_COLOURS((in_degrees / upper).clamp(0, 1).double().numpy())
     cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
     axes.add_collection(PatchCollection(cells, facecolors=colours, linewidths=0))
-    is_dark = (colours[:, :3] @ (0.299, 0.587, 0.114) < _DARK).tolist()
-    for dark, colour in ((False, INK), (True, "white")):
-        mine = [at for at, is_so in enumerate(is_dark) if is_so == dark]
+    for is_light, colour in ((True, INK), (False, "white")):
+        mine = [at for at, background in enumerate(colours) if is_dark(background) != is_light]
         paths = list(_paths([glyphs[at] for at in mine], [places[at] for at in mine]))
         if paths:
             axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0))
@@ -136,18 +132,18 @@ def plot_attended_text(
         box = Rectangle((start - _ROOM, line), stop - start + 2 * _ROOM, 1, fill=False)
         box.set(edgecolor=VERMILLION, linewidth=1.6, path_effects=halo)
         axes.add_patch(box)
-    lines = max(places[-1][0] + 1, n_lines or 0)
-    axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
+    n_lines = places[-1][0] + 1
+    axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(n_lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
 
 
 def _indent(glyph: str) -> int:
-    """Blanks before what is visible; none if all of it is blank."""
+    """Number of blanks before the visible part; 0 if there is none."""
     return len(glyph) - len(glyph.lstrip()) if glyph.strip() else 0
 
 
 def _paths(glyphs: Sequence[str], places: Sequence[tuple[int, int]]) -> Iterator[Path]:
-    """Outlines of all characters, in columns and lines; the latter count downwards."""
+    """Outlines of all characters, in columns and lines, which count downwards."""
     for glyph, (line, column) in zip(glyphs, places, strict=True):
         for at, character in enumerate(glyph):
             if character != " ":

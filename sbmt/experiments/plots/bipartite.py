@@ -25,7 +25,7 @@ def plot_bipartite(
 ) -> Axes:
     """The graph of a mask: queries on the left, keys on the right, a line for each edge.
 
-    Queries stand in the order of a heatmap's rows, so that the two pictures can be read side by side.
+    Queries are in the order of a heatmap's rows, so that the two pictures can be read side by side.
 
     Args:
         edges: Boolean ``(n_queries, n_keys)`` or an :class:`~sbmt.graph.edges.EdgeList` of one graph.
@@ -41,7 +41,7 @@ def plot_bipartite(
         The axes; ``ax.collections[0]`` holds one segment per edge, in EdgeList order.
 
     Raises:
-        SbmtError: If ``edges`` does not come down to two dimensions, or weights or labels do not fit.
+        SbmtError: If ``edges`` is not one mask, or weights or labels do not fit.
     """
     mask = as_table(edges).astype(bool)
     n_queries, n_keys = mask.shape
@@ -61,10 +61,10 @@ def plot_bipartite(
     if query is not None:
         shown = source == query
         ax.add_collection(LineCollection(list(segments[shown]), colors=color, linewidths=widths[shown], zorder=2))
-    _draw_side(ax, 0.0, heights[0], query_labels, "query", "right", "o")
-    _draw_side(ax, 1.0, heights[1], key_labels, "key", "left", "s")
+    _draw_side(ax, 0.0, heights[0], query_labels, "queries", "right", "o")
+    _draw_side(ax, 1.0, heights[1], key_labels, "keys", "left", "s")
     ax.set(xlim=(-0.28, 1.28), ylim=(0, 1))
-    ax.set_box_aspect(1)  # as a heatmap of as many queries as keys, so that rows and nodes are level
+    ax.set_box_aspect(1)  # like a heatmap of a square mask, so that its rows and the nodes are level
     ax.axis("off")
     if title is not None:
         ax.set_title(title)
@@ -72,22 +72,15 @@ def plot_bipartite(
 
 
 def _draw_side(
-    ax: Axes,
-    x: float,
-    heights: np.ndarray,
-    labels: Sequence[str] | None,
-    name: str,
-    align: str,
-    marker: str,
+    ax: Axes, x: float, heights: np.ndarray, labels: Sequence[str] | None, name: str, align: str, marker: str
 ) -> None:
     n = heights.size
     size = 5.5 if n <= MOST_LABELS else 2.5
     ax.plot(np.full(n, x), heights, marker, color=INK, markersize=size, zorder=3, clip_on=False)
-    plural = "queries" if name == "query" else "keys"
-    ax.text(x, -0.04, plural, ha="center", va="top")
+    ax.text(x, -0.04, name, ha="center", va="top")
     if labels is not None:
         check_labels(labels, n)
-    elif n > MOST_LABELS:
-        return
-    for place, label in zip(heights, labels or [str(i) for i in range(n)], strict=True):
+    elif n <= MOST_LABELS:
+        labels = [str(i) for i in range(n)]
+    for place, label in zip(heights, labels or (), strict=bool(labels)):
         ax.text(x + (-0.07 if x == 0 else 0.07), place, label, ha=align, va="center")

@@ -1,4 +1,4 @@
-"""What each attention reaches after pre-training and fine-tuning, over the share of pairs that it attends."""
+"""The accuracy of each attention after pre-training and fine-tuning, against the density of its masks."""
 
 from collections.abc import Callable
 from itertools import cycle
@@ -8,16 +8,15 @@ from statistics import mean
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.plots.save import save_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, use_style
+from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION
 
 Mark = tuple[str, str, str]
-"""Colour, marker, and ``full`` or ``none`` for its inside."""
+"""Colour, marker, and whether it is filled: ``full`` or ``none``."""
 
 MARKS: dict[str, Mark] = {
     "full": (BLUE, "o", "full"),
@@ -36,7 +35,7 @@ MARKS: dict[str, Mark] = {
 _OTHERS: tuple[Mark, ...] = tuple((QUIET, marker, fill) for fill in ("full", "none") for marker in "<>p*d8H")
 COMMONEST: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1.1, "label": "always the commonest label"}
 FREQUENCIES: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 1.4, "label": "frequencies of tokens alone"}
-_NEAR, _STEP = 0.02, 0.03  # densities closer than the one are shown apart by the other
+_NEAR, _STEP = 0.02, 0.03  # densities closer than the first are drawn the second apart
 _PANEL = 3.75, 3.1  # inches
 
 
@@ -47,10 +46,10 @@ def marks_of(names: list[str]) -> dict[str, Mark]:
 
 
 def sideways(result: dict[str, Any]) -> dict[str, float]:
-    """How far each trial moves along the axis of densities, so that trials of like density stand side by side.
+    """How far each trial is moved along the density axis, so that trials of nearly equal density are side by side.
 
-    Trials are ordered by their mean density over seeds; neighbours closer than 0.02 form a group, which is spread
-    around its place in steps of 0.03. A trial by itself stays where it is.
+    Trials are ordered by their mean density over seeds. Neighbours closer than 0.02 form a group, which is spread
+    around its place in steps of 0.03.
 
     Example:
         >>> found = {"full": 1.0, "sbm": 0.2, "linear": 1.0}
@@ -72,7 +71,7 @@ def sideways(result: dict[str, Any]) -> dict[str, float]:
 
 
 def plot_task(axes: Axes, result: dict[str, Any], marks: dict[str, Mark]) -> None:
-    """Accuracy of every run of a task over its density, with 95 % intervals and what the commonest label reaches."""
+    """Accuracy of every run of a task over its density, with 95 % intervals and the accuracy of the commonest label."""
     first = result["runs"][0]
     _plot_dots(axes, result, marks, lambda run: run["test"]["accuracy"])
     axes.axhline(first["chance"], zorder=1, **COMMONEST)
@@ -118,13 +117,13 @@ def _look(colour: str, fill: str) -> dict[str, Any]:
 def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Writes the figure of pre-training and fine-tuning: a panel for each, perplexity or accuracy against density.
 
-    A trial has the same mark in every panel. Accuracies carry the 95 % interval that the number of test examples
-    allows; seeds of a trial share a mark. Trials of almost the same density are moved aside, see :func:`sideways`.
+    A trial has the same mark in every panel and for all its seeds. Accuracies have a 95 % interval, which follows from
+    the number of test examples. Trials of nearly equal density are moved aside, see :func:`sideways`.
 
     Args:
         results: Summaries by name: ``mlm`` and any tasks, as
             :func:`~sbmt.experiments.studies.language.run_language_studies` returns them.
-        path: Where the figure goes; its ending names the format.
+        path: Where the figure goes.
 
     Raises:
         SbmtError: If there are no results, or the format is unknown.
@@ -135,8 +134,7 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     marks = marks_of(list(titles))
     columns = 2 if len(results) in (1, 3) else 3
     rows = ceil((len(results) + 1) / columns)  # the legend has a place of its own
-    with use_style():
-        figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    with saved_figure(path, _PANEL[0] * columns, _PANEL[1] * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
         lines = []
         for ax, result in zip(axes, results.values(), strict=False):
@@ -153,4 +151,3 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
         if COMMONEST in lines:
             handles.append(Line2D([], [], linestyle="", marker="|", markersize=9, color=QUIET, label="95 % interval"))
         axes[len(results)].legend(handles=handles, loc="center left", fontsize=8.5, borderaxespad=0)
-        save_figure(figure, path)

@@ -8,7 +8,7 @@ from textwrap import wrap as wrap_words
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 from numpy.typing import NDArray
 
 from sbmt.experiments.plots.attended import AttendedDocument, Inspection
@@ -22,27 +22,31 @@ from sbmt.experiments.plots.attended_text import (
     word_glyph,
     wrap,
 )
-from sbmt.experiments.plots.density_bars import plot_density_bars
-from sbmt.experiments.plots.density_maps import plot_in_degrees, plot_input_image
-from sbmt.experiments.plots.difficulty import difficulty_measures, plot_density_over
-from sbmt.experiments.plots.save import figure_format, save_figure
-from sbmt.experiments.plots.style import use_style
+from sbmt.experiments.plots.densities import (
+    difficulty_measures,
+    plot_density_bars,
+    plot_density_over,
+    plot_in_degrees,
+    plot_input_image,
+)
+from sbmt.experiments.plots.save import figure_format, saved_figure
 from sbmt.experiments.training.run import Run
 
-MOST_TOKENS = 1200  # of an example's text that are shown
-MOST_WORDS = 300  # where tokens are words or parts of them
-_WIDTH = 8.0  # inches, of a figure: not much more than a page shows, so that letters stay as large as they are
-_BARS, _DOTS = 2.3, 2.0  # inches, of the row of bars and of the row of dots below it
-_TITLE, _TITLE_LINE, _TITLE_COLUMNS = 0.25, 0.2, 92  # inches above an example, and per line of so many characters
-_MEASURES = 3  # of difficulty, beside each other
-_MAPS = 3  # beside each other
+MOST_TOKENS = 1200  # shown of a text
+MOST_WORDS = 300  # the same where tokens are words or parts of words
+_WIDTH = 8.0  # inches: about the width of a page, so that letters keep their size
+_BARS, _DOTS = 2.3, 2.0  # inches: height of the row of bars and of the row of dots below it
+_TITLE, _TITLE_LINE = 0.25, 0.2  # inches above an example, and for each line of its title
+_TITLE_COLUMNS = 92  # characters per line of a title
+_MEASURES = 3  # of difficulty, side by side
+_MAPS = 3  # side by side
 _COLUMNS = 84  # characters per line of a text
 _LINE_HEIGHT = (_WIDTH - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the figure: one document, seen by every head."""
+    """A part of the figure: one document as every head sees it."""
 
     title: str
     height: float  # inches, without the title
@@ -52,14 +56,13 @@ class _Part:
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
     """Writes a figure: densities above, what is attended in the least and the most dense example below.
 
-    Densities are shown per layer and head, and over what is known of an example's difficulty.
-
-    Images are shown beside a map per head, texts once per head; how dark a pixel is, or the ground of a token, says
-    what share of the queries attend it. A head has the same scale in all examples of the figure.
+    Densities are shown per layer and head, and against measures of an example's difficulty. Images are shown beside a
+    map per head, texts once per head; the shade of a pixel or token is the share of queries that attend it, on a scale
+    that a head has in all examples of the figure.
 
     Args:
         inspection: From :func:`~sbmt.experiments.plots.attended.inspect_examples`.
-        path: Where the figure goes; its ending names the format.
+        path: Where the figure goes.
         query: Position of the query whose keys are underlined in texts; None chooses one in each.
 
     Raises:
@@ -69,36 +72,30 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     """
     figure_format(path)
     seen = {example: inspection.see(example, query) for example in inspection.lowest_and_highest()}
-    largest = [document.in_degrees.amax(2).numpy() for documents in seen.values() for document in documents]
-    upper = np.max(largest, 0)  # layers heads
+    shown = [(example, number) for example, documents in seen.items() for number in range(len(documents))]
+    upper = np.max([seen[x][number].in_degrees.amax(2).numpy() for x, number in shown], 0)  # layers heads
     upper[upper == 0] = 1.0
     part_of = _map_part if inspection.run.config.is_image else _text_part
-    parts = [
-        part_of(inspection, x, documents, at, upper) for x, documents in seen.items() for at in range(len(documents))
-    ]
-    measures = _measures(inspection)
+    parts = [part_of(inspection, example, seen[example], number, upper) for example, number in shown]
+    measures: dict[str, NDArray[np.float64]] = {}
+    if np.ptp(inspection.densities):
+        found = difficulty_measures(inspection.per_example.extras, inspection.lengths)
+        measures = dict(list(found.items())[:_MEASURES])
     titles = [wrap_words(part.title, _TITLE_COLUMNS) for part in parts]
     heights = [_BARS + (_DOTS if measures else 0)]
     heights += [_TITLE + _TITLE_LINE * len(title) + part.height for title, part in zip(titles, parts, strict=True)]
-    with use_style():
-        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+    with saved_figure(path, _WIDTH, sum(heights)) as figure:
         bars, *others = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         _draw_densities(bars, inspection, measures)
         for title, part, place in zip(titles, parts, others, strict=True):
             place.suptitle("\n".join(title), x=0.008, ha="left", fontsize=9.5)
             part.draw(place)
-        save_figure(figure, path)
-
-
-def _measures(inspection: Inspection) -> dict[str, NDArray[np.float64]]:
-    """What is known of the examples' difficulty, as far as there is room; nothing where densities do not differ."""
-    found = difficulty_measures(inspection.per_example.extras, inspection.lengths)
-    return dict(list(found.items())[:_MEASURES]) if np.ptp(inspection.densities) else {}
 
 
 def _draw_densities(figure: SubFigure, inspection: Inspection, measures: dict[str, NDArray[np.float64]]) -> None:
-    """Bars per layer and head; below them each example's density over what is known of its difficulty."""
-    rows = figure.subfigures(1 + bool(measures), 1, height_ratios=[_BARS, _DOTS][: 1 + bool(measures)], squeeze=False)
+    """Bars per layer and head; below them each example's density against measures of its difficulty."""
+    heights = [_BARS, _DOTS] if measures else [_BARS]
+    rows = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
     plot_density_bars(rows[0, 0].subplots(), inspection.per_example.densities)
     if measures:
         axes = rows[1, 0].subplots(1, len(measures), squeeze=False)[0]
@@ -110,7 +107,7 @@ def _draw_densities(figure: SubFigure, inspection: Inspection, measures: dict[st
 def _map_part(
     inspection: Inspection, example: int, documents: list[AttendedDocument], number: int, upper: NDArray[np.float32]
 ) -> _Part:
-    """The image, then how often each pixel is attended by each head."""
+    """The image, then how often each head attends each pixel."""
     document, first_id = documents[number], inspection.run.about["data"]["first_id"]
 
     def draw(figure: SubFigure) -> None:
@@ -161,7 +158,7 @@ def _text_part(
 
 
 def _glyph_of(run: Run) -> Callable[[int], str]:
-    """How the tokens of a task are written; padding, which an empty text has one of, is blank."""
+    """How the tokens of a task are written; padding, of which an empty text has one token, is blank."""
     if (tokenizer := run.tokenizer) is not None:
         return lambda token: word_glyph(tokenizer.glyph(token))
     symbol_glyph = listops_glyph if run.config.task == "listops" else byte_glyph
@@ -170,7 +167,7 @@ def _glyph_of(run: Run) -> Callable[[int], str]:
 
 
 def _grid(figure: SubFigure, n: int, n_columns: int) -> list[Axes]:
-    """So many axes, row by row; what is left of the last row stays empty."""
+    """The first ``n`` axes of a grid, row by row; the rest of the last row stays empty."""
     axes = figure.subplots(ceil(n / n_columns), n_columns, squeeze=False).ravel().tolist()
     for ax in axes[n:]:
         ax.axis("off")
@@ -182,7 +179,7 @@ def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
 
 
 def _title(inspection: Inspection, example: int, number: int, documents: list[AttendedDocument]) -> str:
-    """Which example it is, why it is shown, and what the model made of it."""
+    """Which example it is, why it is shown, and what the model answered."""
     densities, numbers = inspection.densities, inspection.per_example
     names = inspection.run.about["data"]["class_names"]
     label, answer = (names[int(x[example])] for x in (numbers.labels, numbers.predicted))

@@ -1,4 +1,4 @@
-"""Figure 3 of the paper: where tokens and clusters lie decides the mask."""
+"""Figure 3 of the paper: where tokens and clusters are in the plane decides the mask."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,13 @@ from pathlib import Path
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import check_sizes, choose
 from sbmt.experiments.plots.masks import plot_mask
-from sbmt.experiments.plots.save import save_figure
-from sbmt.experiments.plots.style import BLUE, VERMILLION, use_style
+from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import BLUE, VERMILLION
 from sbmt.graph.edges import EdgeList
 
 _SCATTER = (0.35, 0.04)  # standard deviations of tokens and of clusters around their centre
@@ -24,11 +23,11 @@ _CLUSTERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens and clusters in the plane, and the block model they make.
+    """Tokens and clusters in the plane, and the block model that follows from them.
 
     Attributes:
         name: Which case.
-        nodes: ``(n, 2)``, the tokens, as queries and keys alike.
+        nodes: ``(n, 2)``, the tokens, which are both queries and keys.
         clusters: ``(k, 2)``.
         block_model: Memberships sigmoid(node · cluster), block matrix softmax(cluster · cluster).
     """
@@ -40,7 +39,7 @@ class Placement:
 
 
 def _collapsed(n: int) -> tuple[Tensor, Tensor]:
-    """All at one place, away from the origin."""
+    """All in one place, away from the origin."""
     centre = torch.tensor([2.2, 2.2])
     return centre.expand(n, 2), centre.expand(_CLUSTERS, 2)
 
@@ -63,11 +62,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": _separated,
     "distant": _distant,
 }
-_CAPTIONS = {
-    "collapsed": "collapsed: dense",
-    "separated": "separated: block-diagonal",
-    "distant": "distant: sparse",
-}
+_MASKS = {"collapsed": "dense", "separated": "block-diagonal", "distant": "sparse"}
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
@@ -97,8 +92,7 @@ def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
 
 def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], path: Path) -> None:
     """Writes a figure with a row per case: tokens and clusters, the expected mask, one draw."""
-    with use_style():
-        figure = Figure(figsize=(9.6, 3.1 * len(placements)), layout="constrained")
+    with saved_figure(path, 9.6, 3.1 * len(placements)) as figure:
         axes = figure.subplots(len(placements), 3, squeeze=False)
         for row, placement, drawn in zip(axes, placements, edges, strict=True):
             _plot_plane(row[0], placement)
@@ -106,7 +100,6 @@ def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], 
             density = placement.block_model.expected_density().item()
             plot_mask(expected, row[1], title=f"edge probability, mean {density:.3f}")
             plot_mask(drawn.to_dense()[0, 0], row[2], title=f"one draw, density {drawn.density().item():.3f}")
-        save_figure(figure, path)
 
 
 def _plot_plane(axes: Axes, placement: Placement) -> None:
@@ -115,5 +108,5 @@ def _plot_plane(axes: Axes, placement: Placement) -> None:
     axes.scatter(clusters[0], clusters[1], s=70, color=VERMILLION, marker="X", label="clusters", edgecolors="white")
     axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
     axes.axvline(0, color="0.8", linewidth=0.8, zorder=0)
-    axes.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=_CAPTIONS[placement.name])
+    axes.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=f"{placement.name}: {_MASKS[placement.name]}")
     axes.legend(loc="lower right", fontsize=8)

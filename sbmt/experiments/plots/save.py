@@ -1,6 +1,8 @@
 """Figures on disk."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,30 @@ from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import write_bytes
+from sbmt.experiments.plots.style import use_style
+
+
+@contextmanager
+def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure in the house style, written to ``path`` at the end of the block, whole or not at all.
+
+    Args:
+        path: Where the figure goes; its ending names the format.
+        width: In inches.
+        height: In inches.
+
+    Raises:
+        SbmtError: If the format is unknown or the file cannot be written.
+    """
+    kind = figure_format(path)
+    with use_style():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        buffer = io.BytesIO()
+        # Without matplotlib's version in it, the same figure gives the same bytes.
+        options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
+        figure.savefig(buffer, format=kind, **options if kind == "png" else {})
+        write_bytes(path, buffer.getvalue())
 
 
 def figure_format(path: Path) -> str:
@@ -22,18 +48,3 @@ def figure_format(path: Path) -> str:
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
     return kind
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure whole or not at all; the ending of ``path`` names the format.
-
-    Raises:
-        SbmtError: If the format is unknown or the file cannot be written.
-    """
-    kind = figure_format(path)
-    buffer = io.BytesIO()
-    options: dict[str, Any] = (
-        {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}} if kind == "png" else {}
-    )
-    figure.savefig(buffer, format=kind, **options)  # without the version, the same figure gives the same bytes
-    write_bytes(path, buffer.getvalue())

@@ -6,31 +6,26 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from sbmt.experiments.plots.curves import plot_ceiling, plot_majority
-from sbmt.experiments.plots.save import save_figure
-from sbmt.experiments.plots.style import BLUE, INK, VERMILLION, use_style
+from sbmt.experiments.plots.repeated_tokens import plot_ceiling, plot_majority
+from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import BLUE, INK, VERMILLION
 
 _COLUMNS = 4
 _WIDTH, _PANEL, _DOTS = 7.6, 1.4, 3.1  # inches: of the figure, the height of a row of trials, and of the dots below
 _MARGIN = 0.1  # density up to which there is no room for a label to the left of a dot
-_CLOSE = 0.025, 0.05  # between dots that share a label, in shares of the axes' width and height,
-_CLOSE_INTERVALS = 0.025, 0.2  # and where dots have intervals, above which their label stands
+_CLOSE = 0.025, 0.05  # dots closer than this share a label; in shares of the axes' width and height
+_CLOSE_INTERVALS = 0.025, 0.2  # the same for dots with intervals, whose label is above the interval
 
 
 def plot_trial(axes: Axes, result: dict[str, Any], trial: str) -> Axes:
-    """Loss (blue) and density (vermillion, axis on the right) of the training batches over steps, one line per run.
-
-    Args:
-        axes: Where the loss goes.
-        result: What :func:`~sbmt.experiments.studies.study.summary` made.
-        trial: Name of the trial.
+    """Loss (blue) and density (vermillion, axis on the right) of a trial's training batches, one line per run.
 
     Returns:
-        The axes of the density, which lie over those of the loss.
+        The axes of the density, which share the panel with those of the loss.
     """
     right = axes.twinx()
     for run in result["runs"]:
@@ -53,9 +48,9 @@ def plot_trial(axes: Axes, result: dict[str, Any], trial: str) -> Axes:
 
 
 def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
-    """One dot per run under its trial's number, with what guessing reaches.
+    """One dot per run with its trial's number, and the accuracy of guessing.
 
-    Besides there is the ceiling of a random mask for the synthetic task, the 95 % intervals for the others.
+    For the synthetic task the ceiling of a random mask is drawn as well, for the others the 95 % intervals.
     """
     first = result["runs"][0]
     if "chance" in first:
@@ -73,14 +68,14 @@ def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
 
 
 def dot_labels(dots: list[tuple[float, float, int]], close: tuple[float, float]) -> list[tuple[float, float, str]]:
-    """One label for all dots that lie close together.
+    """One label for all dots that are close together.
 
     Args:
         dots: x, y and number of each.
-        close: How far two dots of one label are apart at most, in x and in y.
+        close: The largest distance, in x and in y, between a dot and its nearest neighbour with the same label.
 
     Returns:
-        The dot most to the left and the highest, as x and y, of each label, and its numbers, runs of them shortened.
+        For each label the smallest x and the largest y of its dots, and their numbers, of which runs are shortened.
 
     Example:
         >>> dots = [(0.0, 0.0, 1), (1.0, 1.0, 2), (1.0, 1.5, 3), (1.0, 2.0, 4)]
@@ -137,16 +132,13 @@ def _number(axes: Axes, result: dict[str, Any]) -> None:
 
 
 def draw_study(result: dict[str, Any], path: Path) -> None:
-    """Writes the figure of a study: loss and density over training for each trial, accuracy against density below.
+    """Writes the figure of a study, given its :func:`~sbmt.experiments.studies.study.summary`.
 
-    Args:
-        result: What :func:`~sbmt.experiments.studies.study.summary` made.
-        path: Where the figure goes.
+    Loss and density over training are above, a panel for each trial; accuracy against density is below.
     """
     n_rows = ceil(len(result["titles"]) / _COLUMNS)
     heights = [n_rows * _PANEL + 0.35, _DOTS]
-    with use_style():
-        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+    with saved_figure(path, _WIDTH, sum(heights)) as figure:
         above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
         _draw_trials(above, result, n_rows)
         axes = below.subplots()
@@ -155,7 +147,6 @@ def draw_study(result: dict[str, Any], path: Path) -> None:
         seen = "test examples, 95 % intervals" if is_test else "unseen sequences"
         axes.set_title(f"{seen}; numbers are those of the panels above")
         axes.legend(loc="best", fontsize=9)
-        save_figure(figure, path)
 
 
 def _draw_trials(figure: SubFigure, result: dict[str, Any], n_rows: int) -> None:

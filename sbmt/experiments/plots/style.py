@@ -1,8 +1,10 @@
 """One look for every figure."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 import matplotlib
+import numpy as np
 from cycler import cycler
 from matplotlib.colors import LinearSegmentedColormap
 
@@ -17,10 +19,10 @@ QUIET = "#6B7780"
 FAINT = "#D5DCE1"
 
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
-"""Okabe and Ito's colours: most kinds of colour blindness keep them apart."""
+"""Okabe and Ito's colours, which most kinds of colour blindness keep apart."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
-"""Probability 0 is white, 1 is the darkest blue; lightness falls all the way, so it survives grey print."""
+"""Probability 0 is white, 1 is the darkest blue; lightness falls steadily, so the scale survives printing in grey."""
 
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """For signed numbers: negative vermillion, zero white, positive blue."""
@@ -67,23 +69,20 @@ STYLE = {
 def use_style() -> AbstractContextManager[object]:
     """Gives figures the house style, from this call on or for the length of a ``with`` block.
 
-    The background is white and the text dark, whatever page a figure lands on, so it reads the same in light and dark.
-    The font ships with matplotlib: figures come out alike on every machine.
+    The background is white and the text dark on every page, so figures read the same in light and dark mode. The font
+    comes with matplotlib, so they look alike on every machine.
 
     Returns:
         A context manager that restores on exit what it replaced. Without ``with``, the style stays.
-
-    Example:
-        >>> import matplotlib
-        >>> before = matplotlib.rcParams["figure.dpi"]
-        >>> with use_style():
-        ...     matplotlib.rcParams["figure.dpi"]
-        110.0
-        >>> matplotlib.rcParams["figure.dpi"] == before
-        True
     """
     replaced = {name: matplotlib.rcParams[name] for name in STYLE}
     matplotlib.rcParams.update(STYLE)
     stack = ExitStack()
     stack.callback(matplotlib.rcParams.update, replaced)
     return stack
+
+
+def is_dark(colour: Sequence[float] | np.ndarray) -> bool:
+    """Whether writing on this colour (red, green and blue in [0, 1]) should be white."""
+    red, green, blue, *_ = colour
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue < 0.55)

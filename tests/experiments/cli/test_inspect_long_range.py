@@ -3,7 +3,7 @@ import re
 import pytest
 
 from sbmt.experiments.plots.attended import inspect_examples
-from sbmt.experiments.plots.difficulty import difficulty_measures, rank_correlations
+from sbmt.experiments.plots.densities import difficulty_measures, rank_correlations
 from sbmt.experiments.training.run import load_run
 from tests.experiments.plots.tiny_glue import tiny_glue_run, tiny_mlm_run
 from tests.experiments.plots.tiny_long_range import tiny_run

@@ -1,5 +1,7 @@
 """The figure of pre-training and fine-tuning."""
 
+from contextlib import contextmanager
+
 import matplotlib
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from matplotlib.figure import Figure
 import sbmt.experiments.plots.glue as glue
 from sbmt.errors import SbmtError
 from sbmt.experiments.plots.glue import draw_glue, marks_of, plot_perplexity, plot_task, sideways
+from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.studies.language import SCRATCH, TRIALS
 from tests.experiments.plots.made_up_glue import made_up_mlm, made_up_results, made_up_task
 
@@ -33,13 +36,15 @@ def line_of(axes):
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
     """Draws results; returns the figure after it was laid out and saved."""
-    figures, save = [], glue.save_figure
+    figures = []
 
-    def keep(figure, path):
-        figures.append(figure)
-        save(figure, path)
+    @contextmanager
+    def keep(*given):
+        with saved_figure(*given) as figure:
+            figures.append(figure)
+            yield figure
 
-    monkeypatch.setattr(glue, "save_figure", keep)
+    monkeypatch.setattr(glue, "saved_figure", keep)
 
     def draw(results):
         draw_glue(results, tmp_path / "glue.png")

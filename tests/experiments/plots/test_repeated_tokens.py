@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sbmt.experiments.plots.inspection import see_mask
+from sbmt.experiments.plots.repeated_tokens import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig
 from sbmt.experiments.training.fit import fit
 

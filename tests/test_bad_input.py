@@ -34,8 +34,8 @@ TENSORS = [  # replacements for query, key and value, and what the error says
     (dict(query=X[:, :, :0]), r"query of shape .*none of them 0"),
     (dict(key=X[:, :, :0], value=X[:, :, :0]), "key of shape .*none of them 0"),
     (dict(query=X[:1]), "one batch size"),
-    (dict(key=X[:, :1], value=X[:, :1]), "head count"),
-    (dict(query=X[..., :3]), "keys as wide as queries"),
+    (dict(key=X[:, :1], value=X[:, :1]), "head count|2 heads of"),
+    (dict(query=X[..., :3]), "keys as wide as queries|heads of width 4"),
     (dict(value=X[:, :, :4]), "as many values as keys"),
 ]
 

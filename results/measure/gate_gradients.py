@@ -32,14 +32,14 @@ class Watch:
 
     def __init__(self, layer: Any) -> None:
         self.pushes: Tensor | None = None
-        make = layer._infer
+        make = layer.block_model
 
         def watched(*given: Any) -> BlockModel:
             model = make(*given)
             model.gate = lambda edges: self._gate(model, edges)
             return model
 
-        layer._infer = watched
+        layer.block_model = watched
 
     def _gate(self, model: BlockModel, edges: EdgeList) -> Tensor:
         gate = BlockModel.gate(model, edges)

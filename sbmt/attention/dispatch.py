@@ -1,21 +1,23 @@
 """Attention along edges: the one entry to all backends.
 
-:func:`edge_attention` checks its arguments and calls :func:`attend_along`, which picks a backend, draws dropout and
-attends. SBM attention calls the latter directly, since it has checked its arguments already.
+:func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend. SBM
+attention calls the latter directly, since it has checked its arguments already.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
+from sbmt.attention.dropout import dropout_scale
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
-from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
-from sbmt.errors import SbmtError, check_choice, check_untransformed, choose
+from sbmt.counter_rng import draw_seed, first_example
+from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
@@ -83,7 +85,7 @@ def register_backend(name: str, attend: Attend) -> None:
         sbmt.errors.SbmtError: expected a name that the library does not use for a backend, got 'dense': take another
     """
     check_takes("backend", attend, ARGUMENTS)
-    add_to(BACKENDS, "backend", name, attend, RESERVED)
+    add_to(BACKENDS, "backend", name, _checked(name, attend), RESERVED)
 
 
 def edge_attention(
@@ -129,9 +131,10 @@ def edge_attention(
     Paper: equations 3 and 4; the gate rules are equation 9 and the released code's.
     """
     _check(query, key, value, edges, gate)
-    check_choice("gate_rule", gate_rule, GateRule)
-    check_dropout(dropout)
-    return attend_along(query, key, value, edges, gate, gate_rule, backend, dropout, generator, first_example())
+    check_attention_settings(gate_rule, None, dropout)
+    check_backend(backend, query.device)
+    scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype) if dropout else None
+    return attend_along(query, key, value, edges, gate, gate_rule, scale, backend)
 
 
 def attend_along(
@@ -141,29 +144,36 @@ def attend_along(
     edges: EdgeList,
     gate: Tensor | None,
     gate_rule: GateRule,
+    weight_scale: Tensor | None,
     backend: str,
-    dropout: float,
-    generator: torch.Generator | None,
-    first_example: int,
 ) -> Tensor:
-    """:func:`edge_attention` without its checks, for a batch that starts with this example."""
-    choose("backend", backend, dict.fromkeys(["auto", *available_backends(query.device)]))
+    """:func:`edge_attention` without its checks; ``weight_scale`` multiplies the weights, as dropout does."""
     name = _pick(edges) if backend == "auto" else backend
     if name in ("cpu", "gpu"):
         check_untransformed(query, key, value)
-    scale = None
-    if dropout:
-        uniform = _cell_uniforms(edges, draw_seed(generator), first_example)
-        scale = (uniform >= dropout).to(value.dtype) / (1 - dropout)
-    out = BACKENDS[name](query, key, value, edges, gate, gate_rule, scale)
-    if name not in RESERVED:
-        _check_attended(name, out, (*query.shape[:3], value.shape[3]), value.dtype)
-    return out
+    return BACKENDS[name](query, key, value, edges, gate, gate_rule, weight_scale)
 
 
-def check_backend(backend: str) -> None:
-    """Raises SbmtError unless the backend is "auto" or one that serves some device here."""
-    names = available_backends() + (available_backends("cuda") if has_gpu() else [])
+def _checked(backend: str, attend: Attend) -> Attend:
+    """The user's function, which raises SbmtError when it does not return values of the right shape and type."""
+
+    def attend_and_check(query: Tensor, key: Tensor, value: Tensor, *given: Any) -> Tensor:
+        out = attend(query, key, value, *given)
+        shape = (*query.shape[:3], value.shape[3])
+        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != value.dtype:
+            got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            expected = f"{value.dtype} {shape} from backend {backend!r}"
+            raise SbmtError(expected, got, "correct the function of that name")
+        return out
+
+    return attend_and_check
+
+
+def check_backend(backend: str, device: torch.device | None = None) -> None:
+    """Raises SbmtError unless the backend is "auto" or one that serves the device; without one, any device here."""
+    names = available_backends("cpu" if device is None else device)
+    if device is None and has_gpu():
+        names += available_backends("cuda")
     choose("backend", backend, dict.fromkeys(["auto", *names]))
 
 
@@ -172,43 +182,6 @@ def _pick(edges: EdgeList) -> str:
     sparse = "cpu" if can_run_on(device) else "gpu" if has_gpu_kernels(device) else "pyg"
     is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS
     return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
-
-
-def _check_attended(backend: str, out: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    if not isinstance(out, Tensor) or out.shape != shape or out.dtype != dtype:
-        got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise SbmtError(f"{dtype} {shape} from backend {backend!r}", got, "correct the function of that name")
-
-
-def _cell_uniforms(edges: EdgeList, seed: int, first_example: int) -> Tensor:
-    """One uniform per edge, fixed by the edge's cell: the same whatever else is in the mask, and on every device."""
-    _, heads, n_queries, _ = edges.shape
-    if can_run_on(edges.keys.device):
-        return _uniforms_on_cpu(edges.row_ptr, edges.keys, seed, n_queries, heads, first_example)
-    rows = edges.rows()
-    graph = rows // n_queries
-    address = (graph // heads + first_example, graph % heads, rows % n_queries, edges.keys)
-    return to_uniform(edge_words(seed, Purpose.CELL, *address))
-
-
-@torch.library.custom_op("sbmt::cell_uniforms", mutates_args=(), device_types="cpu")
-def _uniforms_on_cpu(
-    row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int
-) -> Tensor:
-    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
-    from sbmt.kernels.cpu.philox import cell_uniforms
-
-    out = torch.empty(keys.shape, dtype=torch.float64)
-    graph = row_ptr.numpy(), keys.numpy()
-    in_parallel(
-        cell_uniforms, balanced_parts(graph[0], 32), *graph, seed, n_queries, n_heads, first_example, out.numpy()
-    )
-    return out
-
-
-@_uniforms_on_cpu.register_fake
-def _(row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int) -> Tensor:
-    return torch.empty(keys.shape, dtype=torch.float64)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:

@@ -4,15 +4,20 @@ from typing import Literal
 
 from torch import Tensor
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_choice
+from sbmt.graph.edges import check_window
+from sbmt.graph.padding import check_as_many_keys
 
 GateRule = Literal["score", "weight"]
 """What a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate · exp(s), as in
 the released code."""
 
 
-def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention."""
+def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
+    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention.
+
+    A window also needs as many queries as keys.
+    """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
@@ -28,6 +33,16 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
     if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
         raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+    if window is not None:
+        check_as_many_keys((*query.shape[:3], key.shape[2]))
+
+
+def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: float) -> None:
+    """Raises SbmtError unless the gate rule is known, the window an integer ≥ 0 or None, and 0 ≤ dropout < 1."""
+    check_choice("gate_rule", gate_rule, GateRule)
+    if window is not None:
+        check_window(window)
+    check_dropout(dropout)
 
 
 def check_dropout(dropout: float) -> None:

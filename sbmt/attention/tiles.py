@@ -3,18 +3,41 @@
 import torch
 from torch import Tensor
 
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
+from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
 from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError, check_choice
-from sbmt.graph.padding import check_as_many_keys
-from sbmt.graph.patterns import check_window
+from sbmt.block_model.model import BlockModel, check_block_model
+from sbmt.errors import SbmtError
 from sbmt.kernels.gpu import can_run_on, is_interpreted
 from sbmt.kernels.tiles import attend_tiles
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
 SMALL_WIDTH, SMALL_CLUSTERS = 64, 128  # the same on chips whose processors have less memory than
 SHARED_BYTES = 150_000
+# "auto" visits every pair up to this many keys, since following edges takes many kernel launches, and above this
+# expected density, below which following edges takes fewer clock cycles by a count of instructions. Neither was timed.
+TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
+
+
+def is_tiled(
+    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, likely_density: Tensor
+) -> bool:
+    """Whether SBM attention draws its mask tile by tile: where it was asked to, or where that should be faster.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        block_model: Where the mask comes from.
+        sampler: The law's name; tiles follow that of ``"exact"`` and ``"bernoulli"``.
+        backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
+        likely_density: ``(batch, heads)``, the expected density with exploration.
+    """
+    is_asked_for = backend == "gpu" and sampler == "bernoulli"
+    is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
+    if not (is_asked_for or is_free) or not can_tile(query, value, block_model):
+        return False
+    if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
+        return True
+    return float(likely_density.detach().mean()) >= TILES_ABOVE
 
 
 def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:
@@ -75,16 +98,10 @@ def attend_by_tiles(
 
     Cost: O(n² (d + k)) time, O(n · (d + k)) memory.
     """
-    check_attention_inputs(query, key, value)
-    if block_model.shape != (*query.shape[:3], key.shape[2]):
-        wanted = (*query.shape[:3], key.shape[2])
-        raise SbmtError(f"a block model of shape {wanted}", block_model.shape, "infer it from these tokens")
-    check_choice("gate_rule", gate_rule, GateRule)
-    check_dropout(dropout)
+    check_attention_inputs(query, key, value, window)
+    check_attention_settings(gate_rule, window, dropout)
     check_exploration(exploration)
-    if window is not None:
-        check_as_many_keys(block_model.shape)
-        check_window(window)
+    check_block_model(block_model, query, key)
     if not can_tile(query, value, block_model):
         got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
         expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters (small chips: half), on a GPU"
@@ -108,7 +125,7 @@ def attend_in_tiles(
 ) -> tuple[Tensor, Tensor]:
     """:func:`attend_by_tiles` without its checks."""
     dtype = torch.promote_types(query.dtype, key.dtype)
-    rates = block_model.rate_factors()
+    rates = block_model.query_rates, block_model.key_membership
     masks = [
         rates[0].new_empty(0, dtype=torch.bool) if mask is None else mask.expand(query.shape[0], -1)
         for mask in (block_model.query_mask, block_model.key_mask)

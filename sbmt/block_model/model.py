@@ -90,6 +90,18 @@ class BlockModel:
         """Real query-key pairs of each example, int64."""
         return count_pairs(self.shape, self.query_mask, self.key_mask, self.block_matrix.device)
 
+    @property
+    def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
+        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair.
+
+        It is computed once, and shared by the sampler, the gate and whatever else needs it.
+        """
+        if self._rates is None:
+            with torch.no_grad(), full_precision(self.block_matrix):
+                self._rates = self.query_membership @ self.block_matrix
+        rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
+        return rates
+
     def rate_factors(
         self, exploration: float = 0.0
     ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
@@ -98,7 +110,7 @@ class BlockModel:
         $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
         """
         check_exploration(exploration)
-        return self.with_exploration(self._query_rates(), self.key_membership, exploration)
+        return self.with_exploration(self.query_rates, self.key_membership, exploration)
 
     def with_exploration(self, query: Tensor, key: Tensor, exploration: float) -> tuple[Tensor, Tensor]:
         """Factors of the rates with δ added to each pair of real tokens: one more cluster that all of these belong to.
@@ -112,14 +124,6 @@ class BlockModel:
             query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
-
-    def _query_rates(self) -> Tensor:
-        """T = Q̂ S, computed once and shared by the sampler, the gate and whatever else needs it."""
-        if self._rates is None:
-            with torch.no_grad(), full_precision(self.block_matrix):
-                self._rates = self.query_membership @ self.block_matrix
-        rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
-        return rates
 
     def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
         """E[M], the edge probability of every pair: ``(batch, heads, n_queries, n_keys)`` in [0, 1].
@@ -171,7 +175,7 @@ class BlockModel:
         """
         self._check_edges(edges)
         if self.link.is_linear:
-            return edge_gate(*self.rate_factors(), edges)
+            return edge_gate(self.query_rates, self.key_membership, edges)
         return straight_through_gate(self.edge_probability(edges, clamp=False))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
@@ -225,10 +229,17 @@ class BlockModel:
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link.name!r})"
 
 
-def check_block_model(block_model: object) -> None:
-    """Raises SbmtError unless it is a block model."""
+def check_block_model(block_model: object, query: Tensor | None = None, key: Tensor | None = None) -> None:
+    """Raises SbmtError unless it is a block model, and one for these queries and keys if they are given."""
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+    if query is None or key is None:
+        return
+    expected, device = (*query.shape[:3], key.shape[2]), block_model.block_matrix.device
+    if block_model.shape != expected:
+        raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
+    if device != query.device:
+        raise SbmtError(f"a block model on {query.device}, as the query", device, "build it there")
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:

@@ -26,7 +26,8 @@ def edge_dot(
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
     if _has_kernels(query):
-        return kernels.edge_dot(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
+        arguments = _flat(query, key, edges)
+        return kernels.edge_dot(*arguments).to(query.dtype)
     if edges.cell_count <= edges.n_edges * query.shape[3]:
         with full_precision(query):
             return (query @ key.mT).flatten()[edges.cells()]
@@ -42,7 +43,8 @@ def edge_gate(
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
     if _has_kernels(query):
-        return kernels.edge_gate(*_flat(query, key, edges), not can_run_on(query.device)).to(query.dtype)
+        arguments = _flat(query, key, edges)
+        return kernels.edge_gate(*arguments).to(query.dtype)
     product = edge_dot(query, key, edges)
     return 1 + (product - product.detach())
 
@@ -61,7 +63,8 @@ def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
     rows = [t.to(dtype).flatten(0, 2).contiguous() for t in (query, key)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in rows)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
-    return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3]
+    use_gpu = not can_run_on(query.device)
+    return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3], use_gpu
 
 
 class _GatheredDot(torch.autograd.Function):

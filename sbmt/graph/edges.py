@@ -233,15 +233,22 @@ class EdgeList:
         return EdgeList(row_ptr, keys, self.shape, self.query_mask, self.key_mask)
 
     def with_self_loops(self) -> "EdgeList":
-        """These edges and (i, i) for every real token.
+        """These edges and (i, i) for every real token; see :meth:`with_window`."""
+        return self.with_window(0)
+
+    def with_window(self, window: int) -> "EdgeList":
+        """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens.
+
+        Cost: O(edges + n · window) per graph.
 
         Raises:
-            SbmtError: If queries and keys differ in number.
+            SbmtError: If ``window`` is negative, or queries and keys differ in number.
         """
+        check_window(window)
         check_as_many_keys(self.shape)
         masks = self.query_mask, self.key_mask
-        loops = window_cells(self.shape, 0, *masks, self.keys.device)
-        return self.union(EdgeList.from_cells(loops, self.shape, *masks))
+        near = window_cells(self.shape, window // 2, *masks, self.keys.device)
+        return self.union(EdgeList.from_cells(near, self.shape, *masks))
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
@@ -278,3 +285,9 @@ class EdgeList:
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
+
+
+def check_window(window: int) -> None:
+    """Raises SbmtError unless the window is an integer ≥ 0."""
+    if not isinstance(window, int) or window < 0:
+        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_shape
+from sbmt.errors import check_shape
 from sbmt.graph.csr import window_cells
-from sbmt.graph.edges import EdgeList
+from sbmt.graph.edges import EdgeList, check_window
 from sbmt.graph.padding import check_as_many_keys, check_mask
 
 
@@ -50,12 +50,6 @@ def sliding_window(
     )
     cells = window_cells(shape, window // 2, query_mask, key_mask, device)
     return EdgeList.from_cells(cells, shape, query_mask, key_mask)
-
-
-def check_window(window: int) -> None:
-    """Raises SbmtError unless the window is an integer ≥ 0."""
-    if not isinstance(window, int) or window < 0:
-        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
 
 
 def self_loops(

@@ -10,15 +10,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_dropout
+from sbmt.attention.inputs import GateRule, check_attention_settings
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
-from sbmt.counter_rng import number_examples
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
-from sbmt.graph.padding import check_as_many_keys, check_mask, zero_padding
-from sbmt.graph.patterns import check_window
-from sbmt.layers.functional import sample_and_attend
+from sbmt.graph.padding import check_mask, zero_padding
+from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
@@ -95,17 +93,14 @@ class SBMAttention(nn.Module):
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
         choose("sampler", sampler, SAMPLERS)
-        choose("gate_rule", gate_rule, {"score": None, "weight": None})
+        check_attention_settings(gate_rule, window, dropout)
         self.link = find_link(link)
         check_choice("membership", membership, Membership)
         if membership == "softmax" and self.link.largest_entry <= 1:
             raise SbmtError("softmax memberships with link='poisson'", f"link={self.link.name!r}", "name that link too")
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
-        check_dropout(dropout)
         check_backend(backend)
-        if window is not None:
-            check_window(window)
         self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
         self.is_diagonal = is_diagonal
@@ -131,17 +126,7 @@ class SBMAttention(nn.Module):
 
         Paper: equations 5, 6 and 7.
         """
-        self._check(query, key, key)
-        return self._infer(query, key, query_mask, key_mask)
-
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        check_attention_inputs(query, key, value)
-        n_heads, _, d_head = self.clusters.shape
-        if query.shape[1] != n_heads or query.shape[3] != d_head:
-            raise SbmtError(f"{n_heads} heads of width {d_head}", tuple(query.shape), "build the layer for this shape")
-
-    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
-        """:meth:`block_model` for checked queries and keys."""
+        self._check_tokens(query, key)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
@@ -183,29 +168,35 @@ class SBMAttention(nn.Module):
         Raises:
             SbmtError: On shapes, head counts, types or masks that do not fit.
         """
-        self._check(query, key, value)
-        block_model = self._infer(query, key, query_mask, key_mask)
-        if self.window is not None:
-            check_as_many_keys(block_model.shape)
-        return sample_and_attend(
+        block_model = self.block_model(query, key, query_mask, key_mask)
+        exploration: float = 0.0
+        if self.training:
+            given = self.exploration
+            exploration = given.probability(key.shape[2]) if isinstance(given, ExtraKeys) else given
+        return sbm_attention(
             query,
             key,
             value,
             block_model,
             sampler=self.sampler,
-            exploration=self._exploration(key.shape[2]) if self.training else 0.0,
+            exploration=exploration,
             gate_rule=self.gate_rule,
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
             generator=generator,
-            first_example=number_examples(0, query.shape[0]),
             return_edges=return_edges,
         )
 
-    def _exploration(self, n_keys: int) -> float:
-        given = self.exploration
-        return given.probability(n_keys) if isinstance(given, ExtraKeys) else given
+    def _check_tokens(self, query: Tensor, key: Tensor) -> None:
+        n_heads, _, d_head = self.clusters.shape
+        for name, tokens in (("query", query), ("key", key)):
+            if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
+                got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+                raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
+            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (n_heads, d_head):
+                expected = f"{name} of shape (batch, heads, n, d), none of them 0, {n_heads} heads of width {d_head}"
+                raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:
         """The settings in one line."""

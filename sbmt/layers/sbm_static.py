@@ -45,19 +45,22 @@ class StaticSBMAttention(SBMAttention):
         self.query_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
         self.key_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
 
-    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
+    def block_model(
+        self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
+    ) -> BlockModel:
         """The block model of this many positions, for each example; only the shapes of the tensors matter.
 
         Raises:
             SbmtError: If there are more than ``n_positions`` tokens.
         """
+        self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} tokens", longest, "build the layer with a larger n_positions")
         query_table, key_table = (
             table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
         )
-        once = super()._infer(query_table, key_table, None, None)
+        once = super().block_model(query_table, key_table)
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )

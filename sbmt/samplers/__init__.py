@@ -51,7 +51,7 @@ def register_sampler(name: str, draw: Draw) -> None:
         sbmt.errors.SbmtError: expected a name that the library does not use for a sampler, got 'exact': take another
     """
     check_takes("sampler", draw, ARGUMENTS)
-    add_to(SAMPLERS, "sampler", name, draw, RESERVED)
+    add_to(SAMPLERS, "sampler", name, _checked(name, draw), RESERVED)
 
 
 def sample_edges(
@@ -104,23 +104,26 @@ def sample_edges(
 
 def draw_edges(block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int) -> EdgeList:
     """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes."""
-    draw = choose("sampler", sampler, SAMPLERS)
     with torch.no_grad():
+        return SAMPLERS[sampler](block_model, exploration, seed, first_example)
+
+
+def _checked(sampler: str, draw: Draw) -> Draw:
+    """The user's function, raising SbmtError where its edges do not have the block model's shape and masks."""
+
+    def draw_and_check(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
         edges = draw(block_model, exploration, seed, first_example)
-    if sampler not in RESERVED:
-        _check_drawn(sampler, edges, block_model)
-    return edges
+        do = "correct the function of that name"
+        if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
+            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, do)
+        for name in ("query_mask", "key_mask"):
+            given, kept = getattr(block_model, name), getattr(edges, name)
+            if (given is None) != (kept is None):
+                raise SbmtError(f"the block model's {name} on edges from sampler {sampler!r}", "another", do)
+        return edges
 
-
-def _check_drawn(sampler: str, edges: EdgeList, block_model: BlockModel) -> None:
-    do = "correct the function of that name"
-    if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
-        got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-        raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, do)
-    for name in ("query_mask", "key_mask"):
-        given, kept = getattr(block_model, name), getattr(edges, name)
-        if (given is None) != (kept is None):
-            raise SbmtError(f"the block model's {name} on edges from sampler {sampler!r}", "another", do)
+    return draw_and_check
 
 
 __all__ = ["SAMPLERS", "register_sampler", "sample_edges"]

@@ -33,7 +33,7 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     """
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if link.has_kernels:
-        rates, key = (t.detach() for t in block_model.rate_factors())
+        rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
         found = draw_exact(rates, key, *masks, exploration, link.is_poisson, seed, first_example)
         if found is not None:
             return EdgeList(*found, block_model.shape, *masks)

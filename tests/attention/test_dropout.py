@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt.attention import dispatch
+from sbmt.attention import dropout as drawing
 from sbmt.counter_rng import draw_seed, examples_from
 from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
@@ -92,21 +92,21 @@ def test_without_a_generator_the_global_seed_governs():
 @pytest.mark.parametrize("seed", [0, -1, -(1 << 63), 0x1234567890ABCDEF])
 def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, seed, monkeypatch):
     edges = make_case(batch=3, heads=2, n_queries=17, n_keys=33, d=1, d_value=1, density=density).edges
-    compiled = dispatch._cell_uniforms(edges, seed, 3)
-    monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
-    assert torch.equal(compiled, dispatch._cell_uniforms(edges, seed, 3)) and compiled.dtype == torch.float64
+    compiled = drawing._cell_uniforms(edges, seed, 3)
+    monkeypatch.setattr(drawing, "can_run_on", lambda device: False)
+    assert torch.equal(compiled, drawing._cell_uniforms(edges, seed, 3)) and compiled.dtype == torch.float64
     assert compiled.unique().numel() == edges.n_edges
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_half_a_batch_drops_what_the_whole_batch_does(is_compiled, monkeypatch):
     if not is_compiled:
-        monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
+        monkeypatch.setattr(drawing, "can_run_on", lambda device: False)
     whole = make_case(batch=4, heads=2, n_queries=5, n_keys=7, d=1, d_value=1, density=0.7).edges
     half = type(whole).from_dense(whole.to_dense()[2:])
-    uniforms = dispatch._cell_uniforms(half, 5, 2)
-    assert torch.equal(uniforms, dispatch._cell_uniforms(whole, 5, 0)[-half.n_edges :])
-    assert not torch.equal(uniforms, dispatch._cell_uniforms(half, 5, 0))
+    uniforms = drawing._cell_uniforms(half, 5, 2)
+    assert torch.equal(uniforms, drawing._cell_uniforms(whole, 5, 0)[-half.n_edges :])
+    assert not torch.equal(uniforms, drawing._cell_uniforms(half, 5, 0))
 
     def attend(x, edges):
         generator = torch.Generator().manual_seed(1)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbmt import EdgeList, SbmtError
+from sbmt.graph.patterns import sliding_window
 
 SHAPE = (2, 3, 4, 5)
 
@@ -105,6 +106,17 @@ def test_masks_count_pairs_and_follow_every_conversion():
     assert torch.equal(turned.query_mask, key_mask) and torch.equal(turned.key_mask, query_mask)
     assert torch.equal(edges.union(edges).key_mask, key_mask)
     assert torch.equal(edges.to("cpu").query_mask, query_mask)
+
+
+@pytest.mark.parametrize("window", [0, 1, 4, 100])
+def test_a_window_joins_the_edges_that_are_there(window):
+    real = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    mask = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0)) < 0.2
+    edges = EdgeList.from_dense(mask & real[:, None, :, None] & real[:, None, None, :], real, real)
+    near = sliding_window(edges.shape, window, real, real)
+    assert torch.equal(edges.with_window(window).to_dense(), edges.to_dense() | near.to_dense())
+    with pytest.raises(SbmtError, match="window ≥ 0"):
+        edges.with_window(-1)
 
 
 def test_self_loops_stay_on_real_tokens():

@@ -37,6 +37,19 @@ def test_every_edge_starts_near_one_quarter():
     assert expected.min() > 0.2 and expected.max() < 0.3
 
 
+def test_a_subclass_can_infer_its_own_block_model():
+    class FirstHalf(SBMAttention):
+        """Attends the first half of the keys."""
+
+        def block_model(self, query, key, query_mask=None, key_mask=None):
+            is_first_half = (torch.arange(key.shape[2]) < key.shape[2] // 2)[None]
+            return super().block_model(query, key, query_mask, is_first_half)
+
+    x = tokens(1, 2, 10, 4)
+    mask = FirstHalf(4, 2, exploration=0.5)(x, x, x, return_edges=True).edges.to_dense()
+    assert mask[..., :5].any() and not mask[..., 5:].any()
+
+
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
 def test_the_block_model_is_equations_5_to_7(link):
     torch.manual_seed(0)

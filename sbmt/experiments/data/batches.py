@@ -19,23 +19,16 @@ from sbmt.experiments.data.prepared import Split
 class Batch:
     """What a model reads, and what it should predict.
 
-    Attributes:
-        tokens: int64 ``(batch, n)``, for pairs of documents ``(batch, 2, n)``; padding after the end of a document.
-        mask: bool of the same shape, True = real token.
-        labels: int64, one per example; with ``selected`` one per selected token, row by row.
-        number: The number of the batch within the training, from 0.
-        first_example: Number of examples of the same batch that other processes hold before these.
-        selected: The tokens that have to be predicted, bool ``(batch, n)``; None stands for one label per example.
-        weight: Share of the whole batch's labels that this part holds, times the number of parts. The mean over all
-            parts of mean loss times weight is then the mean loss of the whole batch.
+    ``weight`` is the share of the whole batch's labels that this part holds, times the number of parts: the mean over
+    all parts of mean loss times weight is the mean loss of the whole batch.
     """
 
-    tokens: Int[Tensor, "batch *documents n"]
-    mask: Bool[Tensor, "batch *documents n"]
-    labels: Int[Tensor, " labels"]
-    number: int = 0
-    first_example: int = 0
-    selected: Bool[Tensor, "batch n"] | None = None
+    tokens: Int[Tensor, "batch *documents n"]  # for pairs of documents (batch, 2, n)
+    mask: Bool[Tensor, "batch *documents n"]  # True = real token
+    labels: Int[Tensor, " labels"]  # one per example; with ``selected`` one per selected token, row by row
+    number: int = 0  # of the batch within the training, from 0
+    first_example: int = 0  # number of examples of the same batch that other processes hold before these
+    selected: Bool[Tensor, "batch n"] | None = None  # the tokens that have to be predicted; None: one label per example
     weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":
@@ -46,34 +39,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How symbols become tokens.
+    """How symbols become tokens. The two switches about padding imitate the pipeline that the paper uses."""
 
-    Attributes:
-        first_id: Token id of symbol 0.
-        length: Number of tokens that are kept of a document; for images the number of pixels, to which larger images
-            are reduced by means over blocks.
-        is_image: Whether symbols are pixels.
-        is_padded_to_length: Whether every batch has the length ``length``, as in the pipeline that the paper uses,
-            instead of that of its longest document.
-        is_zero_padding: Whether id 0 counts as padding wherever it occurs, black pixels included, as in that pipeline.
-        padding_id: The token id that follows the end of a document.
-    """
-
-    first_id: int
-    length: int
-    is_image: bool = False
-    is_padded_to_length: bool = False
-    is_zero_padding: bool = False
-    padding_id: int = 0
+    first_id: int  # token id of symbol 0
+    length: int  # tokens that are kept of a document; for images the number of pixels to which larger ones are reduced
+    is_image: bool = False  # whether symbols are pixels
+    is_padded_to_length: bool = False  # whether every batch is this long, instead of as long as its longest document
+    is_zero_padding: bool = False  # whether id 0 is padding wherever it occurs, black pixels included
+    padding_id: int = 0  # follows the end of a document
 
 
 def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) -> Batch:
-    """Encodes examples of a split.
-
-    Args:
-        split: The split that has them.
-        examples: Their numbers in the split, in order.
-        encoding: How symbols become tokens.
+    """Encodes the examples of a split that have these numbers, in this order.
 
     Raises:
         SbmtError: If an image cannot be reduced to the length.
@@ -152,50 +129,41 @@ def _check(lengths: NDArray[np.int64], batch_size: int) -> None:
         raise SbmtError("one length per example", f"the shape {lengths.shape}", "add up the lengths of its documents")
 
 
-def _pool(lengths: NDArray[np.int64], batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
-    """The batches of a pool of examples of similar length, ``(64, batch_size)``."""
-    n, size = len(lengths), POOL_BATCHES * batch_size
-    examples = training_examples(n, size, seed, number)
-    epochs = np.arange(number * size, (number + 1) * size) // n
-    # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
-    signed = np.where(epochs % 2, -lengths[examples], lengths[examples])
-    batches = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, batch_size)
-    # The third number makes this independent of the permutations, whose seeds have two.
-    shuffled: NDArray[np.int64] = np.random.Generator(np.random.PCG64([seed, number, 1])).permutation(batches)
-    return shuffled
-
-
+@dataclass(eq=False)
 class _ByLength:
-    """Keeps the last pool, so that it is sorted only once for all of its batches."""
+    """Batches of examples of similar length, by number; keeps the last pool, which is sorted only once."""
 
-    def __init__(self, pool: Callable[[int], NDArray[np.int64]]) -> None:
-        self.pool = pool
-        self.kept: tuple[int, NDArray[np.int64]] | None = None
+    lengths: NDArray[np.int64]
+    batch_size: int
+    seed: int
+    kept: tuple[int, NDArray[np.int64]] | None = None
 
     def __call__(self, number: int) -> NDArray[np.int64]:
         pool, place = divmod(number, POOL_BATCHES)
-        kept = self.kept
-        if kept is None or kept[0] != pool:
-            self.kept = kept = pool, self.pool(pool)
-        return kept[1][place].copy()
+        if self.kept is None or self.kept[0] != pool:
+            self.kept = pool, self._batches(pool)
+        return self.kept[1][place].copy()
+
+    def _batches(self, pool: int) -> NDArray[np.int64]:
+        n, size = len(self.lengths), POOL_BATCHES * self.batch_size
+        examples = training_examples(n, size, self.seed, pool)
+        epochs = np.arange(pool * size, (pool + 1) * size) // n
+        # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
+        signed = np.where(epochs % 2, -self.lengths[examples], self.lengths[examples])
+        batches = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, self.batch_size)
+        # The third number makes this independent of the permutations, whose seeds have two.
+        shuffled: NDArray[np.int64] = np.random.Generator(np.random.PCG64([self.seed, pool, 1])).permutation(batches)
+        return shuffled
 
 
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
-    """The examples of batch 0, 1, … of a training whose batches consist of examples of similar length.
+    """A function from 0, 1, … to the examples of a training batch, which consists of examples of similar length.
 
     The order of :func:`training_examples`, one permutation of all examples after the other, is cut into pools of
     :data:`POOL_BATCHES` batches. Within a pool, the examples of one epoch are sorted by length. The pool is then cut
     into batches, whose order is drawn from the seed and the number of the pool. So every epoch has each example exactly
-    once, and a batch depends only on its number: training can begin at any batch. Where an epoch ends within a pool,
-    batches of the next epoch may come before its last ones.
-
-    Args:
-        lengths: Number of tokens of every example, ``(n_examples,)``.
-        batch_size: Number of examples per batch.
-        seed: Decides every order.
-
-    Returns:
-        A function from the number of a batch to its examples, ``(batch_size,)``. It can be sent to other processes.
+    once, and a batch depends only on its number. Where an epoch ends within a pool, batches of the next epoch may come
+    before its last ones.
 
     Raises:
         SbmtError: If there is no example, or a size is below 1.
@@ -210,24 +178,13 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
     """
     _check(lengths, batch_size)
     check_sizes(n_examples=len(lengths))
-    return _ByLength(partial(_pool, lengths, batch_size, seed))
-
-
-def _slice(order: NDArray[np.int64], batch_size: int, number: int) -> NDArray[np.int64] | None:
-    examples = order[number * batch_size : (number + 1) * batch_size]
-    return examples.copy() if len(examples) else None
+    return _ByLength(lengths, batch_size, seed)
 
 
 def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
-    """The examples of batch 0, 1, … of an evaluation, which visits each of them exactly once, from short to long.
+    """A function from 0, 1, … to the examples of an evaluation batch, and to None after the last one.
 
-    Args:
-        lengths: Number of tokens of every example, ``(n_examples,)``.
-        batch_size: Number of examples per batch; the last one may have fewer.
-
-    Returns:
-        A function from the number of a batch to its examples, or to None after the last batch. It can be sent to other
-        processes.
+    Each example is visited exactly once, from short to long. The last batch may be smaller.
 
     Raises:
         SbmtError: If the size is below 1.
@@ -239,3 +196,8 @@ def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int
     """
     _check(lengths, batch_size)
     return partial(_slice, np.argsort(lengths, kind="stable"), batch_size)
+
+
+def _slice(order: NDArray[np.int64], batch_size: int, number: int) -> NDArray[np.int64] | None:
+    examples = order[number * batch_size : (number + 1) * batch_size]
+    return examples.copy() if len(examples) else None

@@ -23,34 +23,21 @@ from sbmt.experiments.data.text import text_files
 
 @dataclass(frozen=True)
 class Entry:
-    """How a task's examples are found or made.
+    """How a task's examples are found or made."""
 
-    Attributes:
-        read: Makes a source from files.
-        generate: Makes a source without files, where that is possible.
-        reduced: Makes the small source of the reduced runs, where that is a different one.
-    """
+    read: Callable[[Path], Source]  # from files
+    generate: Callable[[], Source] | None = None  # without files, where that is possible
+    reduced: Callable[[], Source] | None = None  # the small source of the reduced runs, where that is a different one
 
-    read: Callable[[Path], Source]
-    generate: Callable[[], Source] | None = None
-    reduced: Callable[[], Source] | None = None
 
+SMALL_TREES = dict(min_length=20, max_length=100, max_depth=6, max_args=5)
+SMALL_IMAGES = PathfinderSettings(size=12, contour_length=3, n_distractors=0, seed_distance=5.0)
 
 CATALOGUE = {
     "listops": Entry(
         listops_files,
         listops_source,
-        partial(
-            listops_source,
-            n_train=20_000,
-            n_dev=1_000,
-            n_test=2_000,
-            min_length=20,
-            max_length=100,
-            max_depth=6,
-            max_args=5,
-            name="listops-reduced",
-        ),
+        lambda: listops_source(n_train=20_000, n_dev=1_000, n_test=2_000, **SMALL_TREES, name="listops-reduced"),
     ),
     "text": Entry(text_files),
     "retrieval": Entry(retrieval_files, reduced=topics_source),
@@ -58,12 +45,7 @@ CATALOGUE = {
     "pathfinder": Entry(
         pathfinder_folder,
         pathfinder_source,
-        partial(
-            pathfinder_source,
-            PathfinderSettings(size=12, contour_length=3, n_distractors=0, seed_distance=5.0),
-            n_images=20_000,
-            name="pathfinder-reduced",
-        ),
+        lambda: pathfinder_source(SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
     ),
     **{task: Entry(partial(glue_files, task)) for task in GLUE},
 }
@@ -73,8 +55,8 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
     """The source of a task's examples.
 
     Args:
-        task: ``listops``, ``text``, ``retrieval``, ``image`` or ``pathfinder``; of GLUE ``sst2``, ``qqp``, ``mnli`` or
-            ``qnli``. (A corpus is made by :func:`~sbmt.experiments.data.language.corpus.corpus_source`.)
+        task: A key of :data:`CATALOGUE`. (A corpus is made by
+            :func:`~sbmt.experiments.data.language.corpus.corpus_source`.)
         path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
             :func:`~sbmt.experiments.data.locate.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those are different.
@@ -87,10 +69,9 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
         if path is not None:
             raise SbmtError(f"no files for the reduced {task}, which is generated", path, "leave one of the two out")
         return entry.reduced()
-    if path is not None:
-        return entry.read(path)
-    if entry.generate is None:
+    if path is None and entry.generate is not None:
+        return entry.generate()
+    if path is None:
         folder = data_folder()
-        inner = folder / task
-        return entry.read(inner if inner.is_dir() else folder)
-    return entry.generate()
+        path = folder / task if (folder / task).is_dir() else folder
+    return entry.read(path)

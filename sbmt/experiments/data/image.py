@@ -30,8 +30,7 @@ N_IMAGES = 10_000
 """Images in each official batch."""
 
 GREY = {"floor": (1, 10_000), "tensorflow": (511, 5_100_000)}
-"""How the weighted sum, in ten-thousandths, becomes a level: it is multiplied by the first number, divided by the
-second and rounded down."""
+"""How the weighted sum, in ten-thousandths, becomes a level: times the first number, over the second, rounded down."""
 
 STAND_IN = (
     "Grey levels of CIFAR-10 images that had been stored as JPEG of quality 75, a fifth of all of them: close to the "
@@ -47,9 +46,9 @@ def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8
     Args:
         rgb: ``(..., 3, pixels)``, each 0 … 255.
         rule: ``floor`` for the equation, or ``tensorflow`` for what ``tf.image.rgb_to_grayscale``, and so Long Range
-            Arena, makes of bytes: it scales to 0 … 1 and back by 255.5 before it rounds down, so that a quarter of the
-            colours come out one level brighter, and white as 255 instead of 254. (TensorFlow's own rounding errors,
-            which are not imitated, decide about one colour in 70,000.)
+            Arena, makes of bytes. It scales to 0 … 1 and back by 255.5 before it rounds down, so that a quarter of the
+            colours come out one level brighter. (TensorFlow's rounding errors, which are not imitated, decide about
+            one colour in 70,000.)
 
     Returns:
         ``(..., pixels)``.
@@ -68,16 +67,20 @@ def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8
     return (total * np.uint32(times) // np.uint32(over)).astype(np.uint8)
 
 
-def _records(content: bytes, n_values: int, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Labels and pixel values of a file of records: one byte for the label, then the values."""
-    if not content or len(content) % (1 + n_values):
-        got = f"{len(content)} bytes"
-        raise SbmtError(f"{name} to hold one or more records of {1 + n_values} bytes", got, f"{GET} again")
-    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + n_values)
-    labels = records[:, 0].astype(np.int64)
+def _records(content: bytes, name: str, rule: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Labels and grey levels of a file of records: a byte for the label, then colours, or grey if the rule is empty."""
+    size = 1 + (3 * N_PIXELS if rule else N_PIXELS)
+    if not content or len(content) % size:
+        raise SbmtError(f"{name} to hold one or more records of {size} bytes", f"{len(content)} bytes", f"{GET} again")
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, size)
+    labels, pixels = records[:, 0].astype(np.int64), records[:, 1:]
     if labels.max() >= len(CLASSES):
         raise SbmtError(f"labels 0 to 9 in {name}", int(labels.max()), f"{GET} again")
-    return labels, records[:, 1:]
+    if not rule:
+        return labels, pixels
+    if len(labels) != N_IMAGES:
+        raise SbmtError(f"{N_IMAGES:,} images in {name}", f"{len(labels):,}", f"{GET} again")
+    return labels, grey_levels(pixels.reshape(-1, 3, N_PIXELS), rule)
 
 
 def _examples(batches: list[tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> Examples:
@@ -86,35 +89,22 @@ def _examples(batches: list[tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> Exa
     return Examples(symbols, np.full((len(labels), 1), N_PIXELS), labels)
 
 
-def _grey(content: bytes, name: str, rule: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Labels and grey levels of an official batch."""
-    labels, pixels = _records(content, 3 * N_PIXELS, name)
-    if len(labels) != N_IMAGES:
-        raise SbmtError(f"{N_IMAGES:,} images in {name}", f"{len(labels):,}", f"{GET} again")
-    return labels, grey_levels(pixels.reshape(-1, 3, N_PIXELS), rule)
-
-
 def _from_archive(path: Path, names: tuple[str, ...], rule: str) -> Examples:
-    def is_batch(name: str) -> bool:
-        parts = PurePosixPath(name).parts
-        return len(parts) == 2 and parts[0] == FOLDER and parts[1] in names
-
+    wanted = {PurePosixPath(FOLDER, name): name for name in names}
     batches = {
-        PurePosixPath(name).name: _grey(content, f"{name} in {path}", rule)
-        for name, content in tar_files(path, is_batch)
+        wanted[PurePosixPath(name)]: _records(content, f"{name} in {path}", rule)
+        for name, content in tar_files(path, lambda name: PurePosixPath(name) in wanted)
     }
     if len(batches) < len(names):
-        raise missing([f"{FOLDER}/{name}" for name in names], path, batches, GET)
+        raise missing(map(str, wanted), path, batches, GET)
     return _examples([batches[name] for name in names])
 
 
 def _from_files(paths: list[Path], rule: str) -> Examples:
-    """Reads official batches, or records of grey levels if the rule is empty."""
     batches = []
     for path in paths:
         with open_binary(path) as file:
-            content = file.read(MOST_IN_MEMORY)
-        batches.append(_grey(content, str(path), rule) if rule else _records(content, N_PIXELS, str(path)))
+            batches.append(_records(file.read(MOST_IN_MEMORY), str(path), rule))
     return _examples(batches)
 
 
@@ -137,8 +127,7 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
     """CIFAR-10 images as 1024 grey levels, row by row. The levels are the token ids; no id is reserved for padding.
 
     The last tenth of the 50,000 training images is the dev split. Long Range Arena divides them likewise, but in the
-    order in which TensorFlow Datasets stores the images, which is not that of the binary files. So its splits have
-    the same sizes, but other images.
+    order in which TensorFlow Datasets stores the images. So its splits have the same sizes, but other images.
 
     Args:
         path: ``cifar-10-binary.tar.gz``, or an archive with the same members under another name; the folder
@@ -148,7 +137,7 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
         grey: How colours become grey, see :func:`grey_levels`. It has no effect on the stand-in, made by ``floor``.
 
     Returns:
-        A source named ``image``, or ``image-lossy`` with origin ``stand-in``, which ``settings["note"]`` describes.
+        A source named ``image``, or ``image-lossy`` with origin ``stand-in``.
 
     Raises:
         SbmtError: If files are missing, only the Python version is there, or a checksum is wrong. From a shard, if a
@@ -161,18 +150,24 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
     archive = find_files(path, [ARCHIVE], FOLDERS).get(ARCHIVE)
     if path.is_file() and (".tar" in path.name or path.suffix == ".tgz") and path.name not in PICKLES:
         archive = path  # under whatever name
+    is_lossy = False
     make: dict[str, Callable[[], Examples]]
     if archive is not None:
         found = {archive.name: archive}
         make = {split: partial(_from_archive, archive, names, grey) for split, names in BATCHES.items()}
-    elif found := _batches(path, BATCHES, GET):
-        make = {split: partial(_from_files, [found[n] for n in names], grey) for split, names in BATCHES.items()}
-    elif found := _batches(path, LOSSY, "get both files"):
-        make = {split: partial(_from_files, [found[n] for n in names], "") for split, names in LOSSY.items()}
     else:
-        pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
-        raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
-    is_lossy = any(name in found for names in LOSSY.values() for name in names)
+        batches, found = BATCHES, _batches(path, BATCHES, GET)
+        if not found:
+            batches, found, is_lossy = LOSSY, _batches(path, LOSSY, "get both files"), True
+        if not found:
+            pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
+            raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
+        rule = "" if is_lossy else grey
+        make = {split: partial(_from_files, [found[n] for n in names], rule) for split, names in batches.items()}
+    settings = {
+        "files": {name: checked_sha256(file) for name, file in found.items()},
+        "grey": "floor" if is_lossy else grey,
+    }
     return Source(
         name="image-lossy" if is_lossy else "image",
         task="image",
@@ -180,11 +175,7 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
         class_names=CLASSES,
         vocab_size=256,
         first_id=0,
-        settings={
-            "files": {name: checked_sha256(file) for name, file in found.items()},
-            "grey": "floor" if is_lossy else grey,
-            **({"note": STAND_IN} if is_lossy else {}),
-        },
+        settings=settings | ({"note": STAND_IN} if is_lossy else {}),
         shards=tuple(Shard(split, read, split) for split, read in make.items()),
         arrange=_arrange,
     )

@@ -9,19 +9,20 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from sys import maxsize
 
 from sbmt.errors import SbmtError
 
 CHUNK = 1 << 20
 DOWNLOAD_AGAIN = "the file is damaged or a different one: download it again"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some editors write this at the start of a UTF-8 file; readers of text drop it there."""
+"""Some editors write this at the start of a UTF-8 file."""
 
 MOST_UNPACKED = 1 << 35
 """Bytes that a packed file may unpack to: 32 GiB, several times the largest file of these tasks."""
 
 MOST_IN_MEMORY = 1 << 30
-"""Bytes of a file that is read as a whole: 1 GiB. The largest one of these tasks, a batch of CIFAR-10, has 31 MB."""
+"""Bytes of a file that is read as a whole: 1 GiB. The largest one of these tasks has 31 MB."""
 
 KNOWN = {
     # The value that several public loaders of this archive compare with, torchtext's among them.
@@ -45,8 +46,7 @@ KNOWN = {
     "QQP/train_subset.tsv.gz": ("sha256", "07cc0838d0c67fc41d8026cfcae4b94b0a8004fb63cf6dddc68724106f3525dd"),
     "QQP/dev_subset.tsv.gz": ("sha256", "5f9ad43477c344d67d128ed46b5c84d54b0ffc29b218a282ff49a20be5627724"),
 }
-"""Which checksum a file must have: by its name, or by a name that the reader gives where the tables of several tasks
-share one."""
+"""The checksum of a file, by its name; tables whose names several tasks share have their folder before it."""
 
 
 def data_folder() -> Path:
@@ -87,44 +87,38 @@ def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) 
 
 
 def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) -> SbmtError:
-    """The error to raise where files are not there: it says what to get and where to put it.
-
-    Args:
-        names: All files that are needed.
-        path: Where they were looked for.
-        found: Those that are there.
-        get: What to download and unpack, in words, with its address.
-    """
+    """The error to raise if only the files ``found`` are in ``path``; ``get`` says what to download and unpack."""
     got = f"only {', '.join(sorted(found))}" if found else "none of them" if path.exists() else "no such file or folder"
     return SbmtError(
         f"{', '.join(names)} in {path}", got, f"{get}; put it into $SBMT_DATA, or say where it is with --from PATH"
     )
 
 
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+def cannot_read(path: Path, error: OSError) -> SbmtError:
+    """The error to raise if the system cannot read a file."""
+    return SbmtError(f"to read {path}", error.strerror or error, "check its name and permissions")
 
 
 def checked_sha256(path: Path, name: str = "") -> str:
     """SHA-256 of a file, after its content has been compared with the checksum that belongs to its name.
 
-    A file whose name is not in :data:`KNOWN` passes unchecked. The file is read once, or twice where the known
-    checksum is an MD5.
+    A file whose name is not in :data:`KNOWN` passes unchecked.
 
     Args:
         path: The file.
-        name: What it is called in :data:`KNOWN`; its file name if left out.
+        name: Its name in :data:`KNOWN`; the file's own name if left out.
 
     Raises:
         SbmtError: If the checksum differs, or the file cannot be read.
     """
     try:
-        sha256 = _digest(path, "sha256")
-        algorithm, wanted = KNOWN.get(name or path.name, ("sha256", sha256))
-        got = sha256 if algorithm == "sha256" else _digest(path, algorithm)
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            algorithm, wanted = KNOWN.get(name or path.name, ("sha256", sha256))
+            file.seek(0)
+            got = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     except OSError as error:
-        raise SbmtError(f"to read {path}", error.strerror or error, "check its name and permissions") from error
+        raise cannot_read(path, error) from error
     if got != wanted:
         raise SbmtError(f"{algorithm} {wanted} of {path}", got, DOWNLOAD_AGAIN)
     return sha256
@@ -134,42 +128,25 @@ def read_whole(path: Path) -> bytes:
     """The content of a small file.
 
     Raises:
-        SbmtError: If it is a folder, a device or a pipe, which might keep its reader waiting for ever.
-        OSError: If it cannot be read.
+        SbmtError: If it cannot be read, or is a folder, a device or a pipe, which might never end.
     """
     if path.exists() and not path.is_file():
         raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "remove it")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise cannot_read(path, error) from error
 
 
-class _Unpacked(io.RawIOBase):
-    """The content of a gzip file, up to :data:`MOST_UNPACKED` bytes."""
+class _Unpacked(gzip.GzipFile):
+    """A gzip file that must not unpack to more than :data:`MOST_UNPACKED` bytes."""
 
-    def __init__(self, file: gzip.GzipFile, path: Path) -> None:
-        self.file, self.path = file, path
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        n_bytes = self.file.readinto(buffer)
-        if self.file.tell() > MOST_UNPACKED:
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(CHUNK if size is None or size < 0 else size)
+        if self.tell() > MOST_UNPACKED:
             do = "check where it is from; if it is what you want, unpack it: plain files may have any size"
-            raise SbmtError(f"{self.path} to unpack to at most {MOST_UNPACKED:,} bytes", "more", do)
-        return n_bytes
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+            raise SbmtError(f"{self.name} to unpack to at most {MOST_UNPACKED:,} bytes", "more", do)
+        return content
 
 
 @contextmanager
@@ -177,21 +154,50 @@ def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a file for reading bytes, and unpacks it if its name ends in ``.gz`` or ``.tgz``.
 
     Raises:
-        SbmtError: If the file cannot be read. Also from within the ``with`` block, where reading arrives at the place
-            at which a packed file is cut off or damaged, or at more than :data:`MOST_UNPACKED` bytes.
+        SbmtError: If the file cannot be read. Also from within the ``with`` block, if a packed file is cut off or
+            damaged, or has more than :data:`MOST_UNPACKED` bytes.
     """
     try:
         is_packed = path.suffix in (".gz", ".tgz")
-        with io.BufferedReader(_Unpacked(gzip.open(path), path), CHUNK) if is_packed else path.open("rb") as file:
+        with io.BufferedReader(_Unpacked(path), CHUNK) if is_packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SbmtError(f"a whole gzip file {path}", f"damage ({error})", DOWNLOAD_AGAIN) from error
     except OSError as error:
-        raise SbmtError(f"to read {path}", error.strerror or error, "check its name and permissions") from error
+        raise cannot_read(path, error) from error
+
+
+def read_lines(path: Path, start: int = 0, stop: int = maxsize) -> Iterator[tuple[int, bytes]]:
+    """Offset and content of the lines that start in the bytes ``start`` … ``stop − 1`` of a file, packed or plain.
+
+    Only a line feed ends a line. Lines keep their ends; a byte-order mark at the start of the file is dropped.
+    """
+    with open_binary(path) as file:
+        if start:
+            file.seek(start - 1)
+            start += len(file.readline()) - 1  # skip a line that began earlier
+        while start < stop and (line := file.readline()):
+            yield start, line.removeprefix(BYTE_ORDER_MARK) if start == 0 else line
+            start += len(line)
+
+
+def columns_of(line: bytes) -> list[bytes]:
+    """The columns of a line, separated by tabs, without the line's end. Quotation marks have no meaning."""
+    return line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
+
+
+def line_number(path: Path, offset: int) -> int:
+    """The number, from 1, of the line to which a byte of a file belongs."""
+    number = 1
+    with open_binary(path) as file:
+        while offset and (content := file.read(min(offset, CHUNK))):
+            number += content.count(b"\n")
+            offset -= len(content)
+    return number
 
 
 class _Watched:
-    """Passes reads on; knows how many bytes were read, and after which of them only zeros came."""
+    """Passes reads on, and knows how many bytes were read and where the last of them that is not zero ends."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self.file, self.n_bytes, self.end = file, 0, 0
@@ -212,11 +218,11 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
 
     Args:
         path: A tar archive, packed or not.
-        is_wanted: Says by a member's name whether to read it.
+        is_wanted: Decides by a member's name whether to read it.
 
     Raises:
-        SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, is
-            there twice, or has more than :data:`MOST_IN_MEMORY` bytes.
+        SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, occurs
+            twice, or has more than :data:`MOST_IN_MEMORY` bytes.
     """
     seen = set()
     with open_binary(path) as file:

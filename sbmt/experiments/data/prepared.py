@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -17,17 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.source import (
-    SPLITS,
-    SYMBOL_TYPES,
-    TASKS,
-    Examples,
-    Pool,
-    Shard,
-    Source,
-    Symbols,
-    check_arrangement,
-)
+from sbmt.experiments.data.source import SPLITS, SYMBOL_TYPES, TASKS, Examples, Pool, Shard, Source, Symbols
 from sbmt.experiments.files import read_json, write_bytes, write_json
 from sbmt.experiments.locks import only_writer
 
@@ -35,28 +25,19 @@ FORMAT = 1
 _FIELDS = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
 
 Report = Callable[[int, int], None]
-"""Called with the number of shards that are done and the number of all shards."""
+"""Called with the number of finished shards and the number of all shards."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The examples of one split, memory-mapped.
+    """The examples of one split, memory-mapped."""
 
-    Attributes:
-        indices: The places of its examples in the pool, int64 ``(n_examples,)``.
-        labels: int64 ``(n_examples,)``.
-        symbols: uint8, uint16 or uint32, all documents of the pool, end to end.
-        offsets: int64 ``(n_pool, n_documents)``, where each document of the pool begins.
-        lengths: int64 ``(n_pool, n_documents)``.
-        extras: Further numbers per example of the split.
-    """
-
-    indices: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    symbols: Symbols
-    offsets: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    extras: dict[str, NDArray[Any]]
+    indices: NDArray[np.int64]  # (n_examples,), the places of its examples in the pool
+    labels: NDArray[np.int64]  # (n_examples,)
+    symbols: Symbols  # uint8, uint16 or uint32, all documents of the pool, end to end
+    offsets: NDArray[np.int64]  # (n_pool, n_documents), where each document of the pool begins
+    lengths: NDArray[np.int64]  # (n_pool, n_documents)
+    extras: dict[str, NDArray[Any]]  # further numbers per example of the split
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -70,17 +51,11 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A task's examples on disk.
-
-    Attributes:
-        folder: The folder in which they are.
-        info: What :func:`prepare` recorded: task, origin, classes, vocabulary, settings, balance and lengths.
-        splits: ``train``, ``dev``, ``test``, and any further ones that the source has.
-    """
+    """A task's examples on disk."""
 
     folder: Path
-    info: dict[str, Any]
-    splits: dict[str, Split]
+    info: dict[str, Any]  # what was recorded: task, origin, classes, vocabulary, settings, balance and lengths
+    splits: dict[str, Split]  # train, dev, test, and any further ones that the source has
 
 
 def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: Report | None = None) -> Prepared:
@@ -102,7 +77,7 @@ def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: R
     Cost: disk space for twice the examples while they are put together, memory for one shard.
     """
     folder, part = cache / source.name, cache / f".{source.name}.part"
-    fingerprint = fingerprint_of(source)
+    fingerprint = _fingerprint_of(source)
     if _is_prepared(folder, fingerprint, is_replaced) and not part.exists():
         return open_prepared(folder)
     with only_writer(part):
@@ -136,15 +111,19 @@ def _is_prepared(folder: Path, fingerprint: dict[str, Any], is_replaced: bool) -
 
 def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any], report: Report | None) -> None:
     """Makes the shards that are not in ``part`` yet, then the folder from all of them."""
-    if not _is_begun(part, fingerprint):
+    try:
+        is_begun = read_json(part / "source.json") == fingerprint
+    except SbmtError:  # there is none yet, or it is damaged
+        is_begun = False
+    if not is_begun:
         for path in part.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_json(part / "source.json", fingerprint)
     for done, shard in enumerate(source.shards):
         if report is not None:
             report(done, len(source.shards))
-        if not shard_path(part, shard).exists():
-            write_shard(shard_path(part, shard), shard.make(), source.symbol_type)
+        if not _shard_path(part, shard).exists():
+            _write_shard(_shard_path(part, shard), shard.make(), source.symbol_type)
     if report is not None:
         report(len(source.shards), len(source.shards))
     assemble(source, part, part / "whole", fingerprint)
@@ -155,21 +134,12 @@ def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any],
     shutil.rmtree(part)
 
 
-def _is_begun(part: Path, fingerprint: dict[str, Any]) -> bool:
-    """Whether the shards in ``part`` belong to these examples."""
-    try:
-        return bool(read_json(part / "source.json") == fingerprint)
-    except SbmtError:  # none yet, or damaged
-        return False
-
-
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     """Opens the examples that :func:`prepare` made, memory-mapped.
 
     Args:
         folder: The folder in which they are.
-        is_checked: Whether to compare the files with their checksums, for which all of them are read. Examples that
-            older versions prepared have none.
+        is_checked: Whether to read all files and compare their checksums. Examples of older versions have none.
 
     Raises:
         SbmtError: If there are no examples, or they are damaged or of another version.
@@ -185,7 +155,7 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
         if info["format"] != FORMAT:
             raise SbmtError(f"prepared examples of format {FORMAT}", info["format"], "prepare them again")
         checksums = info.get("files", {}) if is_checked else {}
-        if changed := [name for name, sha256 in checksums.items() if sha256_of(folder / name) != sha256]:
+        if changed := [name for name, sha256 in checksums.items() if _sha256_of(folder / name) != sha256]:
             raise ValueError(f"another checksum of {', '.join(changed)}")
         labels, lengths, offsets = (_load(folder, name) for name in ("labels", "lengths", "offsets"))
         n_symbols = info["n_symbols"]
@@ -217,7 +187,7 @@ def _load(folder: Path, name: str) -> NDArray[Any]:
         raise ValueError(f"{name}.npy: {error}") from error
 
 
-def fingerprint_of(source: Source) -> dict[str, Any]:
+def _fingerprint_of(source: Source) -> dict[str, Any]:
     """Everything that decides the content, in the form in which JSON returns it."""
     fingerprint: dict[str, Any] = json.loads(json.dumps({name: getattr(source, name) for name in _FIELDS}))
     if source.symbol_type != "uint8":  # examples that were prepared when there were only bytes stay valid
@@ -225,38 +195,55 @@ def fingerprint_of(source: Source) -> dict[str, Any]:
     return fingerprint | {"shards": len(source.shards)}
 
 
-def shard_path(part: Path, shard: Shard) -> Path:
-    """The file in which a shard is kept."""
+def _shard_path(part: Path, shard: Shard) -> Path:
     return part / f"shard-{shard.name}.npz"
 
 
-def write_shard(path: Path, examples: Examples, symbol_type: str) -> None:
-    """Writes a shard to a file, either all of it or nothing.
-
-    Raises:
-        SbmtError: If its symbols are of another type, or the file cannot be written.
-    """
+def _write_shard(path: Path, examples: Examples, symbol_type: str) -> None:
     if examples.symbols.dtype != symbol_type:
-        raise SbmtError(
-            f"{symbol_type} symbols in every shard", examples.symbols.dtype, "declare that type in the source"
-        )
+        do = "declare that type in the source"
+        raise SbmtError(f"{symbol_type} symbols in every shard", examples.symbols.dtype, do)
     content = io.BytesIO()
     arrays = {"symbols": examples.symbols, "lengths": examples.lengths, "labels": examples.labels}
     np.savez(content, **arrays, **{f"extra-{name}": x for name, x in examples.extras.items()})  # type: ignore[arg-type]
     write_bytes(path, content.getvalue())
 
 
-def _shards(source: Source, part: Path) -> Iterator[tuple[Shard, dict[str, NDArray[Any]]]]:
-    for shard in source.shards:
-        path = shard_path(part, shard)
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                arrays = {name: found[name] for name in ("symbols", "lengths", "labels", *found.files)}
-        except (BadZipFile, zlib.error, ValueError, KeyError, EOFError, TypeError, NotImplementedError) as error:
-            path.unlink(missing_ok=True)
-            do = "prepare again: it will be made anew"
-            raise SbmtError(f"an undamaged shard {path}", f"damage ({error})", do) from error
-        yield shard, arrays
+def _read_shard(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            return {name: found[name] for name in ("symbols", "lengths", "labels", *found.files)}
+    except (BadZipFile, zlib.error, ValueError, KeyError, EOFError, TypeError, NotImplementedError) as error:
+        path.unlink(missing_ok=True)
+        do = "prepare again: it will be made anew"
+        raise SbmtError(f"an undamaged shard {path}", f"damage ({error})", do) from error
+
+
+def _pool_shards(source: Source, part: Path, symbols: Path) -> tuple[Pool, "hashlib._Hash"]:
+    """Writes the symbols of all shards to a file; returns the rest, and a digest of symbols and labels."""
+    digest = hashlib.sha256()
+    columns: dict[str, list[NDArray[Any]]] = {}
+    splits: list[str] = []
+    with symbols.open("wb") as file:
+        for shard in source.shards:
+            arrays = _read_shard(_shard_path(part, shard))
+            content = arrays.pop("symbols").tobytes()
+            file.write(content)
+            digest.update(content)
+            splits += [shard.split] * len(arrays["labels"])
+            for name, array in arrays.items():
+                columns.setdefault(name, []).append(array)
+        file.flush()
+        os.fsync(file.fileno())
+    if not splits:
+        raise SbmtError("at least one example", "none", "check the files that the examples come from")
+    joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    labels, lengths = joined.pop("labels"), joined.pop("lengths")
+    if labels.min() < 0 or labels.max() >= len(source.class_names):
+        raise SbmtError(f"labels in [0, {len(source.class_names)})", sorted(set(labels.tolist())), "check the files")
+    digest.update(labels.tobytes())
+    extras = {name.removeprefix("extra-"): array for name, array in joined.items()}
+    return Pool(labels, lengths, np.array(splits), extras), digest
 
 
 def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any]) -> None:
@@ -267,31 +254,16 @@ def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any
     """
     shutil.rmtree(whole, ignore_errors=True)
     whole.mkdir()
-    digest = hashlib.sha256()
-    columns: dict[str, list[NDArray[Any]]] = {}
-    splits: list[str] = []
-    with (whole / "symbols.bin").open("wb") as file:
-        for shard, arrays in _shards(source, part):
-            symbols = arrays.pop("symbols").tobytes()
-            file.write(symbols)
-            digest.update(symbols)
-            splits += [shard.split] * len(arrays["labels"])
-            for name, array in arrays.items():
-                columns.setdefault(name, []).append(array)
-        file.flush()
-        os.fsync(file.fileno())
-    if not splits:
-        raise SbmtError("at least one example", "none", "check the files that the examples come from")
-    joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
-    labels, lengths = joined.pop("labels"), joined.pop("lengths")
-    extras = {name.removeprefix("extra-"): array for name, array in joined.items()}
-    if labels.min() < 0 or labels.max() >= len(source.class_names):
-        raise SbmtError(f"labels in [0, {len(source.class_names)})", sorted(set(labels.tolist())), "check the files")
-    digest.update(labels.tobytes())
-    arranged = check_arrangement(source.arrange(Pool(labels, lengths, np.array(splits), extras)))
+    pool, digest = _pool_shards(source, part, whole / "symbols.bin")
+    labels, lengths = pool.labels, pool.lengths
+    splits = source.arrange(pool)
+    if absent := [split for split in SPLITS if split not in splits]:
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
+    if unfit := [split for split in splits if not split.isidentifier()]:
+        raise SbmtError("splits named in letters, digits and _", repr(unfit[0]), "name it so")
     offsets = (lengths.cumsum() - lengths.ravel()).reshape(lengths.shape)
     arrays = {"labels": labels, "lengths": lengths, "offsets": offsets}
-    arrays |= {f"extra-{name}": x for name, x in extras.items()} | {f"split-{s}": at for s, at in arranged.items()}
+    arrays |= {f"extra-{name}": x for name, x in pool.extras.items()} | {f"split-{s}": at for s, at in splits.items()}
     for name, array in arrays.items():
         np.save(whole / f"{name}.npy", array, allow_pickle=False)
     for name, text in source.files.items():
@@ -305,9 +277,9 @@ def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any
         "n_symbols": int(lengths.sum()),
         "symbol_type": source.symbol_type,
         "sha256": digest.hexdigest(),
-        "splits": {s: _describe(labels[at], lengths[at], source) for s, at in arranged.items()},
-        "extras": sorted(extras),
-        "files": {path.name: sha256_of(path) for path in sorted(whole.iterdir())},
+        "splits": {split: _describe(labels[at], lengths[at], source) for split, at in splits.items()},
+        "extras": sorted(pool.extras),
+        "files": {path.name: _sha256_of(path) for path in sorted(whole.iterdir())},
         "fingerprint": fingerprint,
     }
     write_json(whole / "info.json", info, has_checksum=True)
@@ -326,7 +298,6 @@ def _describe(labels: NDArray[np.int64], lengths: NDArray[np.int64], source: Sou
     }
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
+def _sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,10 +12,7 @@ def sample_repeated_tokens(
 ) -> tuple[Int[Tensor, "batch n"], Float[Tensor, "batch n"]]:
     """Draws sequences of values and marks those that occur elsewhere in their sequence.
 
-    Args:
-        batch_size: Number of sequences.
-        length: n, the number of tokens and of values; values are uniform on 0 … n − 1.
-        generator: Source of the draws.
+    Values are uniform on 0 … n − 1, where n is also the length.
 
     Returns:
         Tokens int64 ``(batch, n)`` and labels ``(batch, n)``, 1.0 where the value occurs again.
@@ -59,12 +56,8 @@ def random_mask_ceiling(length: int, mask_density: float) -> float:
 
     which tends to $\max(1 - e^{-1}, 1 - e^{-p} + e^{-1})$ for long sequences.
 
-    Args:
-        length: n.
-        mask_density: p in [0, 1].
-
     Raises:
-        SbmtError: If one of them is out of range.
+        SbmtError: If ``mask_density``, p, is not in [0, 1], or ``length``, n, is below 1.
 
     Example:
         >>> [round(random_mask_ceiling(64, p), 3) for p in (0.0, 0.5, 1.0)]

@@ -25,20 +25,14 @@ Symbols = NDArray[np.unsignedinteger[Any]]
 class Examples:
     """Labelled documents, stored end to end.
 
-    Attributes:
-        symbols: uint8, uint16 or uint32, all documents one after the other.
-        lengths: int64 ``(n_examples, n_documents)``, the number of symbols of each document.
-        labels: int64 ``(n_examples,)``.
-        extras: Further numbers per example by name, such as a measure of its difficulty.
-
     Raises:
         SbmtError: If the sizes do not match.
     """
 
-    symbols: Symbols
-    lengths: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+    symbols: Symbols  # uint8, uint16 or uint32, all documents one after the other
+    lengths: NDArray[np.int64]  # (n_examples, n_documents), the number of symbols of each document
+    labels: NDArray[np.int64]  # (n_examples,)
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -72,91 +66,54 @@ class Examples:
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of the examples.
+    """A part of the examples."""
 
-    Attributes:
-        name: Unique in its source, and usable in a file name.
-        make: Reads or generates the examples, the same ones at every call.
-        split: The split to which they belong; empty if :attr:`Source.arrange` decides that.
-    """
-
-    name: str
-    make: Callable[[], Examples]
-    split: str = ""
+    name: str  # unique in its source, and usable in a file name
+    make: Callable[[], Examples]  # reads or generates the examples, the same ones at every call
+    split: str = ""  # the split to which they belong; empty if ``Source.arrange`` decides that
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is known of all examples after every shard has been made, in the order of the shards.
-
-    Attributes:
-        labels: int64 ``(n_examples,)``.
-        lengths: int64 ``(n_examples, n_documents)``.
-        splits: str ``(n_examples,)``, the split that each example's shard names.
-        extras: As in :class:`Examples`.
-    """
+    """What is known of all examples after every shard has been made, in the order of the shards."""
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    splits: NDArray[Any]
+    splits: NDArray[Any]  # str (n_examples,), the split that each example's shard names
     extras: dict[str, NDArray[Any]]
 
 
 Arrangement = dict[str, NDArray[np.int64]]
-"""Indices into the pool for ``train``, ``dev``, ``test`` and any further splits, in this order."""
+"""Indices into the pool by split: ``train``, ``dev``, ``test`` and any further ones."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A task's examples and what a model must know about them.
 
-    Attributes:
-        name: Name of the folder in which the prepared examples are kept.
-        task: Such as ``listops`` or ``mlm``.
-        origin: ``official`` files, ``generated`` here, a ``stand-in`` for data that are not available, or the user's
-            ``own``. Results on the last two must not be shown beside published ones.
-        class_names: The meaning of label 0, 1, ….
-        vocab_size: Number of token ids, padding included.
-        first_id: Token id of symbol 0: 1 if id 0 is padding, 0 if symbols are ids.
-        settings: Everything that decides the content, in a form that JSON can hold: generator and seeds, or files and
-            their checksums.
-        shards: The parts.
-        arrange: Divides the pool into splits.
-        symbol_type: The type of every shard's symbols.
-        files: Small files to keep beside the examples, by name, such as the tokeniser whose ids the symbols are.
-            Whatever in them decides the content must be in ``settings`` too.
+    ``origin`` says whether the examples are ``official``, ``generated`` here, a ``stand-in`` for data that are not
+    available, or the user's ``own``. Results on the last two must not be shown beside published ones. ``settings``
+    holds everything that decides the content, in a form that JSON can hold: generator and seeds, or files and their
+    checksums.
     """
 
-    name: str
-    task: str
+    name: str  # of the folder in which the prepared examples are kept
+    task: str  # such as listops or mlm
     origin: Origin
-    class_names: tuple[str, ...]
-    vocab_size: int
-    first_id: int
+    class_names: tuple[str, ...]  # the meaning of label 0, 1, …
+    vocab_size: int  # number of token ids, padding included
+    first_id: int  # token id of symbol 0: 1 if id 0 is padding, 0 if symbols are ids
     settings: dict[str, Any]
     shards: tuple[Shard, ...]
-    arrange: Callable[[Pool], Arrangement]
-    symbol_type: SymbolType = "uint8"
-    files: dict[str, str] = field(default_factory=dict)
+    arrange: Callable[[Pool], Arrangement]  # divides the pool into splits
+    symbol_type: SymbolType = "uint8"  # of every shard's symbols
+    files: dict[str, str] = field(default_factory=dict)  # small files to keep beside the examples, by name
 
 
 def by_shard(pool: Pool) -> Arrangement:
-    """Puts every example into the split of its shard; further splits follow the three, in the order of the shards."""
+    """Puts every example into the split of its shard; further splits follow the usual three."""
     names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
     return {split: np.flatnonzero(pool.splits == split) for split in names}
-
-
-def check_arrangement(arranged: Arrangement) -> Arrangement:
-    """Returns an arrangement unchanged, after a check of its names.
-
-    Raises:
-        SbmtError: If one of :data:`SPLITS` is missing, or a name cannot be part of a file name.
-    """
-    if missing := [split for split in SPLITS if split not in arranged]:
-        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(missing)}", "arrange that one too")
-    if unfit := [split for split in arranged if not split.isidentifier()]:
-        raise SbmtError("splits named in letters, digits and _", repr(unfit[0]), "name it so")
-    return arranged
 
 
 def shuffled(n: int, seed: int) -> NDArray[np.int64]:

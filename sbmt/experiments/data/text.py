@@ -41,16 +41,14 @@ def _in_archive(path: Path, split: str) -> Reviews:
 def _in_folder(root: Path, split: str) -> Reviews:
     for label in RATINGS:
         place = root / split / label
-        try:
-            for name in sorted(os.listdir(place)):
-                yield f"{FOLDER}/{split}/{label}/{name}", read_whole(place / name)
-        except OSError as error:
-            got = f"{error.filename}: {error.strerror}"
-            raise SbmtError(f"reviews in {place}", got, f"{GET} and unpack all of it") from error
+        if not place.is_dir():
+            raise SbmtError(f"reviews in {place}", "no such folder", f"{GET} and unpack all of it")
+        for path in sorted(place.iterdir()):
+            yield f"{FOLDER}/{split}/{label}/{path.name}", read_whole(path)
 
 
 def _sha256(reviews: Reviews) -> str:
-    """SHA-256 of names, sizes and contents, one after the other."""
+    """SHA-256 of names, sizes and contents."""
     digest = hashlib.sha256()
     for name, content in reviews:
         digest.update(os.fsencode(f"{name}\0{len(content)}\0") + content)
@@ -78,10 +76,7 @@ def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> E
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Holds out a tenth of the training reviews, drawn by :data:`DEV_SEED`, as dev.
-
-    Every split is in shuffled order, so that its first n examples are a fair sample of it.
-    """
+    """Shuffles every split, so that its first n examples are a fair sample of it; dev is a tenth of the training."""
     train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
     train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
     n_dev = -(-len(train) // 10)
@@ -109,13 +104,11 @@ def _places(path: Path) -> tuple[dict[str, Path], Callable[[Path, str], Reviews]
 def text_files(path: Path | str) -> Source:
     """The labelled IMDB reviews as bytes, neither cut nor cleaned: ``<br />`` stays.
 
-    Token id = UTF-8 byte + 1; 0 is padding. Label 0 is negative, 1 positive. ``extras["rating"]`` holds the stars:
-    1 to 4 and 7 to 10.
+    Token id = UTF-8 byte + 1; 0 is padding. Label 0 is negative, 1 positive. ``extras["rating"]`` holds the stars.
 
     The 25,000 test reviews are the test split. The dev split is a tenth of the 25,000 training reviews, drawn by a
-    recorded seed and not balanced by class. Long Range Arena uses the test reviews as its dev split, and so chooses
-    the checkpoint by the very reviews on which it reports. To do the same, train on train and dev together and choose
-    on test.
+    recorded seed. Long Range Arena uses the test reviews as its dev split, and so chooses the checkpoint by the very
+    reviews on which it reports. To do the same, train on train and dev together and choose on test.
 
     Args:
         path: ``aclImdb_v1.tar.gz``, or an archive with the same members under another name; the folder ``aclImdb`` to
@@ -124,8 +117,8 @@ def text_files(path: Path | str) -> Source:
             same examples in the same order. Unlabelled reviews are ignored.
 
     Returns:
-        A source of two shards, ``train`` and ``test``. Each reads its archive once, to the end. The checksums in
-        ``settings["files"]`` are computed at once; for a folder, from the names and contents of its reviews.
+        A source of two shards, ``train`` and ``test``. The checksums in ``settings["files"]`` are computed at once;
+        for a folder, from the names and contents of its reviews.
 
     Raises:
         SbmtError: If none of these is found, a checksum is wrong, or a review is no regular file. From a shard, if an

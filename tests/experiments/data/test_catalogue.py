@@ -1,36 +1,99 @@
-"""Where each task's examples come from; making them is the business of the sources' own tests."""
+"""Where each task's examples come from, and what all of these sources have in common."""
 
-import gzip
-
+import numpy as np
 import pytest
 
 from sbmt import SbmtError
+from sbmt.experiments.data import image
 from sbmt.experiments.data.catalogue import CATALOGUE, find_source
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
-from sbmt.experiments.data.source import TASKS
+from sbmt.experiments.data.source import SPLITS, TASKS
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, REDUCED
+from tests.experiments.data.layouts import write_files
 
-PAIR = "imdb_film_pairs"
-ROW = b"1.0\ta\tb\tone\ttwo\n"
-
-
-def write_pairs(folder, stem="new_aan_pairs", ending=".tsv"):
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in ("train", "eval", "test"):
-        (folder / f"{stem}.{part}{ending}").write_bytes(gzip.compress(ROW) if ending.endswith("gz") else ROW)
-    return folder
+DIGITS = tuple("0123456789")
+EXPECTED = {  # classes, vocabulary, first id, and folders in which the data folder may hold the files
+    "listops": (DIGITS, 17, 0, ["listops-1000", "lra_release/listops-1000", "lra_release/lra_release/listops-1000"]),
+    "text": (("negative", "positive"), 257, 1, []),
+    "retrieval": (("unrelated", "related"), 257, 1, ["tsv_data", "lra_release/lra_release/tsv_data"]),
+    "image": (image.CLASSES, 256, 0, []),
+    "pathfinder": (("apart", "connected"), 256, 0, ["curv_contour_length_14", "pathfinder32/curv_contour_length_14"]),
+    "sst2": (("negative", "positive"), 257, 1, ["SST-2", "glue/SST-2"]),
+    "qqp": (("different", "duplicate"), 257, 1, ["QQP", "GLUE/QQP"]),
+    "mnli": (("contradiction", "neutral", "entailment"), 257, 1, ["MNLI", "glue/MNLI"]),
+    "qnli": (("entailment", "not_entailment"), 257, 1, ["QNLI", "glue/QNLI"]),
+}
+PLACES = [(task, inner) for task, (*_, inners) in EXPECTED.items() for inner in ("", task, *inners)]
 
 
 @pytest.fixture(autouse=True)
 def empty_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("SBMT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image, "N_IMAGES", 3)
 
 
 def test_the_catalogue_holds_the_long_range_tasks_and_glues():
-    assert tuple(CATALOGUE) == (*LONG_RANGE_TASKS, *GLUE)
+    assert tuple(CATALOGUE) == tuple(EXPECTED) == (*LONG_RANGE_TASKS, *GLUE)
     assert set(CATALOGUE) | {"corpus"} == set(TASKS)
+
+
+@pytest.mark.parametrize("task, inner", [place for place in PLACES if place != ("pathfinder", "pathfinder")])
+def test_official_files_are_found_and_read(tmp_path, pool_of, task, inner):
+    folder = write_files(task, tmp_path / "data" / inner)
+    named = folder if task == inner else tmp_path / "data"  # a folder named after the task is found if none is named
+    source = find_source(task, named if task in ("listops", "pathfinder") else None)
+    assert (source.name, source.task, source.origin) == (task, task, "official")
+    assert (source.class_names, source.vocab_size, source.first_id) == EXPECTED[task][:3]
+    pool, documents = pool_of(source)
+    arranged = source.arrange(pool)
+    assert set(SPLITS) <= set(arranged) and sorted(np.concatenate(list(arranged.values()))) == list(
+        range(len(documents))
+    )
+    again = CATALOGUE[task].read(str(folder))  # as a string
+    assert again.settings == source.settings and pool_of(again)[1] == documents
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "task, words",
+    [
+        ("listops", "basic_train.tsv, .*lra_release.gz"),
+        ("text", "https://ai.stanford.edu/.*/aclImdb_v1.tar.gz"),
+        ("retrieval", "new_aan_pairs.train.tsv.*lra_release.gz"),
+        ("image", "https://www.cs.toronto.edu/.*binary.tar.gz"),
+        ("pathfinder", "unpack pathfinder32/.*_14 of https.*lra_release.gz .*or generate the images"),
+        *((task, "expected train.tsv, .*gluebenchmark.com") for task in GLUE),
+    ],
+)
+def test_without_files_the_error_says_what_to_get(tmp_path, task, words):
+    for name in ("", "nowhere"):
+        with pytest.raises(SbmtError, match=words):
+            find_source(task, tmp_path / name)
+    if CATALOGUE[task].generate is None:
+        with pytest.raises(SbmtError, match=words):
+            find_source(task)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "task, names",
+    [
+        ("text", ["aclImdb_v1.tar.gz"]),
+        ("text", ["aclImdb_train_labelled.tar.gz", "aclImdb_test_labelled.tar.gz"]),
+        ("image", ["cifar-10-binary.tar.gz"]),
+        ("image", ["cifar10_grey_train.bin.gz", "cifar10_grey_test.bin.gz"]),
+        ("retrieval", [f"imdb_film_pairs.{part}.tsv.gz" for part in ("train", "eval", "test")]),
+        ("qnli", ["train_subset.tsv.gz", "dev_subset.tsv.gz"]),
+    ],
+)
+def test_known_names_with_other_content_are_refused(tmp_path, task, names):
+    for name in names:
+        (tmp_path / name).write_bytes(b"other")
+    for name in names:
+        with pytest.raises(SbmtError, match="expected (md5|sha256) .*download it again"):
+            find_source(task, tmp_path / name)
 
 
 def test_reduced_retrieval_needs_no_files():
@@ -44,48 +107,13 @@ def test_two_tasks_are_generated_without_files(task):
     assert (source.name, source.task, source.origin) == (task, task, "generated")
     assert (reduced.name, reduced.task, reduced.origin) == (REDUCED[task].data_name, task, "generated")
     assert reduced.settings != source.settings
-    assert (reduced.class_names, reduced.vocab_size) == (source.class_names, source.vocab_size)
+    for each in (source, reduced):
+        assert (each.class_names, each.vocab_size, each.first_id) == EXPECTED[task][:3]
 
 
-@pytest.mark.parametrize("inner", ["", "retrieval"])
-def test_files_are_looked_for_in_the_data_folder(tmp_path, inner):
-    write_pairs(tmp_path / "data" / inner)
-    source = find_source("retrieval")
-    assert (source.name, source.origin) == ("retrieval", "official")
-    assert source.shards[0].make().symbols.tobytes() == b"onetwo"
-
-
-@pytest.mark.parametrize("is_reduced", [False, True])
-@pytest.mark.parametrize("inner", ["qqp", "QQP", "glue/QQP"])
-def test_tables_of_glue_are_looked_for_in_the_data_folder(tmp_path, inner, is_reduced):
-    folder = tmp_path / "data" / inner
-    folder.mkdir(parents=True)
-    for stem in ("train", "dev"):
-        (folder / f"{stem}.tsv").write_text("question1\tquestion2\tis_duplicate\none\ttwo\t1\n")
-    source = find_source("qqp", is_reduced=is_reduced)
-    assert (source.name, source.task, source.origin) == ("qqp", "qqp", "official")
-    assert source.shards[0].make().symbols.tobytes() == b"onetwo"
-
-
-def test_files_may_be_named(tmp_path):
-    folder = write_pairs(tmp_path / "elsewhere")
-    assert find_source("retrieval", folder).settings["files"]
-    with pytest.raises(SbmtError):
-        find_source("retrieval")
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("task", ["text", "retrieval", "image", *GLUE])
-def test_missing_files_are_told(task):
-    with pytest.raises(SbmtError):
-        find_source(task)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("task", CATALOGUE)
-def test_a_folder_that_is_not_there_is_told(tmp_path, task):
-    with pytest.raises(SbmtError):
-        find_source(task, tmp_path / "nowhere")
+def test_what_has_no_reduced_source_is_read_as_it_is(tmp_path):
+    write_files("qqp", tmp_path / "data")
+    assert find_source("qqp", is_reduced=True).settings == find_source("qqp").settings
 
 
 @pytest.mark.bad_input

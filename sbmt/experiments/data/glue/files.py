@@ -1,6 +1,5 @@
 """GLUE from files: reads its tables, and makes sources of them that say which rows are reported on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue.tasks import GLUE, GlueTask
-from sbmt.experiments.data.locate import BYTE_ORDER_MARK, checked_sha256, find_files, missing, open_binary
+from sbmt.experiments.data.locate import checked_sha256, columns_of, find_files, missing, read_lines
 from sbmt.experiments.data.source import Arrangement, Examples, Origin, Pool, Shard, Source, shuffled
 
 DEV_SEED = 0
@@ -47,9 +46,8 @@ class GlueRows:
         texts: One or two per row, as they are written, including blanks at their ends.
         labels: int64 ``(n_rows,)``; None for a table without labels.
         index: The number of each row: the table's own, or where it has none, the row's place in the table from 0.
-            Rows that were skipped leave gaps.
-        n_skipped: Number of rows that are not among these because they are too short or have no agreed label.
-        n_empty: Number of texts among these that consist of blanks only.
+        n_skipped: Number of rows left out because they are too short or have no agreed label.
+        n_empty: Number of texts that consist of blanks only.
     """
 
     texts: tuple[tuple[str, ...], ...]
@@ -62,34 +60,24 @@ class GlueRows:
         return len(self.texts)
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
-    """The number of every line, from 1, its columns, and whether a line feed ends it.
-
-    Only a line feed ends a line, and quotation marks have no meaning.
-    """
-    with open_binary(path) as file:
-        for number, record in enumerate(file, 1):
-            if number == 1:
-                record = record.removeprefix(BYTE_ORDER_MARK)
-            try:
-                line = record.removesuffix(b"\n").removesuffix(b"\r").decode()
-            except UnicodeDecodeError as error:
-                do = "get the file again, or save it as UTF-8"
-                raise SbmtError(f"UTF-8 in {path}, line {number}", f"{error.reason}: {record[:50]!r}", do) from error
-            yield number, line.split("\t"), record.endswith(b"\n")
+def _decoded(line: bytes, where: str) -> list[str]:
+    """The columns of a line as text."""
+    try:
+        return [column.decode() for column in columns_of(line)]
+    except UnicodeDecodeError as error:
+        do = "get the file again, or save it as UTF-8"
+        raise SbmtError(f"UTF-8 in {where}", f"{error.reason}: {line[:50]!r}", do) from error
 
 
-def _columns(path: Path, header: list[str], task: GlueTask, is_labelled: bool) -> tuple[list[int], int]:
-    """The places of the columns with the texts and of the one with the label, which is −1 without labels."""
-    wanted = (*task.texts, task.label) if is_labelled else task.texts
+def _check_header(header: list[str], path: Path, task: GlueTask, wanted: tuple[str, ...]) -> None:
+    if not header:
+        raise SbmtError(f"rows of {task.folder} in {path}", "an empty file", "get the file again")
     if not set(wanted) <= set(header):
         do = f"give a table of {task.folder}"
         if set(task.texts) <= set(header):
             do += "; GLUE's test tables have no labels and are read with is_labelled=False"
         got = ", ".join(header)[:200] or "an empty line"
         raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
-    last = len(header) - 1 - header[::-1].index(task.label) if is_labelled else -1
-    return [header.index(name) for name in task.texts], last
 
 
 def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
@@ -97,8 +85,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
 
     The first line names the columns. Where several have the label's name, as in the dev tables of MNLI, which also
     hold the labels of single annotators, the last one counts. Columns end at tabs and rows at line feeds, whatever
-    else they contain: quotation marks are text, and so are the separators of Unicode. A carriage return before the
-    line feed and a byte-order mark are dropped. Nothing else is changed: an empty text stays, and is counted.
+    else they contain: quotation marks are text, and so are the separators of Unicode.
 
     A row with fewer columns than the first line is skipped and counted: QQP has some whose question was broken by a
     line feed. So is a row of MNLI whose label is ``-``.
@@ -113,52 +100,48 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
             UTF-8, the last row is cut off, or no row is left; with file and line.
 
     Source: Wang et al., GLUE (ICLR 2019).
-
-    Cost: one pass; memory for the texts.
     """
     layout = choose("task", task, GLUE)
-    records = _records(path)
-    _, header, _ = next(records, (0, [], False))
-    if not header:
-        raise SbmtError(f"rows of {layout.folder} in {path}", "an empty file", "get the file again")
-    at, label_at = _columns(path, header, layout, is_labelled)
+    lines = (line for _, line in read_lines(path))
+    header = [] if (first := next(lines, None)) is None else _decoded(first, f"{path}, line 1")
+    _check_header(header, path, layout, (*layout.texts, layout.label) if is_labelled else layout.texts)
+    at = [header.index(name) for name in layout.texts]
+    label_at = len(header) - 1 - header[::-1].index(layout.label) if is_labelled else -1
     index_at = header.index(layout.index) if layout.index in header else None
     ids = {written: label for label, written in enumerate(layout.written)}
     texts: list[tuple[str, ...]] = []
     labels: list[int] = []
     index: list[str] = []
     n_skipped = 0
-    for line, columns, is_ended in records:
+    for number, line in enumerate(lines, start=2):
+        where = f"{path}, line {number}"
+        columns = _decoded(line, where)
         if len(columns) > len(header):
-            expected = f"{len(header)} columns in {path}, line {line}, as in its line 1"
+            expected = f"{len(header)} columns in {where}, as in its line 1"
             raise SbmtError(expected, len(columns), "correct that line, or get the file again")
-        if len(columns) < len(header) and not is_ended:
-            expected = f"{len(header)} columns and a line feed in {path}, line {line}, the last one"
+        if len(columns) < len(header) and not line.endswith(b"\n"):
+            expected = f"{len(header)} columns and a line feed in {where}, the last one"
             raise SbmtError(expected, f"{len(columns)} columns", "get the file again: it is cut off")
         if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
             n_skipped += 1
             continue
         if is_labelled:
             if columns[label_at] not in ids:
-                expected = f"one of the labels {', '.join(ids)} in {path}, line {line}"
+                expected = f"one of the labels {', '.join(ids)} in {where}"
                 raise SbmtError(expected, repr(columns[label_at][:50]), "correct that line, or get the file again")
             labels.append(ids[columns[label_at]])
         texts.append(tuple(columns[i] for i in at))
-        index.append(str(line - 2) if index_at is None else columns[index_at])
+        index.append(str(number - 2) if index_at is None else columns[index_at])
     if not texts:
         got = f"none, and {n_skipped} that are too short or undecided"
         raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
-    return GlueRows(
-        tuple(texts),
-        np.array(labels, dtype=np.int64) if is_labelled else None,
-        tuple(index),
-        n_skipped,
-        sum(not text.strip() for row in texts for text in row),
-    )
+    n_empty = sum(not text.strip() for row in texts for text in row)
+    label_ids = np.array(labels, dtype=np.int64) if is_labelled else None
+    return GlueRows(tuple(texts), label_ids, tuple(index), n_skipped, n_empty)
 
 
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
-    """The table of each split, their origin, and a note on what each split is."""
+    """The table of each split, their origin, and a note on the splits."""
     official = {"train": "train", **dict(task.held_out)}
     names = [stem + end for stem in [*official.values(), *SAMPLE.values()] for end in (".tsv", ".tsv.gz")]
     found = find_files(path, names, [task.folder, f"glue/{task.folder}", f"GLUE/{task.folder}"])
@@ -202,9 +185,8 @@ def glue_files(task: str, path: Path | str) -> Source:
     Only GLUE's server knows the labels of its test tables, and papers report on the dev tables. So here ``test`` is
     the official dev table, for MNLI the matched one, and ``mismatched`` is a fourth split. The split that chooses the
     checkpoint, ``dev``, is drawn from the training rows by a recorded seed. It has as many rows as ``test``, but at
-    most a tenth of the training rows. Related rows may be divided between the two: SST-2's rows are phrases, many of
-    which are parts of one another, and several of QNLI's ask about one passage. So ``dev`` is somewhat easier than
-    ``test``: use it to choose, not to report.
+    most a tenth of the training rows. Related rows may be on both sides, such as two phrases of one sentence of SST-2,
+    so ``dev`` is somewhat easier than ``test``: use it to choose, not to report.
 
     Args:
         task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
@@ -215,15 +197,10 @@ def glue_files(task: str, path: Path | str) -> Source:
 
     Returns:
         A source with the name of the task and one shard per table; or ``sst2-subset`` and the like with origin
-        ``stand-in``. ``settings`` holds the checksum of every table, its numbers of rows, skipped rows and empty texts
-        (see :func:`read_glue`), and a note on what the splits are. Token id of a byte = byte + 1.
+        ``stand-in``. ``settings`` has the numbers of rows, skipped rows and empty texts of each table.
 
     Raises:
         SbmtError: If files are missing, a checksum is wrong, or a table is damaged; see :func:`read_glue`.
-
-    Source: Wang et al., GLUE (ICLR 2019).
-
-    Cost: every table is read here and again by its shard; memory for the texts of one table.
     """
     layout = choose("task", task, GLUE)
     tables, origin, note = _find(layout, Path(path))

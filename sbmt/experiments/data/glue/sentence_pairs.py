@@ -1,6 +1,9 @@
 """Sentences and pairs of sentences as tokens of a vocabulary that was learned from text."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.language.tokenizer import Tokenizer
@@ -11,9 +14,9 @@ CHUNK = 4096
 """Number of examples whose text is in memory at a time."""
 
 
-def _texts(split: Split, examples: range) -> list[tuple[str, ...]]:
+def _text(document: NDArray[Any]) -> str:
     try:
-        return [tuple(bytes(document).decode() for document in split.documents(example)) for example in examples]
+        return bytes(document).decode()
     except UnicodeDecodeError as error:
         do = "prepare the examples again, from files that contain text"
         raise SbmtError("documents in UTF-8", f"{error.reason}: {error.object[:50]!r}", do) from error
@@ -29,9 +32,8 @@ def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split
             of its longer sentence.
 
     Returns:
-        The same examples in the same order, with the same labels and extras, but with one document each, whose symbols
-        are token ids; and the number of examples that were cut. Everything is in memory, and the other splits of the
-        pool are left out.
+        The same examples in memory, in the same order, with one document of token ids each; and the number of examples
+        that were cut.
 
     Raises:
         SbmtError: If an example is no text or has more than two documents, or ``length`` is too small for any token.
@@ -42,23 +44,16 @@ def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split
     if split.symbols.dtype != np.uint8 or n_documents not in (1, 2):
         got = f"{n_documents} of {split.symbols.dtype}"
         raise SbmtError("one document or two of bytes", got, "encode examples of text once, as they were prepared")
-    symbols: list[Symbols] = [np.empty(0, tokenizer.id_type)]
-    lengths: list[int] = []
+    rows: list[Symbols] = []
     n_cut = 0
     for start in range(0, len(split), CHUNK):
-        texts = _texts(split, range(start, min(start + CHUNK, len(split))))
+        examples = range(start, min(start + CHUNK, len(split)))
+        texts = [[_text(document) for document in split.documents(example)] for example in examples]
         second = [row[1] for row in texts] if n_documents == 2 else None
-        rows, n_cut_here = tokenizer.pack([row[0] for row in texts], second, length)
+        packed, n_cut_here = tokenizer.pack([row[0] for row in texts], second, length)
+        rows += packed
         n_cut += n_cut_here
-        lengths += map(len, rows)
-        symbols.append(np.concatenate(rows))
-    sizes = np.array(lengths, np.int64)
-    encoded = Split(
-        np.arange(len(split)),
-        split.labels,
-        np.concatenate(symbols),
-        (sizes.cumsum() - sizes)[:, None],
-        sizes[:, None],
-        split.extras,
-    )
-    return encoded, n_cut
+    sizes = np.array([len(row) for row in rows], np.int64)[:, None]
+    symbols = np.concatenate([np.empty(0, tokenizer.id_type), *rows])
+    offsets = sizes.cumsum()[:, None] - sizes
+    return Split(np.arange(len(split)), split.labels, symbols, offsets, sizes, split.extras), n_cut

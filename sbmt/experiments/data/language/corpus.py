@@ -1,7 +1,7 @@
 """A corpus for masked language modelling: text of any size, as one stream of tokens per split."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
-from sbmt.experiments.data.locate import BYTE_ORDER_MARK, CHUNK, checked_sha256, missing, open_binary
+from sbmt.experiments.data.locate import CHUNK, checked_sha256, line_number, missing, open_binary, read_lines
 from sbmt.experiments.data.source import SPLITS, Examples, Shard, Source, by_shard
 
 VOCABULARY = 50265
@@ -30,13 +30,7 @@ _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test
 
 @dataclass(frozen=True)
 class Part:
-    """Whole lines of a file.
-
-    Attributes:
-        path: The file, packed or not.
-        start: First byte of the part in the unpacked file.
-        stop: The byte after its last one.
-    """
+    """Whole lines of a file, packed or plain: the bytes ``start`` … ``stop − 1`` of its unpacked content."""
 
     path: Path
     start: int
@@ -48,25 +42,14 @@ class Part:
         Raises:
             SbmtError: If it cannot be read, or is not UTF-8.
         """
-        with open_binary(self.path) as file:
-            file.seek(self.start)
-            content = file.read(self.stop - self.start)
+        content = b"".join(line for _, line in read_lines(self.path, self.start, self.stop))
         try:
-            return (content.removeprefix(BYTE_ORDER_MARK) if self.start == 0 else content).decode()
+            return content.decode()
         except UnicodeDecodeError as error:
-            line = 1 + self._lines_before() + error.object[: error.start].count(b"\n")
+            line = line_number(self.path, self.start) + content[: error.start].count(b"\n")
             where = f"text in UTF-8 in {self.path}, line {line}"
-            raise SbmtError(
-                where, repr(error.object[error.start : error.end + 9]), "convert the file, or correct that line"
-            ) from error
-
-    def _lines_before(self) -> int:
-        n_lines, rest = 0, self.start
-        with open_binary(self.path) as file:
-            while rest and (content := file.read(min(rest, CHUNK))):
-                n_lines += content.count(b"\n")
-                rest -= len(content)
-        return n_lines
+            got = repr(content[error.start : error.end + 9])
+            raise SbmtError(where, got, "convert the file, or correct that line") from error
 
 
 def _files(path: Path) -> list[Path]:
@@ -115,26 +98,28 @@ def _cut(path: Path, n_bytes: int, size: int) -> Iterator[Part]:
             start = stop
 
 
+def _cut_all(sizes: dict[Path, int], shard_bytes: int) -> list[Part]:
+    return [part for path, n_bytes in sizes.items() for part in _cut(path, n_bytes, shard_bytes)]
+
+
 def _parts(files: list[Path], shard_bytes: int) -> dict[str, list[Part]]:
     """The parts of every split."""
-    sizes = {path: _n_bytes(path) for path in files}
-    parts: dict[str, list[Part]] = {split: [] for split in SPLITS}
+    named: dict[str, dict[Path, int]] = {split: {} for split in ("", *SPLITS)}
     for path in files:
-        if split := _split_of(path):
-            parts[split] += _cut(path, sizes[path], shard_bytes)
-    others = [path for path in files if not _split_of(path)]
+        named[_split_of(path)][path] = _n_bytes(path)
+    others = named.pop("")
+    parts = {split: _cut_all(sizes, shard_bytes) for split, sizes in named.items()}
     if held_out := [split for split in ("dev", "test") if not parts[split]]:
-        shard_bytes = min(shard_bytes, -(-sum(sizes[path] for path in others) // EVERY))
-    rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
+        shard_bytes = min(shard_bytes, -(-sum(others.values()) // EVERY))
+    rest = _cut_all(others, shard_bytes)
     while len(rest) <= len(held_out) and shard_bytes > 1:  # a single line takes most of the text
         shard_bytes //= 2
-        rest = [part for path in others for part in _cut(path, sizes[path], shard_bytes)]
+        rest = _cut_all(others, shard_bytes)
     if len(rest) <= len(held_out):
         needed = f"text of {len(held_out) + 1} lines or more for {' and '.join(['train', *held_out])}"
         names = ", ".join(path.name for path in files)
-        raise SbmtError(
-            f"{needed} in {names}", f"{len(rest)}", f"{GET}; a file with dev or test in its name is held out as a whole"
-        )
+        do = f"{GET}; a file with dev or test in its name is held out as a whole"
+        raise SbmtError(f"{needed} in {names}", len(rest), do)
     for number, part in enumerate(rest):
         place = number % min(EVERY, len(rest))
         parts[held_out[place - 1] if 1 <= place <= len(held_out) else "train"].append(part)
@@ -154,13 +139,12 @@ def corpus_source(
     name: str = "corpus",
     shard_bytes: int = 1 << 24,
 ) -> Source:
-    r"""Text as token ids. Each split is one stream: decoded, it gives back the text of its files, one after the other.
+    """Text as token ids. Each split is one stream: decoded, it gives back the text of its files, one after the other.
 
     Every line is encoded separately, together with its line feed, so that the stream does not depend on how the text
     is divided into shards. A file is for dev if its name contains the word ``dev``, ``val``, ``valid`` or
-    ``validation``, and for test if it contains ``test``; a word ends where its letters do. If there is no file for one
-    of these two, every 20th part of the other files is held out for it. These are then cut into at least 20 parts, as
-    far as they have lines.
+    ``validation``, and for test if it contains ``test``. If there is no file for one of these two, every 20th part of
+    the other files is held out for it.
 
     Args:
         path: A file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of such files, or a folder that has them in a folder
@@ -188,7 +172,6 @@ def corpus_source(
     is_trained = tokenizer is None
     if tokenizer is None:
         tokenizer = train_tokenizer((part.text() for part in parts["train"]), vocab_size)
-    read: Callable[[Part], Examples] = partial(_read, tokenizer=tokenizer)
     return Source(
         name=name,
         task="mlm",
@@ -204,7 +187,7 @@ def corpus_source(
             "bytes": {split: sum(part.stop - part.start for part in parts[split]) for split in SPLITS},
         },
         shards=tuple(
-            Shard(f"{split}-{number:05d}", partial(read, part), split)
+            Shard(f"{split}-{number:05d}", partial(_read, part, tokenizer), split)
             for split in SPLITS
             for number, part in enumerate(parts[split])
         ),

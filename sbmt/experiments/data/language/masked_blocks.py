@@ -28,19 +28,12 @@ class Blocks:
 
     Blocks end where they are full, even within a sentence. The last one may be shorter and is padded.
 
-    Attributes:
-        symbols: Token ids ``(n_tokens,)``, possibly mapped from disk.
-        length: Number of tokens of a block, start and end included.
-        start_id: Id of ``<s>``.
-        end_id: Id of ``</s>``.
-        padding_id: Id of ``<pad>``.
-
     Raises:
         SbmtError: If no token fits between start and end.
     """
 
-    symbols: Symbols
-    length: int
+    symbols: Symbols  # token ids (n_tokens,), possibly mapped from disk
+    length: int  # of a block, start and end included
     start_id: int
     end_id: int
     padding_id: int
@@ -53,13 +46,7 @@ class Blocks:
         return -(-len(self.symbols) // (self.length - 2))
 
     def rows(self, examples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The blocks with the given numbers.
-
-        Args:
-            examples: The numbers, ``(batch,)``.
-
-        Returns:
-            Tokens ``(batch, length)``, and which of them are real, that is, not padding.
+        """The blocks with the given numbers: tokens ``(batch, length)``, and which of them are not padding.
 
         Raises:
             SbmtError: If there is no block with such a number.
@@ -71,9 +58,7 @@ class Blocks:
             [[0, 7, 8, 9, 2], [0, 10, 11, 2, 1]]
         """
         if len(examples) and not 0 <= examples.min() <= examples.max() < len(self):
-            raise SbmtError(
-                f"blocks in [0, {len(self)})", [int(examples.min()), int(examples.max())], "use numbers of blocks"
-            )
+            raise SbmtError(f"blocks in [0, {len(self)})", examples.tolist(), "use numbers of blocks")
         n_inside = self.length - 2
         tokens = np.full((len(examples), self.length), self.padding_id, np.int64)
         is_real = np.zeros(tokens.shape, np.bool_)
@@ -114,14 +99,13 @@ def select_and_mask(
 
     Every real token that is not a special one is selected with probability .15, independently of all others. A
     selected token becomes ``<mask>`` with probability .8. With probability .1 it becomes a token drawn uniformly from
-    the vocabulary without its special tokens (which may be the true one again), and with .1 it stays. The number of
-    draws does not depend on the tokens.
+    the vocabulary without its special tokens (which may be the true one again), and with .1 it stays.
 
     Args:
         tokens: ``(batch, n)``.
         is_real: Bool of the same shape; False at padding.
         tokenizer: The tokeniser whose ids they are.
-        rng: Source of the draws.
+        rng: Source of the draws, whose number does not depend on the tokens.
 
     Returns:
         What the model reads, and which tokens are selected, both ``(batch, n)``.
@@ -154,9 +138,7 @@ def make_masked_batch(
         key: Two non-negative numbers that decide what is drawn, such as a seed and the number of the batch.
 
     Returns:
-        A batch whose ``labels`` are the true ids of the selected tokens, row by row; there may be none. If the parts
-        have the same size, its ``weight`` turns the mean over processes of weighted mean losses into the mean over all
-        selected tokens.
+        A batch whose ``labels`` are the true ids of the selected tokens, row by row; there may be none.
 
     Raises:
         SbmtError: If there is no block with such a number.

@@ -1,7 +1,7 @@
 """Text as tokens of a byte-level vocabulary: every text has ids, from which it can be recovered."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,16 @@ SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """The special tokens, with RoBERTa's names."""
 
 N_BYTES = 256
+
+LINES_AT_ONCE = 10_000
+"""Lines that are encoded at once; the library needs about a hundred bytes per token of them."""
+
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
+_PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
+_DO = "use a tokenizer.json of RoBERTa's kind, or train one"
 
 
-def import_tokenizers() -> Any:
-    """Imports the library ``tokenizers`` when it is first needed.
-
-    Raises:
-        SbmtError: If it is not installed.
-    """
+def _import_tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError as error:
@@ -73,83 +74,6 @@ def _signs_of_bytes() -> dict[str, int]:
 _BYTE_OF = _signs_of_bytes()
 
 
-def check_room(length: int, n_documents: int) -> int:
-    """The number of ids of documents that fit beside the special ones.
-
-    Raises:
-        SbmtError: If it is less than one for each document.
-    """
-    room = length - 2 * n_documents
-    if room < n_documents:
-        expected = f"length ≥ {3 * n_documents}: {2 * n_documents} special tokens and one of each text"
-        raise SbmtError(expected, length, "give a larger length")
-    return room
-
-
-def shares(n_first: int, n_second: int, room: int) -> tuple[int, int]:
-    """How much of two documents fits: all of the shorter one if it takes at most half the room, else half of each.
-
-    Example:
-        >>> shares(3, 9, 8), shares(7, 9, 9), shares(2, 3, 8)
-        ((3, 5), (4, 5), (2, 3))
-    """
-    if n_first + n_second <= room:
-        return n_first, n_second
-    if n_first > n_second:
-        return shares(n_second, n_first, room)[::-1]
-    kept = min(n_first, room // 2)
-    return kept, room - kept
-
-
-def pack_ids(
-    first: Iterable[Symbols], second: Iterable[Symbols] | None, length: int, start_id: int, end_id: int
-) -> tuple[list[Symbols], int]:
-    """Puts every document between start and end, and every pair: ``<s> A </s>``, ``<s> A </s></s> B </s>``.
-
-    Examples that are too long lose tokens at their end. In a pair, the longer document is cut until both have the same
-    length, then both are.
-
-    Args:
-        first: The ids of each document, or of the first one of each pair.
-        second: The ids of the second document of each pair, or None.
-        length: Largest number of ids per example, special ones included.
-        start_id: Id of ``<s>``.
-        end_id: Id of ``</s>``.
-
-    Returns:
-        The ids of every example, and the number of examples that were cut.
-
-    Raises:
-        SbmtError: If ``length`` leaves no room for one id of each document.
-
-    Example:
-        >>> first, second = np.array([7, 8, 9], np.uint16), np.array([5], np.uint16)
-        >>> packed, n_cut = pack_ids([first], [second], 7, 0, 2)
-        >>> packed[0].tolist(), n_cut
-        ([0, 7, 8, 2, 2, 5, 2], 1)
-    """
-    room = check_room(length, 1 if second is None else 2)
-    packed: list[Symbols] = []
-    n_cut = 0
-    if second is None:
-        for ids in first:
-            packed.append(np.array([start_id, *ids[:room], end_id], ids.dtype))
-            n_cut += len(ids) > room
-        return packed, n_cut
-    for a, b in zip(first, second, strict=True):
-        n_a, n_b = shares(len(a), len(b), room)
-        packed.append(np.array([start_id, *a[:n_a], end_id, end_id, *b[:n_b], end_id], a.dtype))
-        n_cut += len(a) + len(b) > room
-    return packed, n_cut
-
-
-CHUNK_CHARACTERS = 1 << 20
-"""Characters that are encoded at once; the library needs about a hundred bytes per token of them."""
-
-_PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
-_DO = "use a tokenizer.json of RoBERTa's kind, or train one"
-
-
 @dataclass(frozen=True)
 class Tokenizer:
     """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens.
@@ -169,6 +93,8 @@ class Tokenizer:
     def __post_init__(self) -> None:
         if lacking := [name for name in SPECIALS if self._library.token_to_id(name) is None]:
             raise SbmtError(f"a tokeniser with {', '.join(SPECIALS)}", f"one without {', '.join(lacking)}", _DO)
+        template = _import_tokenizers().processors.RobertaProcessing(("</s>", self.end_id), ("<s>", self.start_id))
+        self._library.post_processor = template
         decoded = self.decode(self.encode(_PROBE))
         if decoded != _PROBE:
             raise SbmtError("a byte-level tokeniser, which gives back its text", f"{decoded!r} for {_PROBE!r}", _DO)
@@ -182,12 +108,8 @@ class Tokenizer:
         """
         try:
             return cls(path.read_text("utf-8"))
-        except OSError as error:
-            raise SbmtError(
-                f"a tokeniser in {path}", error.strerror or error, "check its name and permissions"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise SbmtError(f"a tokeniser in {path}", f"damage ({error})", _DO) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise SbmtError(f"a tokeniser in {path}", error, f"check its name and permissions; {_DO}") from error
 
     def save(self, path: Path) -> None:
         """Writes a ``tokenizer.json``, either all of it or nothing."""
@@ -201,10 +123,9 @@ class Tokenizer:
 
     @cached_property
     def _library(self) -> "tokenizers.Tokenizer":
+        package = _import_tokenizers()
         try:
-            library: tokenizers.Tokenizer = import_tokenizers().Tokenizer.from_str(self.json)
-        except SbmtError:
-            raise
+            library: tokenizers.Tokenizer = package.Tokenizer.from_str(self.json)
         except Exception as error:  # the library raises nothing narrower
             raise SbmtError("the JSON of a tokeniser", f"something else ({error})", _DO) from error
         library.no_truncation()
@@ -243,11 +164,6 @@ class Tokenizer:
         return self.special_ids[2]
 
     @property
-    def unknown_id(self) -> int:
-        """Id of ``<unk>``, which no text needs."""
-        return self.special_ids[3]
-
-    @property
     def mask_id(self) -> int:
         """Id of ``<mask>``."""
         return self.special_ids[4]
@@ -257,39 +173,20 @@ class Tokenizer:
         """The smallest of ``uint16`` and ``uint32`` that can hold every id."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
+    def _encode(self, texts: Sequence[Any], *, add_special_tokens: bool = False) -> "list[tokenizers.Encoding]":
+        """Encodes texts, or pairs of texts, on all cores."""
+        try:
+            return self._library.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        except TypeError as error:
+            raise SbmtError("texts that UTF-8 can encode", error, "remove lone surrogates from them") from error
+
     def encode(self, text: str) -> Symbols:
         """The ids of a text, without special ones.
 
         Raises:
             SbmtError: If the text contains half a surrogate pair, which UTF-8 cannot encode.
         """
-        return next(self.encode_each([text]))
-
-    def encode_each(self, texts: Iterable[str]) -> Iterator[Symbols]:
-        """The ids of every text, one array after the other.
-
-        Texts are encoded in batches of about :data:`CHUNK_CHARACTERS`, on all cores.
-
-        Raises:
-            SbmtError: As in :meth:`encode`.
-        """
-        chunk: list[str] = []
-        n_characters = 0
-        for text in texts:
-            chunk.append(text)
-            n_characters += len(text)
-            if n_characters >= CHUNK_CHARACTERS:
-                yield from self._encode(chunk)
-                chunk, n_characters = [], 0
-        yield from self._encode(chunk)
-
-    def _encode(self, texts: list[str]) -> Iterator[Symbols]:
-        try:
-            encodings = self._library.encode_batch_fast(texts, add_special_tokens=False)
-        except TypeError as error:
-            raise SbmtError("texts that UTF-8 can encode", error, "remove lone surrogates from them") from error
-        for encoding in encodings:
-            yield np.array(encoding.ids, self.id_type)
+        return np.array(self._encode([text])[0].ids, self.id_type)
 
     def encode_lines(self, text: str) -> Symbols:
         """The ids of a text whose lines are encoded separately.
@@ -297,7 +194,12 @@ class Tokenizer:
         No token crosses the end of a line, so parts of a text can be encoded independently. :meth:`encode` may join
         blanks before and after a line feed.
         """
-        return np.concatenate([np.empty(0, self.id_type), *self.encode_each(lines_of(text))])
+        lines = lines_of(text)
+        ids = [np.empty(0, self.id_type)]
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            encodings = self._encode(lines[start : start + LINES_AT_ONCE])
+            ids += [np.array(encoding.ids, self.id_type) for encoding in encodings]
+        return np.concatenate(ids)
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
         """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``.
@@ -305,11 +207,9 @@ class Tokenizer:
         Raises:
             SbmtError: If an id is not in the vocabulary.
         """
-        plain = [token for token in (int(i) for i in ids) if token not in self.special_ids]
-        if plain and not 0 <= min(plain) <= max(plain) < self.vocab_size:
-            raise SbmtError(
-                f"ids in [0, {self.vocab_size})", sorted({min(plain), max(plain)}), "use ids of this tokeniser"
-            )
+        plain = [token for token in map(int, ids) if token not in self.special_ids]
+        if wrong := [token for token in plain if not 0 <= token < self.vocab_size]:
+            raise SbmtError(f"ids in [0, {self.vocab_size})", wrong[0], "use ids of this tokeniser")
         return self._library.decode(plain, skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
@@ -324,7 +224,10 @@ class Tokenizer:
         return glyph(token)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``, and cuts them; see :func:`pack_ids`.
+        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``.
+
+        Examples that are too long lose tokens at their end. In a pair, the longer text is cut until both have the same
+        length, then both are.
 
         Args:
             first: The texts, or the first ones of the pairs.
@@ -337,10 +240,20 @@ class Tokenizer:
         Raises:
             SbmtError: If ``length`` leaves no room for a token of each text, or the numbers of texts differ.
         """
+        n_documents = 1 if second is None else 2
+        if length < 3 * n_documents:
+            expected = f"length ≥ {3 * n_documents}: {2 * n_documents} special tokens and one of each text"
+            raise SbmtError(expected, length, "give a larger length")
         if second is not None and len(second) != len(first):
             raise SbmtError(f"{len(first)} second texts, one per first", len(second), "give pairs")
-        seconds = None if second is None else self.encode_each(second)
-        return pack_ids(self.encode_each(first), seconds, length, self.start_id, self.end_id)
+        self._library.enable_truncation(length, strategy="longest_first")
+        try:
+            texts = first if second is None else list(zip(first, second, strict=True))
+            encodings = self._encode(texts, add_special_tokens=True)
+        finally:
+            self._library.no_truncation()
+        packed: list[Symbols] = [np.array(encoding.ids, self.id_type) for encoding in encodings]
+        return packed, sum(bool(encoding.overflowing) for encoding in encodings)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> Tokenizer:
@@ -365,11 +278,11 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> Tokenizer:
     least = len(SPECIALS) + N_BYTES
     if vocab_size < least:
         raise SbmtError(f"vocab_size ≥ {least}: special tokens and bytes", vocab_size, "give a larger one")
-    library = import_tokenizers()
-    tokenizer = library.Tokenizer(library.models.BPE())
-    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = library.decoders.ByteLevel()
-    trainer = library.trainers.BpeTrainer(
+    package = _import_tokenizers()
+    tokenizer = package.Tokenizer(package.models.BPE())
+    tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = package.decoders.ByteLevel()
+    trainer = package.trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(_BYTE_OF),

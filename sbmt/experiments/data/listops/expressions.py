@@ -35,13 +35,9 @@ _DO = "correct that expression, or leave it out"
 
 
 def encode_expression(text: str) -> bytes:
-    """The symbols of a written expression, without parentheses, which only repeat its structure.
+    """The symbols of a written expression, one byte per token, without parentheses, which only repeat its structure.
 
-    Args:
-        text: Tokens separated by blanks; the token that closes an operator is written ``]`` or ``X``.
-
-    Returns:
-        One byte per token, in 1 … 15.
+    Tokens are separated by blanks; the one that closes an operator is written ``]`` or ``X``.
 
     Raises:
         SbmtError: If there is no token, or an unknown one. The structure is not checked.
@@ -65,11 +61,8 @@ def encode_expression(text: str) -> bytes:
 def decode_expression(symbols: Iterable[int]) -> str:
     """An expression as it is written, without parentheses.
 
-    Args:
-        symbols: Token ids in 1 … 15, without padding.
-
     Raises:
-        SbmtError: If an id has no token.
+        SbmtError: If an id has no token, as that of padding.
 
     Example:
         >>> decode_expression(bytes([2, 8, 15, 5]))
@@ -84,16 +77,11 @@ def evaluate_expression(symbols: bytes) -> int:
     """The value of an expression, a digit.
 
     MIN and MAX are the smallest and the largest value. MED is the median; of an even number of values it is the mean
-    of the middle two, rounded down. SM is the last digit of the sum.
-
-    Args:
-        symbols: As :func:`encode_expression` makes them.
+    of the middle two, rounded down. SM is the last digit of the sum. Expressions may be nested to any depth.
 
     Raises:
-        SbmtError: If they are not one whole expression: if an operator has no values or is not closed, a closing token
-            closes nothing, or there are several expressions.
-
-    Cost: one pass with a stack of the open operators, so that expressions may be nested to any depth.
+        SbmtError: If the symbols are not one whole expression: if an operator has no values or is not closed, a
+            closing token closes nothing, or there are several expressions.
 
     Example:
         >>> texts = (f"[{name} 2 9 [MIN 4 7 ] 1 ]" for name in ("MAX", "MED", "SM"))

@@ -43,19 +43,12 @@ class TreeLaw:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The nodes of one depth, children of one parent side by side.
+    """The nodes of one depth, children of one parent side by side."""
 
-    Attributes:
-        tree: int64, the tree to which each node belongs.
-        parent: int64, the place of each node's parent in the level above.
-        n_children: int64, 0 for a digit.
-        symbol: uint8, the node's token id.
-    """
-
-    tree: NDArray[np.int64]
-    parent: NDArray[np.int64]
-    n_children: NDArray[np.int64]
-    symbol: NDArray[np.uint8]
+    tree: NDArray[np.int64]  # the tree to which each node belongs
+    parent: NDArray[np.int64]  # the place of each node's parent in the level above
+    n_children: NDArray[np.int64]  # 0 for a digit
+    symbol: NDArray[np.uint8]  # the node's token id
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
@@ -68,14 +61,13 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
         law: None for Long Range Arena's law.
 
     Returns:
-        Symbols of at most ``n_trees`` expressions. They are independent of each other, so some may be equal.
+        Symbols of at most ``n_trees`` independent expressions; some may be equal.
 
     Raises:
         SbmtError: If ``n_trees`` is not positive.
 
-    Cost: a few array operations per depth, linear in the number of nodes. A tree is given up as soon as the nodes that
-    it is known to have make it too long. This does not change the law: such a tree would not have been kept, and the
-    draws of one tree are independent of those of another.
+    Cost: a few array operations per depth, linear in the number of nodes. A tree is given up as soon as it is known to
+    be too long, which does not change the law: it would not have been kept, and trees are independent.
 
     Example:
         >>> from sbmt.experiments.data.listops.expressions import decode_expression

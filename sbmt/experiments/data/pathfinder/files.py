@@ -3,10 +3,11 @@
 import hashlib
 import io
 import math
-import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from sys import maxunicode
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,18 @@ DIFFICULTY = "curv_contour_length_14"
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
 FETCH = "get the file again, with everything beside it in lra_release.gz"
-_ARRAY, _PICKLE, _PNG = b"\x93NUMPY", b"\x80", b"\x89PNG\r\n\x1a\n"
-_DEPTH, _GREY, _RGB = 8, 0, 2  # bits per level and kinds of colour, as a PNG's header has them
+NO_PICKLE = "a pickle can run code and is never opened: if you trust one, save it with np.save(path, rows.astype(str))"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a metadata file says about an image.
+    """What a metadata file says about an image."""
 
-    Attributes:
-        where: The line in the metadata, for error messages.
-        path: The file of the image.
-        label: 1 if the discs are joined, else 0.
-        contour_length: Number of paddles of a long snake; NaN if the line does not contain it.
-        distractor_length: Number of paddles of a short snake; NaN if the line does not contain it.
-    """
-
-    where: str
-    path: Path
-    label: int
-    contour_length: float
-    distractor_length: float
+    where: str  # the line in the metadata, for error messages
+    path: Path  # the file of the image
+    label: int  # 1 if the discs are joined, else 0
+    contour_length: float  # number of paddles of a long snake; NaN if the line does not contain it
+    distractor_length: float  # number of paddles of a short snake; NaN if the line does not contain it
 
 
 def read_rows(metadata: Path, folder: Path) -> list[Row]:
@@ -58,14 +50,49 @@ def read_rows(metadata: Path, folder: Path) -> list[Row]:
     Raises:
         SbmtError: If the file is of neither kind, has no lines, or a line has no image or label.
     """
+    content = read_whole(metadata)
     try:
-        content = read_whole(metadata)
-    except OSError as error:
-        raise SbmtError(f"to read {metadata}", error.strerror or error, "check its permissions") from error
-    lines = _array(content, metadata) if content.startswith(_ARRAY) else _text(content, metadata)
+        lines = _rows_of_array(content) if content.startswith(b"\x93NUMPY") else _rows_of_text(content.decode())
+    except (ValueError, TokenError, MemoryError) as error:
+        do = f"{FETCH}; {NO_PICKLE}"
+        raise SbmtError(f"UTF-8 text or an array of strings in {metadata}", f"something else ({error})", do) from error
     if not lines:
         raise SbmtError(f"lines in {metadata}", "none", FETCH)
     return [_row(fields, f"line {n} of {metadata}", folder) for n, fields in enumerate(lines, start=1)]
+
+
+def _rows_of_text(text: str) -> list[list[str]]:
+    return [line.removesuffix("\r").split(" ") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _rows_of_array(content: bytes) -> list[list[str]]:
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.dtype.kind not in "US" or array.ndim != 2:
+        raise ValueError(f"{array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "U":  # NumPy makes strings even of codes that are not characters
+        codes = np.frombuffer(array.tobytes(), f"{array.dtype.byteorder}u4")
+        if codes.max(initial=0) > maxunicode:
+            raise ValueError("a code that is not a character")
+    return [[field.decode() if isinstance(field, bytes) else field for field in row] for row in array.tolist()]
+
+
+def _row(fields: list[str], where: str, folder: Path) -> Row:
+    if len(fields) < 4:
+        raise SbmtError(f"folder, file, number and label in {where}", f"{len(fields)} fields", FETCH)
+    path = PurePosixPath(fields[0], fields[1])
+    if path.is_absolute() or ".." in path.parts or not fields[1] or not str(path).isprintable():
+        raise SbmtError(f"a file below {folder} in {where}", ascii(str(path)), FETCH)
+    if fields[3] not in ("0", "1"):
+        raise SbmtError(f"label 0 or 1 in {where}", ascii(fields[3]), FETCH)
+    lengths = [_number(fields[i]) if len(fields) > i else math.nan for i in (5, 6)]
+    return Row(where, folder / path, int(fields[3]), *lengths)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def read_images(metadata: Path, folder: Path, size: int) -> Examples:
@@ -97,7 +124,7 @@ def read_images(metadata: Path, folder: Path, size: int) -> Examples:
 
 
 def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
-    """Grey levels ``(size, size)`` of a PNG file of 8 bits per level, or None if the file is empty.
+    """Grey levels ``(size, size)`` of a PNG file, or None if the file is empty.
 
     A colour image is accepted if red, green and blue are equal everywhere.
 
@@ -111,109 +138,28 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
     """
     from PIL import Image
 
-    try:
-        content = read_whole(path)
-    except OSError as error:
-        raise SbmtError(f"an image {path}, which {where} names", error.strerror or error, FETCH) from error
+    content = read_whole(path)
     if not content:
         return None
-    header = content[16:26]
-    if not content.startswith(_PNG) or content[12:16] != b"IHDR" or len(header) < 10:
-        raise SbmtError(f"a PNG file {path}, which {where} names", repr(content[:8]), FETCH)
-    width, height = (int.from_bytes(header[i : i + 4], "big") for i in (0, 4))
-    if (width, height) != (size, size):
-        expected = f"{size} × {size} pixels in {path}, which {where} names"
-        raise SbmtError(expected, f"{width} × {height}", "give the folder of images of that size")
     try:
-        _check_parts(content)
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
-            pixels = np.asarray(image)
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise SbmtError(f"a whole PNG file {path}, which {where} names", f"damage ({error})", FETCH) from error
-    if header[8] == _DEPTH and header[9] == _RGB and pixels.ndim == 3 and (pixels == pixels[..., :1]).all():
-        return pixels[..., 0]
-    if header[8] != _DEPTH or header[9] != _GREY:
-        got = f"{header[8]} bits and colour type {header[9]}"
-        raise SbmtError(f"8-bit grey levels in {path}, which {where} names", got, FETCH)
-    return pixels
-
-
-def _check_parts(content: bytes) -> None:
-    """Raises ValueError unless a PNG file is complete and its parts match their checksums."""
-    start, kind = len(_PNG), b""
-    while kind != b"IEND":
-        stop = start + 8 + int.from_bytes(content[start : start + 4], "big")
-        kind = content[start + 4 : start + 8]
-        if stop + 4 > len(content):
-            raise ValueError("it is cut off")
-        if zlib.crc32(content[start + 4 : stop]) != int.from_bytes(content[stop : stop + 4], "big"):
-            raise ValueError(f"checksum of {kind!r}")
-        start = stop + 4
-
-
-def _text(content: bytes, metadata: Path) -> list[list[str]]:
-    """The fields of each line of a text."""
-    if content.startswith(_PICKLE):
-        raise _pickled(metadata)
-    try:
-        lines = content.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise SbmtError(f"UTF-8 text or an array of strings in {metadata}", str(error), FETCH) from error
-    return [line.removesuffix("\r").split(" ") for line in (lines[:-1] if lines[-1] == "" else lines)]
-
-
-def _array(content: bytes, metadata: Path) -> list[list[str]]:
-    """The fields of each row of an array."""
-    file = io.BytesIO(content)
-    try:
-        version = np.lib.format.read_magic(file)
-        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, _, kind = read_header[version](file)
-        if kind.hasobject:
-            raise _pickled(metadata)
-        if kind.kind not in "US" or len(shape) != 2:
-            raise SbmtError(f"an array of strings, a row per image, in {metadata}", f"{kind} of shape {shape}", FETCH)
-        if math.prod(shape) * kind.itemsize != len(content) - file.tell():
-            raise ValueError(f"{len(content)} bytes for an array of shape {shape}")
-        array, n_codes = np.load(io.BytesIO(content), allow_pickle=False), kind.itemsize // 4
-        if kind.kind == "S":
-            return [[field.decode("utf-8") for field in row] for row in array.tolist()]
-        # NumPy makes strings even of codes that are not characters; Python's decoder refuses those.
-        rows = [row.tobytes().decode("utf-32-le") for row in array.astype(kind.newbyteorder("<"))]
-        return [[row[i : i + n_codes].rstrip("\0") for i in range(0, len(row), n_codes)] for row in rows]
-    except (ValueError, KeyError, EOFError) as error:
+            image.verify()  # the checksums of all parts; the pixels have to be read from the start again
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            if image.size != (size, size):
+                got = f"{image.width} × {image.height}"
+                do = "give the folder of images of that size"
+                raise SbmtError(f"{size} × {size} pixels in {path}, which {where} names", got, do)
+            kind, pixels = image.mode, np.asarray(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, SbmtError):
             raise
-        raise SbmtError(f"a whole array in {metadata}", f"damage ({error})", FETCH) from error
-
-
-def _pickled(metadata: Path) -> SbmtError:
-    """The error about a file that could run code."""
-    return SbmtError(
-        f"UTF-8 text or an array of strings in {metadata}",
-        "a pickle, which can run code and is never opened",
-        "if you trust it, open it yourself and save it again with np.save(path, rows.astype(str))",
-    )
-
-
-def _row(fields: list[str], where: str, folder: Path) -> Row:
-    """Makes a row from its fields."""
-    if len(fields) < 4:
-        raise SbmtError(f"folder, file, number and label in {where}", f"{len(fields)} fields", FETCH)
-    path = PurePosixPath(fields[0], fields[1])
-    if path.is_absolute() or ".." in path.parts or not fields[1] or not str(path).isprintable():
-        raise SbmtError(f"a file below {folder} in {where}", ascii(str(path)), FETCH)
-    if fields[3] not in ("0", "1"):
-        raise SbmtError(f"label 0 or 1 in {where}", repr(fields[3]), FETCH)
-    lengths = [_number(fields[i]) if len(fields) > i else math.nan for i in (5, 6)]
-    return Row(where, folder / path, int(fields[3]), *lengths)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        raise SbmtError(f"a whole PNG file {path}, which {where} names", f"damage ({error})", FETCH) from error
+    if kind == "RGB" and (pixels == pixels[..., :1]).all():
+        return pixels[..., 0]
+    if kind != "L":
+        expected = f"8-bit grey levels in {path}, which {where} names"
+        raise SbmtError(expected, f"an image of mode {kind}", FETCH)
+    return pixels
 
 
 def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> Source:
@@ -221,9 +167,8 @@ def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> S
 
     Token ids are those of :func:`~sbmt.experiments.data.pathfinder.source.pathfinder_source`. The images come in the
     order of the metadata files by number and of their lines; then a permutation drawn by the seed divides them
-    8 : 1 : 1. (Long Range Arena divides them unshuffled, and the pipeline that the paper uses after a shuffle without a
-    seed, so neither has these splits.) The release has some images whose file is empty; they are left out and counted
-    in ``settings["n_empty"]``.
+    8 : 1 : 1. (Long Range Arena divides them unshuffled, and the paper's pipeline after a shuffle without a seed.) The
+    release has some images whose file is empty; they are left out and counted in ``settings["n_empty"]``.
 
     Args:
         folder: A folder with sub-folders ``imgs`` and ``metadata``; or one that contains ``curv_contour_length_14``,

@@ -30,35 +30,22 @@ ONE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What follows from some settings for each direction, int64.
+    """What follows from some settings for each direction, in units.
 
     A snake is a chain of pivots. Between two pivots lies a paddle, which ends half a margin before each of them.
-
-    Attributes:
-        width: Width and height of the map in cells, with its frame.
-        frame: Width of the frame on each side in cells, so that nothing extends beyond it.
-        unit: ``(directions, 2)``, the direction as a vector.
-        half: ``(directions, 2)``, from a pivot to the middle of the next paddle, and from there to the next pivot.
-        tip: ``(directions, 2)``, from the middle of a paddle to its end.
-        probes: ``(directions, places, 2)``, from a pivot to places along the next paddle.
-        first_probes: The same, with places around the paddle's beginning, where a disc may come.
-        last_probes: The same, with places around its end.
-        paddle_cells: ``(directions, cells)``, the cells from which a paddle excludes others, relative to its middle.
-        marker_cells: ``(1, cells)``, those from which a disc does.
-        weights: ``(turns,)``, the weight of each of :data:`TURNS`.
     """
 
-    width: int
-    frame: int
-    unit: NDArray[np.int64]
-    half: NDArray[np.int64]
-    tip: NDArray[np.int64]
-    probes: NDArray[np.int64]
-    first_probes: NDArray[np.int64]
-    last_probes: NDArray[np.int64]
-    paddle_cells: NDArray[np.int64]
-    marker_cells: NDArray[np.int64]
-    weights: NDArray[np.int64]
+    width: int  # of the map in cells, with its frame
+    frame: int  # width of the frame on each side in cells, so that nothing extends beyond it
+    unit: NDArray[np.int64]  # (directions, 2), the direction as a vector
+    half: NDArray[np.int64]  # (directions, 2), from a pivot to the middle of the next paddle, and from there on
+    tip: NDArray[np.int64]  # (directions, 2), from the middle of a paddle to its end
+    probes: NDArray[np.int64]  # (directions, places, 2), from a pivot to places along the next paddle
+    first_probes: NDArray[np.int64]  # the same, with places around the paddle's beginning, where a disc may come
+    last_probes: NDArray[np.int64]  # the same, with places around its end
+    paddle_cells: NDArray[np.int64]  # (directions, cells) from which a paddle excludes others, relative to its middle
+    marker_cells: NDArray[np.int64]  # (1, cells) from which a disc does
+    weights: NDArray[np.int64]  # (turns,), the weight of each of TURNS
 
 
 def vectors(length: float) -> NDArray[np.int64]:

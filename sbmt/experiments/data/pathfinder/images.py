@@ -15,26 +15,15 @@ WHITE = 255
 
 @dataclass(frozen=True, eq=False)
 class PathfinderImages:
-    """Images, and what is known of them.
+    """Images, and what is known of them."""
 
-    Attributes:
-        pixels: uint8 ``(images, size, size)``, grey levels.
-        labels: int64 ``(images,)``, 1 where the discs lie on the ends of one long snake.
-        marker_distances: float64 ``(images,)``, in pixels, from disc to disc.
-        turns: float64 ``(images,)``, how much the marked snakes wind: the sum of the absolute values of a snake's turns
-            in radians, and the mean of two snakes if each has a disc.
-        targets: The two long snakes of each image.
-        distractors: The short snakes.
-        discs: int64 ``(images, 2, 2)``, the places of the discs: on the beginning of a snake, then on the end of one.
-    """
-
-    pixels: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    marker_distances: NDArray[np.float64]
-    turns: NDArray[np.float64]
-    targets: Snakes
-    distractors: Snakes
-    discs: NDArray[np.int64]
+    pixels: NDArray[np.uint8]  # (images, size, size), grey levels
+    labels: NDArray[np.int64]  # (images,), 1 where the discs lie on the ends of one long snake
+    marker_distances: NDArray[np.float64]  # (images,), in pixels, from disc to disc
+    turns: NDArray[np.float64]  # (images,), the mean over the discs of how much the snakes under them wind, in radians
+    targets: Snakes  # the two long snakes of each image
+    distractors: Snakes  # the short snakes
+    discs: NDArray[np.int64]  # (images, 2, 2), on the beginning of a snake, then on the end of one
 
 
 def generate_images(
@@ -44,11 +33,10 @@ def generate_images(
 
     One disc lies on the beginning of a long snake and the other on the end of one: of the same snake for label 1, of
     the other one for label 0. Which of the four possibilities is taken is drawn uniformly and after all snakes, so that
-    the snakes alone say nothing about the label, nor do they together with one disc. Both discs together do, and so
-    does part of what can be seen without following a snake. With the default settings, a table of 50,000 images
-    predicts 52 % of other images correctly from the distance of the discs, and 66 % from that and the directions of the
-    two paddles under them. With 9 paddles these shares are 57 % and 80 %; with 5, in images of 16 × 16 pixels, 58 % and
-    89 %.
+    the snakes alone say nothing about the label, nor do they together with one disc. But part of what can be seen
+    without following a snake does: with the default settings, a table of 50,000 images predicts 52 % of other images
+    correctly from the distance of the discs, and 66 % from that and the directions of the two paddles under them.
+    (With 9 paddles: 57 % and 80 %. With 5, in images of 16 × 16 pixels: 58 % and 89 %.)
 
     Args:
         n_images: Number of images.
@@ -88,17 +76,9 @@ def generate_images(
 
 
 def draw_images(snakes: list[Snakes], discs: NDArray[np.int64], settings: PathfinderSettings) -> NDArray[np.uint8]:
-    """Draws paddles, and white discs over them.
+    """Draws the paddles of some kinds of snakes, and white discs ``(images, discs, 2)`` over them.
 
     Every pixel is the rounded mean of its samples. A sample is as bright as the brightest thing that covers it.
-
-    Args:
-        snakes: The kinds of snakes.
-        discs: int64 ``(images, discs, 2)``, the middles of the discs.
-        settings: Settings with the sizes of the images, of a paddle and of a disc.
-
-    Returns:
-        ``(images, size, size)``.
     """
     canvas = _Canvas(len(discs), settings)
     for kind in snakes:

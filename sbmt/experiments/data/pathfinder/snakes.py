@@ -14,12 +14,7 @@ FREE, CLOSED = 0, -1
 
 
 class OccupiedMap:
-    """The paddle that owns each cell and excludes others from it, in many images. A paddle is a positive number.
-
-    Args:
-        n_images: Number of images.
-        settings: Settings of the images.
-    """
+    """The paddle that owns each cell and excludes others from it, in many images. A paddle is a positive number."""
 
     def __init__(self, n_images: int, settings: PathfinderSettings) -> None:
         self.tables = tables(settings)
@@ -32,16 +27,7 @@ class OccupiedMap:
         self._owners = owners.ravel()
 
     def has_room(self, images: NDArray[np.int64], places: NDArray[np.int64], beside: int) -> NDArray[np.bool_]:
-        """Whether all places along a paddle are open, or belong to the one paddle beside which it may lie.
-
-        Args:
-            images: ``(images,)``, the numbers of the images.
-            places: ``(images, paddles, places, 2)``, inside an image or its frame.
-            beside: The paddle, or :data:`FREE` for none.
-
-        Returns:
-            ``(images, paddles)``.
-        """
+        """Whether all places ``(images, paddles, places, 2)`` are open, or belong to the one paddle ``beside``."""
         owners = self._owners[self._cells(images, places)]
         return np.logical_and.reduce((owners == FREE) | (owners == beside), axis=-1)
 
@@ -53,17 +39,10 @@ class OccupiedMap:
         owner: int,
         rival: int | None = None,
     ) -> None:
-        """Gives open cells to a paddle.
+        """Gives open cells to a paddle; they are ``offsets`` from those of the places, one for each image.
 
-        A snake may continue beside its last paddle, that is, through that paddle's cells. If the other snake claims
-        such a cell, neither may enter it any more.
-
-        Args:
-            images: ``(images,)``.
-            places: ``(images, 2)``.
-            offsets: ``(images, cells)`` or ``(1, cells)``, relative to the cells of the places.
-            owner: The paddle.
-            rival: The last paddle of another snake that is still growing.
+        A snake may continue beside its last paddle, that is, through that paddle's cells. If the other snake claims a
+        cell of ``rival``, the last paddle of a snake that is still growing, neither may enter it any more.
         """
         cells = self._cells(images, places)[:, None] + offsets
         before = self._owners[cells]
@@ -94,15 +73,10 @@ _PLACES = 8  # places where a distractor may begin, per attempt; the first free 
 
 @dataclass(frozen=True, eq=False)
 class Snakes:
-    """Snakes of equal length, the same number in each image.
+    """Snakes of equal length, the same number in each image."""
 
-    Attributes:
-        middles: int64 ``(images, snakes, paddles, 2)``, the middle of each paddle.
-        directions: int64 ``(images, snakes, paddles)``, from the snake's beginning to its end.
-    """
-
-    middles: NDArray[np.int64]
-    directions: NDArray[np.int64]
+    middles: NDArray[np.int64]  # (images, snakes, paddles, 2), the middle of each paddle
+    directions: NDArray[np.int64]  # (images, snakes, paddles), from the snake's beginning to its end
 
     @classmethod
     def empty(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
@@ -137,20 +111,14 @@ def generate_snakes(
     or two ends are so close that discs on them would touch. The short snakes follow one by one in the same way; if one
     of them fails, only that one is tried again.
 
-    Args:
-        n_images: Number of images.
-        generator: Source of the draws. Only its ``random()`` is used. Attempts are made for all images together, so
-            that the result depends on ``n_images`` too.
-        settings: Settings of the images.
+    Attempts are made for all images together, so that the result depends on ``n_images`` too. With the default
+    settings one attempt in nine gives an image.
 
     Returns:
         Long snakes and short ones.
 
     Raises:
         SbmtError: If 4096 attempts in a row failed.
-
-    Cost: an attempt takes a few hundred array operations, for up to 256 images at once. With the default settings one
-        attempt in nine gives an image.
     """
     check_sizes(n_images=n_images)
     kept: list[tuple[Snakes, Snakes]] = []

@@ -29,15 +29,14 @@ def pathfinder_source(
     drawn by the seed divides all images 8 : 1 : 1 into train, dev and test.
 
     Args:
-        settings: Settings of the images. None for the hardest ones of Long Range Arena.
+        settings: None for the hardest images of Long Range Arena.
         n_images: Number of images in all splits together.
         seed: Seed of the draws.
         name: Name of the folder in which the prepared examples are kept.
 
     Returns:
         A source with the extras ``marker_distance``, the distance of the discs in pixels, and ``turn``, how much the
-        snakes under them wind, in radians. All images have the same numbers and lengths of snakes, which are in
-        ``settings["images"]``.
+        snakes under them wind, in radians.
 
     Raises:
         SbmtError: If a number is out of range. From a shard, if the settings leave no room for the snakes.
@@ -61,13 +60,7 @@ def pathfinder_source(
 
 
 def generate_shard(shard: int, n_images: int, seed: int, settings: PathfinderSettings) -> Examples:
-    """The images of a shard.
-
-    Args:
-        shard: Number of the shard.
-        n_images: Number of its images.
-        seed: Seed of all shards.
-        settings: Settings of the images.
+    """The images of shard number ``shard``.
 
     Raises:
         SbmtError: If the settings leave no room for the snakes.

@@ -9,7 +9,14 @@ from sys import maxsize
 from typing import Any
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.locate import BYTE_ORDER_MARK, CHUNK, checked_sha256, find_files, missing, open_binary
+from sbmt.experiments.data.locate import (
+    checked_sha256,
+    columns_of,
+    find_files,
+    line_number,
+    missing,
+    read_lines,
+)
 from sbmt.experiments.data.source import Examples, Origin, Shard, Source, by_shard
 
 DOCUMENT_BYTES = 10_000
@@ -37,43 +44,24 @@ LAYOUTS: tuple[tuple[str, str, Origin, dict[str, Any]], ...] = (
 )
 
 
-def _records(path: Path, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and content of every line that starts in ``start`` … ``stop − 1``. Only a line feed ends a line."""
-    with open_binary(path) as file:
-        if start:
-            file.seek(start - 1)
-            start += len(file.readline()) - 1  # skip a line that began earlier
-        while start < stop and (record := file.readline()):
-            yield start, record
-            start += len(record)
-
-
-def _wrong(path: Path, offset: int, expected: str, got: object, do: str) -> SbmtError:
-    """The error about the line that starts at an offset; only now are the lines before it counted."""
-    number = 1
-    with open_binary(path) as file:
-        while offset and (content := file.read(min(offset, CHUNK))):
-            number += content.count(b"\n")
-            offset -= len(content)
-    return SbmtError(f"{expected} in {path}, line {number}", got, do)
-
-
 def _read(path: Path, start: int = 0, stop: int = maxsize) -> Examples:
-    """The pairs of a file, or of a part of it."""
+    """The pairs of a file, or those whose lines start in a part of it."""
     labels, documents = [], []
-    for offset, record in _records(path, start, stop):
-        if offset == 0:
-            record = record.removeprefix(BYTE_ORDER_MARK)
-        if not record.endswith(b"\n"):
+
+    def wrong(offset: int, expected: str, got: object, do: str) -> SbmtError:
+        return SbmtError(f"{expected} in {path}, line {line_number(path, offset)}", got, do)
+
+    for offset, line in read_lines(path, start, stop):
+        if not line.endswith(b"\n"):
             do = "get the file again: it is cut off; if it is not, end its last line"
-            raise _wrong(path, offset, "a line feed at the end of the last row", repr(record[-20:]), do)
-        columns = record.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
+            raise wrong(offset, "a line feed at the end of the last row", repr(line[-20:]), do)
+        columns = columns_of(line)
         if len(columns) != 5:
-            raise _wrong(path, offset, COLUMNS, f"{len(columns)} columns", "get the files that contain the texts")
+            raise wrong(offset, COLUMNS, f"{len(columns)} columns", "get the files that contain the texts")
         label = LABEL.fullmatch(columns[0])
         if label is None:
             do = "correct that line, or get the file again"
-            raise _wrong(path, offset, "a label 0.0 or 1.0", repr(columns[0][:50]), do)
+            raise wrong(offset, "a label 0.0 or 1.0", repr(columns[0][:50]), do)
         labels.append(int(label[1]))
         documents.append((columns[3][:DOCUMENT_BYTES], columns[4][:DOCUMENT_BYTES]))
     if start == 0 and not labels:
@@ -95,8 +83,7 @@ def retrieval_files(path: Path | str) -> Source:
     """Pairs of documents as bytes, with label 1 where they are related.
 
     The files have no header and five columns separated by tabs: label, two ids, two texts. Quotation marks have no
-    meaning, and only a line feed ends a line; a carriage return before it is dropped, and so is a byte-order mark at
-    the start of the file. The ids are ignored. Token id = byte + 1; 0 is padding. A document is cut after
+    meaning, and only a line feed ends a line. Token id = byte + 1; 0 is padding. A document is cut after
     :data:`DOCUMENT_BYTES` bytes, even within a character.
 
     Args:
@@ -105,8 +92,8 @@ def retrieval_files(path: Path | str) -> Source:
             there, the stand-in ``imdb_film_pairs.{train,eval,test}.tsv.gz`` is looked for in the same places.
 
     Returns:
-        A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``, which ``settings["note"]``
-        describes. Plain files are read in parts, so that only one part is in memory at a time.
+        A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``. Plain files are read in parts,
+        so that only one part is in memory at a time.
 
     Raises:
         SbmtError: If files are missing or a checksum is wrong. From a shard, with the number of the line, if a line

@@ -13,7 +13,7 @@ from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
 COMMON, OWN = 40, 8
 """Number of words that all topics share, and of words that belong to each topic."""
 LENGTHS = 20, 35
-"""A document has at least the first number of words, and fewer than the second."""
+"""Documents have at least the first number of words, and fewer than the second."""
 
 
 def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
@@ -36,12 +36,8 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
     """Pairs of documents, of one topic (label 1) or of two (label 0), with equal chances.
 
-    A fair coin decides for every word of a document whether it is one of its topic's or a common one.
-
-    Args:
-        n_pairs: Number of pairs.
-        generator: Source of all draws.
-        words: The words of at least two topics, from :func:`topic_words`.
+    A fair coin decides for every word whether it is one of its document's topic, or a common one. ``words`` come from
+    :func:`topic_words`, for at least two topics.
     """
     common, own = words[0], words[1:]
     pairs, labels = [], []
@@ -66,13 +62,6 @@ def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
     """Generated pairs as a source. The splits share topics and words, but no documents.
-
-    Args:
-        n_topics: Number of topics, at least 2.
-        n_train: Number of training pairs.
-        n_dev: Number of pairs by which the checkpoint is chosen.
-        n_test: Number of test pairs.
-        seed: Seed of all draws.
 
     Raises:
         SbmtError: If a number is not positive, or there is only one topic.

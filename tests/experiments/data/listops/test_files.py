@@ -112,8 +112,8 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
 @pytest.mark.parametrize(
     "content, words",
     [
-        ("", "a header and rows in .*basic_train.tsv, got 0 lines"),
-        (HEADER, "a header and rows in .*basic_train.tsv, got 1 lines"),
+        ("", "a header and rows in .*basic_train.tsv, got none"),
+        (HEADER, "a header and rows in .*basic_train.tsv, got none"),
         (ROW, "the header Source, Target in line 1 of .*basic_train.tsv"),
         ("Target\tSource\r\n" + ROW, "the header Source, Target in line 1"),
         (HEADER + "\ufeff" + ROW, "tokens among .* in line 2"),  # it belongs at the start of the file

@@ -1,144 +1,202 @@
-"""Command lines that nobody should write: every one ends with a plain word and a known exit code."""
+"""Random command lines, in a folder where work that would take long ends as soon as it begins."""
 
-from dataclasses import dataclass
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 
+import matplotlib.figure
+import pytest
+import torch
 from hypothesis import strategies as st
+from lightning.pytorch import Trainer
 from typer.main import get_command
 
 import theory.__main__ as theory_command
-from sbmt.experiments.cli import app
+from sbmt.command import run_command
+from sbmt.experiments.benchmarks import attention, backends, memory, sampler
+from sbmt.experiments.cli import app, main
+from sbmt.experiments.costs import report
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies import study
+from sbmt.experiments.training import language
 from sbmt.layers.registry import ATTENTIONS
-from tests.faults.sandbox import TINY, call
+from tests.experiments.data.toy import toy_source
 
-# fmt: off
-NUMBERS = [
-    "0", "1", "-1", "2", "3", "7", "1.5", "0.5", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 30, "-" + "9" * 30,
-    "2147483648", "2147483647", "9223372036854775808", "0x10", "1_000", "1e3", "-0", "٣", "1,5", "true",
-]
-WORDS = [
-    "", " ", "✓", "\udcff", "a" * 5000, '{"a": 1}', "[1, 2]", "%s%n", "[red]x", "[/red]", "\n", "-", "--", "-h",
-    "None", "sbm", "full", "random_mask", "linformer", "sbm_static", "exact", "fastrg", "weight", "poisson",
-    "softmax", "faithful", "expected", "demo", "paper", "listops", "text", "retrieval", "mlm", "sst2", "corpus",
-    "collapsed", "sampler", "memory", "backends", "attention", "first", "concatenation", "bf16-mixed", "16-mixed",
-    "last", "per_block", "321", "1,2", "full-fused", "random-mask", "figure4", "sbm-loops", "random-equal",
-]
-PATHS = [
-    "missing", "file.txt", "empty", "run", "damaged", "begun", "lm", "cache", "cache/listops", "file.txt/inside",
-    "..", ".", "/proc/nowhere/x.json", "deep/er/new.json", "x.png", "x.xyz", "x.pdf", "[/b]x.png", "[/b]",
-    "\udcff.png", "✓/x.json", "a" * 300 + ".png", "a" * 300, "", " ", "empty/", "run/config.json",
-]
-# fmt: on
-PLAUSIBLE = ["1", "2", "3", "0", "0.5", "0.25", "4"]
-RIGHT = {
-    "attention": list(ATTENTIONS),
-    "sampler": ["exact", "fastrg", "bernoulli"],
-    "link": ["poisson", "bilinear"],
-    "gate_rule": ["weight", "score"],
-    "membership": ["softmax", "sigmoid"],
-    "preset": ["faithful", "recommended"],
-    "density_kind": ["expected", "sampled"],
-    "size": ["demo", "paper"],
-    "case": ["collapsed", "all"],
-    "suite": ["sampler", "memory", "attention", "backends"],
-    "precision": ["bf16-mixed", "32-true", "16-mixed"],
-    "relays": ["last", "per_block", "2,5,8"],
-    "order": ["321", "123"],
-    "trial": ["full", "sbm", "random-equal"],
-    "data": ["listops", ""],
+TINY = "--length 4 --batch-size 2 --steps 2 --d-model 4 --d-hidden 4 --n-heads 2 --n-layers 1".split()
+PREPARED = [*TINY, "--warmup-steps", "0", "--eval-every", "1"]
+BASES = {
+    "train repeated-tokens": [*TINY, "--test-sequences", "2"],
+    "train glue": ["--task", "sst2", *TINY],
+    "sweep": ["listops", *PREPARED],
+    "demo": ["--steps", "2"],
+    "study": ["figure4-64"],
+    "glue": ["--reduced"],
+    "evaluate": ["run", "--sequences", "2"],
+    "predict": ["begun", "file.txt"],
+    "inspect": ["run"],
+    "sample": ["--n-tokens", "5", "--case", "collapsed"],
+    "bench": ["--quick", "--threads", "1"],
+    "cost": ["--attention", "sbm", "--length", "32", "--no-memory"],
+    "data prepare": ["listops", "--reduced"],
+    "data list": [],
+    "theory": ["--n", "9", "--k", "3"],
 }
-"""Words that are right, by the option they are for."""
+"""Arguments that are right, so that most lines get further than their first word; others take those of a training."""
+# fmt: off
+NUMBERS = ["1", "2", "3", "0", "0.5", "-1", "7", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 30, "-" + "9" * 30,
+           "2147483648", "9223372036854775808", "0x10", "1_0", "1e3", "-0", "٣", "1,5", "true"]
+WORDS = ["", " ", "✓", "\udcff", "a" * 5000, '{"a": 1}', "[1, 2]", "%s%n", "[red]x", "[/red]", "\n", "-", "--", "-h",
+         "None", *ATTENTIONS, "exact", "fastrg", "weight", "poisson", "softmax", "faithful", "expected", "paper", "mlm",
+         "text", "sst2", "corpus", "collapsed", "sampler", "memory", "first", "bf16-mixed", "per_block", "321", "2,5,8"]
+PATHS = ["missing", "file.txt", "empty", "run", "damaged", "begun", "lm", "cache", "cache/listops", "file.txt/inside",
+         "..", ".", "/proc/nowhere/x.json", "deep/er/new.json", "x.png", "x.xyz", "[/b]x.png", "\udcff.png",
+         "✓/x.json", "a" * 300 + ".png", "a" * 300, "empty/", "run/config.json"]
+# fmt: on
 ANYTHING = st.sampled_from([*NUMBERS, *WORDS, *PATHS]) | st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=8
 )
-BASES = {
-    ("train", "repeated-tokens"): [*TINY, "--test-sequences", "2"],
-    ("train", "listops"): [*TINY, "--warmup-steps", "0", "--eval-every", "1"],
-    ("train", "mlm"): [*TINY, "--warmup-steps", "0", "--eval-every", "1"],
-    ("train", "glue"): ["--task", "sst2", *TINY],
-    ("sweep",): ["listops", *TINY, "--warmup-steps", "0", "--eval-every", "1"],
-    ("demo",): ["--steps", "2"],
-    ("study",): ["figure4-64"],
-    ("glue",): ["--reduced"],
-    ("evaluate",): ["run", "--sequences", "2"],
-    ("predict",): ["begun", "file.txt"],
-    ("inspect",): ["run"],
-    ("sample",): ["--n-tokens", "5", "--case", "collapsed"],
-    ("bench",): ["--quick", "--threads", "1"],
-    ("cost",): ["--attention", "sbm", "--length", "32", "--no-memory"],
-    ("data", "prepare"): ["listops", "--reduced"],
-    ("data", "list"): [],
-    ("theory",): ["--n", "9", "--k", "3"],
-}
-"""Arguments that are right, so that most lines get further than their first word."""
-EXIT_CODES = {0, 1, 2, 130, None}
 
 
-@dataclass(frozen=True)
-class CommandCase:
-    """Words of a command line, the program first."""
+class StartedError(Exception):
+    """The arguments were taken, and the work would begin."""
 
-    words: tuple[str, ...]
+
+def _start(*_, **__):
+    raise StartedError
 
 
 @cache
 def commands():
     """Every command by its words, with the options that it has."""
-    found = {("theory",): get_command(theory_command.app)}
+    found = {"theory": get_command(theory_command.app)}
 
     def walk(command, words):
-        if hasattr(command, "commands"):
-            for name, inner in command.commands.items():
-                walk(inner, (*words, name))
+        for name, inner in getattr(command, "commands", {}).items():
+            walk(inner, [*words, name])
+        if not hasattr(command, "commands"):
+            found[" ".join(words)] = command
+
+    walk(get_command(app), [])
+    return {words: [p for p in command.params if p.param_type_name == "option"] for words, command in found.items()}
+
+
+def kind_of(option):
+    """What an option takes, in Typer's words, which depend on its version."""
+    return str(vars(option).get("type_descriptor", vars(option).get("type"))).lower()
+
+
+def is_number(option):
+    return "int" in kind_of(option) or "float" in kind_of(option)
+
+
+def pick_line(case):
+    """The words of a command with arguments that are right for it, and one to four others that may be wrong."""
+    words = case.pick("command", tuple(commands()))
+    line = words.split() + (BASES.get(words, PREPARED) if case.pick("has base", (True,) * 9 + (False,)) else [])
+    for number in range(case.pick("extra", (1, 2, 1, 4))):
+        if not commands()[words]:
+            line.append(case.pick(f"word {number}", ANYTHING))
+            continue
+        option = case.pick(f"option {number}", commands()[words])
+        likely = NUMBERS if is_number(option) else PATHS if "path" in kind_of(option) else WORDS
+        kind = case.pick(f"kind {number}", ("likely",) * 12 + ("any", "word", "name", "joined"))
+        value = case.pick(f"value {number}", ANYTHING if kind == "any" else likely)
+        name = case.pick(f"name {number}", (*option.opts, *option.secondary_opts))
+        if kind == "word":
+            line.append(value)
+        elif kind == "name" or getattr(option, "is_flag", False):
+            line.append(name)
         else:
-            found[words] = command
-
-    walk(get_command(app), ())
-    return found
-
-
-@st.composite
-def command_cases(draw):
-    """A command, mostly with arguments that are right for it, and one to four that may be wrong."""
-    if draw(st.integers(0, 29)) == 29:
-        return CommandCase(("sbmt", *draw(st.lists(ANYTHING, max_size=3))))
-    words = draw(st.sampled_from(sorted(commands())))
-    program = ("theory",) if words == ("theory",) else ("sbmt", *words)
-    base = BASES.get(words, BASES["train", "listops"]) if draw(st.integers(0, 9)) < 9 else []
-    extra = [_extra(draw, commands()[words]) for _ in range(draw(st.sampled_from([1, 2, 1, 4])))]
-    return CommandCase((*program, *base, *(word for part in extra for word in part)))
-
-
-def _extra(draw, command):
-    """An option and its value, mostly one that is right or might be; now and then something else."""
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    chance = draw(st.integers(0, 39))
-    if chance == 39 or not options:
-        return ["--frobnicate"] if chance == 39 else [draw(ANYTHING)]
-    if chance == 38:
-        return [draw(ANYTHING)]
-    option = draw(st.sampled_from(options))
-    name = draw(st.sampled_from([*option.opts, *option.secondary_opts]))
-    if getattr(option, "is_flag", False):
-        return [name]
-    kind = str(vars(option).get("type_descriptor", vars(option).get("type"))).lower()  # as Typer's version has it
-    is_number = "int" in kind or "float" in kind
-    likely = NUMBERS if is_number else PATHS if "path" in kind else WORDS
-    right = PLAUSIBLE if is_number else RIGHT.get(option.name, likely)
-    if chance == 37:
-        return [name]
-    value = draw(ANYTHING if chance >= 34 else st.sampled_from(right if chance < 18 else likely))
-    return [f"{name}={value}"] if chance % 9 == 0 else [name, value]
+            line += [f"{name}={value}"] if kind == "joined" else [name, value]
+    return line
 
 
 def check_command_line(case):
-    """Exit code 0 to 2, words instead of a traceback; a mistake is told on the error stream."""
-    program, *arguments = case.words
-    code, out, err = call(program, arguments)
-    assert code in EXIT_CODES, (code, out, err)
+    """Exit code 0 to 2, words instead of a traceback; a mistake is reported on the error stream."""
+    line = pick_line(case)
+    program = "theory" if line[0] == "theory" else "sbmt"
+    code, out, err = call(program, line[program == "theory" :])
+    assert code in (0, 1, 2, 130, None), (code, out, err)
     assert "Traceback" not in out + err, err
     if code != 2:
         return "answered"
     by_typer = "Usage: " in out + err or "Error" in err.split("\n")[0]
     assert by_typer or err.startswith(f"{program}: expected "), (out, err)
     return "refused"
+
+
+def call(program, arguments):
+    """Runs a command in a copy of the folder; returns its exit code, None where the work would begin, and its words.
+
+    Streams are as strict as a terminal's: what cannot be encoded is an error on the one and escaped on the other.
+    """
+    outer = Path.cwd().parent
+    os.chdir(outer)
+    shutil.rmtree("inner", ignore_errors=True)  # and so "..", which nobody may write to
+    shutil.copytree("template", "inner")
+    os.chdir("inner")
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors=how) for how in ("strict", "backslashreplace"))
+    threads, code = torch.get_num_threads(), None
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", [program, *arguments])
+        try:
+            main() if program == "sbmt" else run_command(theory_command.app, "theory")
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        except StartedError:
+            pass
+        finally:
+            torch.set_num_threads(threads)
+    for stream in (out, err):
+        stream.flush()
+    return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
+
+
+@contextlib.contextmanager
+def sandbox() -> Iterator[None]:
+    """A folder with files and runs to name, whose copy :func:`call` works in."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as outer, pytest.MonkeyPatch.context() as patch:
+        template = Path(outer) / "template"
+        template.mkdir()
+        for name in ("data", "cache"):
+            patch.setenv(f"SBMT_{name.upper()}", name)
+        patch.setenv("COLUMNS", "100")
+        os.chdir(template)
+        try:
+            _furnish(template)
+            patch.setattr(Trainer, "fit", _start)
+            patch.setattr(study, "_in_processes", _start)
+            patch.setattr(import_module("sbmt.experiments.training.evaluate"), "call_model", _start)
+            for suite in (attention, sampler, backends, memory):
+                patch.setattr(suite, "run", _start)
+            patch.setattr(report, "build_case", _start)
+            patch.setattr("sbmt.experiments.cli.data.prepare", _start)
+            patch.setattr(theory_command, "run", _start)
+            patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, file, **_: file.write(b"a figure"))
+            yield
+        finally:
+            os.chdir(before)
+
+
+def _furnish(folder):
+    """A run, damaged ones, prepared examples, text, a file, an empty folder."""
+    train = ["train", "repeated-tokens", *BASES["train repeated-tokens"], "--output", "run"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        app(train, standalone_mode=False)
+    prepare(toy_source(name="listops"), folder / "cache")
+    for name in ("empty", "damaged", "lm"):
+        (folder / name).mkdir()
+    (folder / "file.txt").write_text("some text\nof two lines\n" * 20, "utf-8")
+    (folder / "lm" / "text.txt").write_text("a line\n" * 200, "utf-8")
+    (folder / "damaged" / "config.json").write_text('{"length": "x"', "utf-8")
+    config = language.fine_tuning("sst2", "", language.MlmConfig(), tokenizer="tokenizer.json").to_dict()
+    write_json(folder / "begun" / "config.json", config)

@@ -1,8 +1,10 @@
 """Small prepared examples, and finished and interrupted runs of every kind, made once by the commands."""
 
+import os
 import shutil
 
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from sbmt.experiments.cli import app, main
@@ -14,38 +16,41 @@ from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import read_config
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_source
+from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
 from tests.faults.commands import TRAINING, make_small
 
 
-class Stopped(Exception):
-    """Ends a run between two checkpoints."""
-
-
-def stop_at_5(step):
-    """An ``on_step`` that stops a run between its checkpoints."""
-    if step.number == 5:
-        raise Stopped
-
-
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """``data``, ``cache``, ``answers.tsv``, and the runs of ``TRAINING``, finished and interrupted (``mlm-begun``)."""
-    folder = tmp_path_factory.mktemp("made")
+    """``data``, ``cache``, ``answers.tsv``, and the runs of ``TRAINING``, finished and interrupted (``mlm-begun``).
+
+    Processes that share the tests share this folder.
+    """
+    place = tmp_path_factory.getbasetemp()
+    folder = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "made"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                make(folder.with_name("making"), patch)
+            folder.with_name("making").rename(folder)
+    return folder
+
+
+def make(folder, patch):
+    """Fills a folder with what :func:`made` promises."""
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SBMT_CACHE", str(folder / "cache"))
-        patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
-        patch.chdir(folder)
-        for name, command in TRAINING.items():
-            done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
-            assert done.exit_code == 0, done.output
-            with pytest.raises(Stopped):
-                fit(read_config(folder / name), folder / f"{name}-begun", resume=False, on_step=stop_at_5)
-    return folder
+    patch.setenv("SBMT_CACHE", str(folder / "cache"))
+    patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
+    patch.chdir(folder)
+    for name, command in TRAINING.items():
+        done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        with pytest.raises(Stopped):
+            fit(read_config(folder / name), folder / f"{name}-begun", resume=False, on_step=stop_after(5))
 
 
 @pytest.fixture

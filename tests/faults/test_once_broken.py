@@ -11,8 +11,8 @@ from sbmt.block_model.model import BlockModel
 from sbmt.experiments.studies import study
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.faults.calls import CALLS
-from tests.faults.ingredients import normal, seeded
-from tests.faults.mistakes import MistakeCase, check_mistake
+from tests.faults.cases import normal, seeded
+from tests.faults.mistakes import is_refused
 
 MASK = torch.tensor([[True, True, False, False]])
 BACKENDS = pytest.mark.parametrize("backend", available_backends())
@@ -122,7 +122,7 @@ MISTAKES = [
 @pytest.mark.bad_input
 @pytest.mark.parametrize("name, argument, what", MISTAKES)
 def test_mistakes_that_met_another_error(name, argument, what):
-    assert check_mistake(MistakeCase(name, ((argument, what),))) == "refused"
+    assert is_refused(name, {argument: what})
 
 
 def test_as_many_processes_as_runs_at_most(tmp_path, monkeypatch):

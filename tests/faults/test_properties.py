@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.groups import GROUPS, run_cases
+from tests.faults.run_many import GROUPS, run_cases
 
 N_CASES = 200
 

@@ -6,7 +6,6 @@ import json
 import numpy as np
 from safetensors import safe_open
 
-NUMBERS = ("config.json", "metrics.csv", "model.safetensors")
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 
@@ -39,10 +38,3 @@ def files_below(folder):
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     names = {str(path.relative_to(folder)): path for path in paths}
     return {name: read_whole(path) for name, path in names.items() if not name.startswith("data/")}
-
-
-def has_same_numbers(a, b):
-    """Whether two folders hold the same run, to the last bit except for times."""
-    same = all((a / name).read_bytes() == (b / name).read_bytes() for name in NUMBERS)
-    first, second = (json.loads((folder / "result.json").read_text()) for folder in (a, b))
-    return same and all(first[x] == second[x] for x in first if x not in ("seconds", "manifest"))

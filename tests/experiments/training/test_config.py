@@ -1,3 +1,6 @@
+"""Settings of runs: what they start from, what they refuse, and how they come back from files."""
+
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,16 +10,14 @@ from sbmt import SbmtError
 from sbmt.baselines.performer import PerformerOptions
 from sbmt.baselines.random_mask import RandomMaskOptions
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model
+from sbmt.experiments.training.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
+from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
 from sbmt.experiments.training.module import density_weight_at
+from sbmt.experiments.training.run import read_config
 from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
 pytestmark = pytest.mark.bad_input
-
-
-def test_config_survives_its_dictionary():
-    config = RepeatedTokensConfig(steps=7, options={"sampler": "fastrg", "exploration": 0.0})
-    assert RepeatedTokensConfig.from_dict(config.to_dict()) == config
 
 
 def test_paper_size_is_the_synthetic_column_of_table_7():
@@ -85,8 +86,29 @@ def test_every_attention_can_be_trained(attention):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    "config",
     [
+        RepeatedTokensConfig(steps=7, options={"sampler": "fastrg", "exploration": 0.0}),
+        *(config.override(seed=3, window=8, precision="bf16-mixed", quirks=True) for config in PAPER.values()),
+        PAPER_MLM.override(seed=3, dev_examples=10),
+        REDUCED_MLM,
+        GlueConfig(task="mnli", tokenizer="t", pooling="first"),
+    ],
+    ids=lambda config: config.task,
+)
+def test_a_configuration_comes_back_from_its_file(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    assert read_config(tmp_path) == config
+
+
+FAMILIES = {
+    "repeated": lambda **values: RepeatedTokensConfig().override(**values),
+    "long range": LongRangeConfig,
+    "mlm": MlmConfig,
+    "glue": lambda **values: GlueConfig(**{"tokenizer": "t.json"} | values),
+}
+OUT_OF_RANGE = {
+    "repeated": [
         ({"steps": 0}, "steps ≥ 1"),
         ({"length": 2.5}, "length ≥ 1"),
         ({"learning_rate": float("nan")}, "learning_rate > 0"),
@@ -113,10 +135,38 @@ def test_every_attention_can_be_trained(attention):
         ({"extra_keys": -1.0}, "extra"),
         ({"seed": -1}, "seed in"),
     ],
+    "long range": [
+        ({"task": "speech"}, "task among"),
+        ({"pair_features": "sum"}, "pair_features among"),
+        ({"precision": "8-bit"}, "precision among"),
+        ({"accumulate": 0}, "accumulate ≥ 1"),
+        ({"accumulate": 3}, "accumulate that divides a batch of 128"),
+        ({"eval_every": 0}, "eval_every ≥ 1"),
+        ({"dev_examples": 0}, "dev_examples ≥ 1"),
+        ({"test_examples": -1}, "test_examples ≥ 1"),
+        ({"warmup_steps": -1}, "warmup_steps in"),
+        ({"warmup_steps": 5000}, "warm up for fewer steps"),
+        ({"weight_decay": float("nan")}, "weight_decay ≥ 0"),
+        ({"learning_rate": float("inf")}, "learning_rate > 0"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"attention_dropout": -0.1}, "dropout"),
+    ],
+    "mlm": [({"task": "sst2"}, "task among 'mlm'"), ({"length": 2}, "length ≥ 3"), ({"seed": -1}, "seed in")],
+    "glue": [
+        ({"task": "mlm"}, "task among 'sst2'"),
+        ({"pooling": "max"}, "pooling among 'mean', 'first'"),
+        ({"tokenizer": ""}, "got neither"),
+        ({"pretrained": "run"}, "got both"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "words"), [(family, *case) for family, cases in OUT_OF_RANGE.items() for case in cases]
 )
-def test_values_out_of_range_are_refused(values, words):
+def test_values_out_of_range_are_refused(family, values, words):
     with pytest.raises(SbmtError, match=words):
-        RepeatedTokensConfig().override(**values)
+        FAMILIES[family](**values)
 
 
 def test_options_of_another_attention_are_refused():
@@ -137,6 +187,7 @@ def test_options_of_another_attention_are_refused():
         {"options": {"n_clusters": "many"}},
     ],
 )
-def test_damaged_dictionaries_are_refused(values):
+@pytest.mark.parametrize("kind", [RepeatedTokensConfig, LongRangeConfig])
+def test_damaged_dictionaries_are_refused(kind, values):
     with pytest.raises(SbmtError):
-        RepeatedTokensConfig.from_dict(values)
+        kind.from_dict(values)

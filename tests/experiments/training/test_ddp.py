@@ -1,19 +1,23 @@
-"""Two processes that share every batch do what one does with all of it."""
+"""Processes that share every batch do what one does with all of it; parts with more hidden tokens weigh more."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.module import TrainingModule
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import load_run
 
+QUIET = dict(dropout=0.0, attention_dropout=0.0)
 CODE = """
 import json, os, sys, warnings
 from pathlib import Path
@@ -49,16 +53,24 @@ def run_in_two(folder, configs):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("toys")
-def test_two_processes_are_one(tmp_path, tiny):
+def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache, tiny, tiny_mlm, tiny_glue):
     """Also where one of them has no part of the last batch, and where a layer has buffers that they could wait for.
 
     The last batch of 13 test examples holds one, that of 14 dev examples two.
     """
-    settings = dict(batch_size=12, accumulate=2, steps=4, learning_rate=1e-3, dropout=0.0)
+    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
+        (tmp_path / prepared.name).symlink_to(prepared)
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
+    settings = dict(steps=4, learning_rate=1e-3, dropout=0.0)
+    parts = settings | dict(batch_size=12, accumulate=2)
+    sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, test_sequences=13, options={"n_clusters": 4})
+    text = settings | QUIET | dict(sampler="exact")
     configs = {
-        "sbm": tiny(**settings, sampler="exact", attention_dropout=0.2, density_weight=0.1),
-        "performer": tiny(**settings, attention="performer", attention_dropout=0.0),
+        "sbm": tiny(**parts, sampler="exact", attention_dropout=0.2, density_weight=0.1),
+        "performer": tiny(**parts, attention="performer", attention_dropout=0.0),
+        "pretraining": tiny_mlm(**text, density_weight=0.1),
+        "finetuning": tiny_glue("mnli", **text, accumulate=2),
+        "repeated": RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1),
     }
     run_in_two(tmp_path, configs)
     for name, config in configs.items():
@@ -66,8 +78,9 @@ def test_two_processes_are_one(tmp_path, tiny):
         reports = [(tmp_path / f"{name}.rank{rank}").read_text() for rank in (0, 1)]
         assert reports[0] == reports[1] == repr(two.test)
         assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)
+        assert two.test.metrics == pytest.approx(one.test.metrics, rel=1e-5)
         assert two.test.densities == [pytest.approx(heads, rel=1e-6) for heads in one.test.densities]
-        assert len(two.rows) == len(one.rows) == 6
+        assert len(two.rows) == len(one.rows) == (6 if config.has_dev else 4)
         for mine, other in zip(two.rows, one.rows, strict=True):
             for column in ("accuracy", "loss", "density", "density_l0h0", "density_l1h1"):
                 assert mine[column] == pytest.approx(other[column], rel=1e-4), column
@@ -75,17 +88,34 @@ def test_two_processes_are_one(tmp_path, tiny):
             torch.testing.assert_close(two.model.state_dict()[weight], value, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_two_processes_that_train_on_repeated_tokens_are_one(tmp_path):
-    sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, test_sequences=13)
-    config = RepeatedTokensConfig(
-        **sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1, options={"n_clusters": 4}
-    )
-    run_in_two(tmp_path, {"run": config})
-    one, two = fit(config, tmp_path / "alone"), load_run(tmp_path / "run")
-    assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)
-    assert two.test.densities == [pytest.approx(heads, rel=1e-6) for heads in one.test.densities]
-    for name in ("loss", "accuracy", "density"):
-        assert two.history[name] == pytest.approx(one.history[name], rel=1e-4)
-    for weight, value in one.model.state_dict().items():
-        torch.testing.assert_close(two.model.state_dict()[weight], value, rtol=1e-4, atol=1e-5)
+def gradient(module, batch):
+    loss = module.training_step(batch, 0)
+    gradients = torch.autograd.grad(loss, list(module.parameters()), allow_unused=True, materialize_grads=True)
+    return torch.cat([x.flatten() for x in gradients]), module.latest
+
+
+@pytest.mark.usefixtures("language")
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_weights_of_parts_make_their_mean_that_of_the_batch(tiny_mlm, n_ranks):
+    """Gradient, loss and accuracy. Without the weights the gradient would be another one."""
+    config = tiny_mlm(**QUIET, sampler="exact")
+    data = config.open_data()
+    module, feed = TrainingModule(config, data.info), data.feeds["train"]
+    is_uneven = False
+    for number in range(4):
+        streams = [
+            BatchStream(feed, feed.endless(4, 0), rank=rank, n_ranks=n_ranks, first=number) for rank in range(n_ranks)
+        ]
+        parts = [next(iter(stream)) for stream in streams]
+        whole = next(iter(BatchStream(feed, feed.endless(4, 0), first=number)))
+        assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels) and whole.weight == 1.0
+        expected, latest = gradient(module, whole)
+        found = [gradient(module, part) for part in parts]
+        torch.testing.assert_close(torch.stack([x for x, _ in found]).mean(0), expected, rtol=1e-4, atol=1e-6)
+        for name in ("loss", "accuracy"):
+            torch.testing.assert_close(torch.stack([x[name] for _, x in found]).mean(), latest[name])
+        if len({len(part.labels) for part in parts}) > 1:
+            is_uneven = True
+            plain = torch.stack([gradient(module, replace(part, weight=1.0))[0] for part in parts]).mean(0)
+            assert (plain - expected).norm() > 0.01 * expected.norm()
+    assert is_uneven

@@ -1,6 +1,7 @@
-"""Runs on small examples: resumed ones equal whole ones, and the best weights are kept."""
+"""Runs on small examples of every family: resumed ones equal whole ones, and the best weights are kept."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,92 +13,107 @@ import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.experiments.training import RepeatedTokensConfig, repeated_tokens
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.module import TrainingModule
 from sbmt.experiments.training.run import Run
+from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
-pytestmark = pytest.mark.usefixtures("toys")
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
-FILES = ["config.json", "metrics.csv", "model.safetensors", "result.json"]
-ROUGH = dict(dropout=0.2, attention_dropout=0.2, density_weight=0.1, accumulate=2, steps=7)  # all that draws or adds up
 
 
-class Stopped(Exception):
-    pass
+@pytest.fixture
+def caches(toy_cache, language_cache, monkeypatch, tmp_path):
+    """Makes all small examples those that runs find."""
+    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        (tmp_path / "cache" / prepared.name).symlink_to(prepared)
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
 
 
-def stop_after(number, error=Stopped):
-    def on_step(step):
-        if step.number == number:
-            raise error
+pytestmark = pytest.mark.usefixtures("caches")
 
-    return on_step
+
+@pytest.fixture
+def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
+    """Makes a configuration by the name of its family; checkpoints come after steps 2, 4, and so on."""
+    monkeypatch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 2)
+    sizes = dict(length=8, batch_size=4, steps=7, d_model=8, d_hidden=8, test_sequences=16)
+    return {
+        "listops": lambda: tiny(**ROUGH),
+        "performer": lambda: tiny("retrieval", attention="performer", **ROUGH),
+        "reformer": lambda: tiny("retrieval", attention="reformer", **ROUGH),
+        "mlm": lambda: tiny_mlm(**ROUGH),
+        "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained()), **ROUGH),
+        "repeated tokens": lambda: RepeatedTokensConfig(**sizes, options={"n_clusters": 4}),
+        "repeated tokens, random masks": lambda: RepeatedTokensConfig(**sizes, attention="random_mask"),
+    }
 
 
 @pytest.fixture
 def script_dev(monkeypatch):
-    """Makes the accuracy on dev what a table says for the step that it is measured at."""
+    """Makes a score on dev what a table says for the step that it is measured at; the other score only rises."""
 
-    def script(accuracies):
+    def script(name, values):
         collect = TrainingModule._collect
 
         def scripted(module):
-            scores = collect(module)
-            return scores if module.trainer.testing else replace(scores, accuracy=accuracies[module.global_step])
+            scores, step = collect(module), module.global_step
+            rising = {"accuracy": step / 10, "loss": 10.0 - step}
+            return scores if module.trainer.testing else replace(scores, **rising | {name: values[step]})
 
         monkeypatch.setattr(TrainingModule, "_collect", scripted)
 
     return script
 
 
-def is_same_run(a, b):
-    """Whether two folders hold the same numbers, to the last bit."""
-    same = all((a / file).read_bytes() == (b / file).read_bytes() for file in FILES[:3])
-    first, second = (json.loads((folder / "result.json").read_text()) for folder in (a, b))
-    return same and all(first[x] == second[x] for x in first if x not in ("seconds", "manifest"))
+KILLED = """
+import json, os, signal, sys, torch
+from pathlib import Path
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.run import CONFIGS
+
+def kill(step):
+    if step.number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+torch.set_num_threads(int(sys.argv[3]))
+values = json.loads(sys.argv[2])
+fit(CONFIGS[values["task"]].from_dict(values), Path(sys.argv[1]), on_step=kill, accelerator="cpu")
+"""
 
 
-def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, tiny):
+@pytest.mark.parametrize("name", ["listops", "mlm", "mnli"])
+def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, family, name):
     """SIGKILL at step 5 of 7 in another process, in the middle of an epoch; the last checkpoint is of step 4."""
-    config = tiny(**ROUGH)
-    code = """if True:
-        import json, os, signal, sys, torch
-        from pathlib import Path
-        from sbmt.experiments.training.fit import fit
-        from sbmt.experiments.training.long_range import LongRangeConfig
-        torch.set_num_threads(int(sys.argv[3]))
-        def kill(step):
-            if step.number == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
-        config = LongRangeConfig.from_dict(json.loads(sys.argv[2]))
-        fit(config, Path(sys.argv[1]), on_step=kill, accelerator="cpu")
-        """
-    arguments = [tmp_path / "killed", json.dumps(config.to_dict()), str(torch.get_num_threads())]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=Path(__file__).parents[3], check=False)
+    config, killed = family[name](), tmp_path / "killed"
+    arguments = [killed, json.dumps(config.to_dict()), str(torch.get_num_threads())]
+    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], cwd=Path(__file__).parents[3], env=os.environ)
     assert done.returncode == -signal.SIGKILL
-    left = sorted(path.name for path in (tmp_path / "killed").iterdir())
+    left = sorted(path.name for path in killed.iterdir())
     assert left == ["best.safetensors", "config.json", "metrics.csv", "state.safetensors"]
     seen = []
-    run = fit(config, tmp_path / "killed", resume=True, on_step=lambda step: seen.append(step.number))
+    run = fit(config, killed, resume=True, on_step=lambda step: seen.append(step.number))
     assert seen == [5, 6, 7]
     whole = fit(config, tmp_path / "whole")
-    assert run.test == whole.test and is_same_run(tmp_path / "killed", tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == FILES
+    assert run.test == whole.test and has_same_numbers(killed, tmp_path / "whole")
+    assert {path.name for path in killed.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
 
 
-@pytest.mark.parametrize("attention", ["performer", "reformer"])
-def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, tiny, script_dev, attention):
+@pytest.mark.parametrize("name", ["performer", "reformer", "repeated tokens", "repeated tokens, random masks"])
+def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, script_dev, name):
     """Also attentions that draw other things than masks; and what was best before the move still is."""
-    config = tiny("retrieval", attention=attention, **ROUGH)
-    script_dev({2: 0.75, 4: 0.25, 6: 0.5})
+    config = family[name]()
+    if config.has_dev:
+        script_dev("accuracy", {2: 0.75, 4: 0.25, 6: 0.5})
     whole = fit(config, tmp_path / "whole")
     with pytest.raises(Stopped):
         fit(config, tmp_path / "parts", on_step=stop_after(5))
     (tmp_path / "parts").rename(tmp_path / "moved")
     run = fit(config, tmp_path / "moved", resume=True)
-    assert run.about["best_step"] == 2
-    assert run.about == whole.about and is_same_run(tmp_path / "moved", tmp_path / "whole")
+    assert run.about.get("best_step", 2) == 2
+    assert run.about == whole.about and has_same_numbers(tmp_path / "moved", tmp_path / "whole")
 
 
 def test_a_run_that_was_stopped_after_its_last_step_is_only_tested(tmp_path, tiny, monkeypatch):
@@ -108,7 +124,7 @@ def test_a_run_that_was_stopped_after_its_last_step_is_only_tested(tmp_path, tin
             fit(tiny(), tmp_path / "parts")
     seen = []
     run = fit(tiny(), tmp_path / "parts", resume=True, on_step=seen.append)
-    assert seen == [] and run.test == whole.test and is_same_run(tmp_path / "parts", tmp_path / "whole")
+    assert seen == [] and run.test == whole.test and has_same_numbers(tmp_path / "parts", tmp_path / "whole")
 
 
 def test_an_interruption_is_one(tmp_path, tiny):
@@ -132,13 +148,15 @@ def test_a_batch_in_parts_is_the_batch(tmp_path, tiny):
     assert losses[0] != pytest.approx([row["loss"] for row in other.rows if row["split"] == "train"], rel=1e-2)
 
 
-def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, script_dev):
-    """The first of equals."""
-    script_dev({2: 0.5, 4: 0.75, 6: 0.25, 8: 0.75})
-    run = fit(tiny(steps=8), tmp_path / "run")
-    assert run.about["best_step"] == 4 and run.about["dev"]["accuracy"] == 0.75
+@pytest.mark.parametrize(("name", "worst", "best"), [("accuracy", 0.25, 0.75), ("loss", 5.0, 3.0)])
+def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, tiny_mlm, script_dev, name, worst, best):
+    """The first of equals. A masked language model is chosen by its loss, the others by their accuracy."""
+    config = tiny(steps=8) if name == "accuracy" else tiny_mlm(steps=8)
+    script_dev(name, {2: worst, 4: best, 6: (worst + best) / 2, 8: best})
+    run = fit(config, tmp_path / "run")
+    assert run.about["best_step"] == 4 and run.about["dev"][name] == best
     with pytest.raises(Stopped):
-        fit(tiny(steps=8), tmp_path / "then", on_step=stop_after(5))
+        fit(config, tmp_path / "then", on_step=stop_after(5))
     then = weights(tmp_path / "then" / "state.safetensors", {})  # as the evaluation after step 4 left it
     assert all(torch.equal(then[name], weight) for name, weight in run.model.state_dict().items())
 

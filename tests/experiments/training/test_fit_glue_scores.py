@@ -3,7 +3,6 @@
 import json
 import shutil
 from functools import partial
-from math import exp
 
 import numpy as np
 import pytest
@@ -15,25 +14,16 @@ from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import load_run
+from tests.experiments.training.test_f1 import f1_of_class, macro_f1, pipeline_f1
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
 pytestmark = pytest.mark.usefixtures("language")
 fit = partial(fit_run, accelerator="cpu")
 
 
-def f1(predicted, labels, label, among=None):
-    """F1 of a label by counting; only rows whose label and prediction are both ``among`` some, if any are named."""
-    rows = [(p, y) for p, y in zip(predicted, labels, strict=True) if among is None or {p, y} <= set(among)]
-    hits = sum(p == y == label for p, y in rows)
-    wrong = sum((p == label) != (y == label) for p, y in rows)
-    return 2 * hits / (2 * hits + wrong) if hits + wrong else 0.0
-
-
 def metrics_by_hand(predicted, labels, n_classes):
-    present = sorted({*predicted, *labels})
-    found = {"macro_f1": float(np.mean([f1(predicted, labels, c) for c in present]))}
-    found["pipeline_f1"] = f1(predicted, labels, 1, among=(0, 1))
-    return found | ({"f1": f1(predicted, labels, 1)} if n_classes == 2 else {})
+    found = {"macro_f1": macro_f1(predicted, labels), "pipeline_f1": pipeline_f1(predicted, labels)}
+    return found | ({"f1": f1_of_class(predicted, labels, 1)} if n_classes == 2 else {})
 
 
 def predictions(run, name):
@@ -113,11 +103,6 @@ def test_single_examples_agree_with_the_runs_own_test(train):
     config = run.config.override(tokenizer="gone.json")
     moved = type(run)(config, run.model, run.rows, run.test, run.about, run.seconds, run.tokenizer)
     assert torch.equal(evaluate(moved).losses, found.losses)
-
-
-def test_a_masked_language_model_is_judged_by_its_selected_tokens(pretrained):
-    found = evaluate(load_run(pretrained()))
-    assert 0 < found.n_examples < len(found.labels) and found.metrics["perplexity"] == pytest.approx(exp(found.loss))
 
 
 def test_with_quirks_the_reported_examples_choose(tmp_path, tiny_glue):

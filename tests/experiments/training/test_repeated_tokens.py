@@ -1,5 +1,6 @@
-"""Repeated tokens: sequences and masks in order, the last weights, and runs that go on to the same numbers."""
+"""Repeated tokens: sequences and masks in order, the last weights, and checkpoints that no run has written."""
 
+import shutil
 from dataclasses import replace
 from math import exp
 
@@ -13,52 +14,16 @@ from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, 
 from sbmt.experiments.training import repeated_tokens as module
 from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
+from tests.experiments.training.runs import Stopped, stop_after
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4}
 )
 
 
-class Stopped(Exception):
-    pass
-
-
-def stop_after(number):
-    def on_step(step):
-        if step.number == number:
-            raise Stopped
-
-    return on_step
-
-
-@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
-def test_interrupted_training_resumes_to_the_same_numbers(tmp_path, monkeypatch, attention):
-    monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
-    config = TINY.override(attention=attention)
-    whole = fit(config, tmp_path / "whole")
-    with pytest.raises(Stopped):
-        fit(config, tmp_path / "parts", on_step=stop_after(8))
-    seen = []
-    parts = fit(config, tmp_path / "parts", resume=True, on_step=lambda step: seen.append(step.number))
-    assert seen == list(range(6, 13))
-    assert parts.history == whole.history
-    assert parts.test == whole.test
-    for name, weight in whole.model.state_dict().items():
-        assert torch.equal(parts.model.state_dict()[name], weight)
-    assert not (tmp_path / "parts" / "state.safetensors").exists()
-
-
 def test_same_seed_same_run_and_other_seed_another():
     assert fit(TINY).history == fit(TINY).history
     assert fit(TINY).history != fit(replace(TINY, seed=1)).history
-
-
-def test_training_leaves_the_global_generator_alone():
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    build_model(TINY)
-    assert torch.equal(torch.rand(3), expected)
 
 
 def test_sequences_come_in_order_from_one_generator():
@@ -96,13 +61,6 @@ def test_a_run_is_a_plain_loop():
     assert all(torch.equal(run.model.state_dict()[name], weight) for name, weight in model.state_dict().items())
 
 
-def test_a_batch_in_parts_is_the_batch():
-    """Full attention draws nothing, so that only rounding differs."""
-    config = TINY.override(attention="full")
-    joint, parts = fit(config), fit(replace(config, accumulate=2))
-    assert parts.history["loss"] == pytest.approx(joint.history["loss"], rel=1e-5)
-
-
 def test_a_saved_run_loads_as_it_was(tmp_path):
     run = fit(TINY, tmp_path / "run")
     loaded = load_run(tmp_path / "run")
@@ -128,65 +86,6 @@ def test_evaluation_restores_the_mode_and_is_seeded(n_samples):
     assert run.model.training
     assert first.n_examples == 10 and first.labels.shape == (80,)
     assert torch.equal(first.losses, again.losses) and not torch.equal(first.labels, other.labels)
-
-
-@pytest.mark.bad_input
-def test_a_folder_is_not_overwritten(tmp_path):
-    fit(TINY, tmp_path / "run")
-    before = (tmp_path / "run" / "model.safetensors").read_bytes()
-    with pytest.raises(SbmtError, match="a folder without a run"):
-        fit(TINY, tmp_path / "run")
-    with pytest.raises(SbmtError, match="a checkpoint in"):
-        fit(TINY, tmp_path / "run", resume=True)
-    with pytest.raises(SbmtError, match="resume with the same settings"):
-        fit(replace(TINY, seed=3), tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
-
-
-@pytest.mark.bad_input
-def test_a_loss_that_is_not_finite_stops_training():
-    with pytest.raises(SbmtError, match=r"a finite loss|without NaN"):
-        fit(replace(TINY, learning_rate=1e30))
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "file", ["config.json", "model.safetensors", "result.json", "metrics.csv", "state.safetensors"]
-)
-def test_damaged_runs_are_refused(tmp_path, monkeypatch, file):
-    folder = tmp_path / "run"
-    if file == "state.safetensors":
-        monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
-        with pytest.raises(Stopped):
-            fit(TINY, folder, on_step=stop_after(8))
-    else:
-        fit(TINY, folder)
-    path = folder / file
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
-    with pytest.raises(SbmtError):
-        fit(TINY, folder, resume=True) if file == "state.safetensors" else load_run(folder)
-
-
-@pytest.mark.bad_input
-def test_weights_of_another_size_are_refused(tmp_path):
-    fit(TINY, tmp_path / "a")
-    fit(TINY.override(n_clusters=5), tmp_path / "b")
-    (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
-    with pytest.raises(SbmtError, match="weights in"):
-        load_run(tmp_path / "a")
-
-
-def test_the_learning_rate_falls_at_the_end(monkeypatch):
-    seen = []
-    step = torch.optim.Adam.step
-
-    def watched(self, *given, **more):
-        seen.append(self.param_groups[0]["lr"])
-        return step(self, *given, **more)
-
-    monkeypatch.setattr(torch.optim.Adam, "step", watched)
-    fit(replace(TINY, steps=6, learning_rate=1.0, cooldown=3))
-    assert seen == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
 
 
 @pytest.mark.slow
@@ -228,16 +127,25 @@ FORGERIES = {
 """By what is wrong with it: a checkpoint whose checksum is right, but which no run can have written."""
 
 
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """The folder of a run that was stopped after step 8, with a checkpoint of step 5."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(module, "CHECKPOINT_EVERY", 5)
+        fit(TINY, folder, on_step=stop_after(8))
+    return folder
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_checkpoints_that_no_run_can_have_written_are_told(tmp_path, monkeypatch, forgery):
+def test_checkpoints_that_no_run_can_have_written_are_reported(interrupted, tmp_path, monkeypatch, forgery):
     monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
-    with pytest.raises(Stopped):
-        fit(TINY, tmp_path, on_step=stop_after(8))
-    path = tmp_path / "state.safetensors"
+    folder = shutil.copytree(interrupted, tmp_path / "run")
+    path = folder / "state.safetensors"
     state = TensorsAndJson().load_checkpoint(path)
     FORGERIES[forgery](state)
     TensorsAndJson().save_checkpoint(state, path)
     with pytest.raises(SbmtError, match="a whole checkpoint") as told:
-        fit(TINY, tmp_path, resume=True)
+        fit(TINY, folder, resume=True)
     assert "\n" not in str(told.value)

@@ -1,23 +1,65 @@
-"""What degenerate inputs are made of: a name and a seed for every tensor, so that a case prints as plain values."""
+"""What degenerate inputs are made of. Every part is drawn by name, so that a failing case prints as plain values."""
 
 import math
 
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from sbmt import SbmtError
 
 SIZES = (1, 2, 3, 5, 4, 7) * 8 + (0,)  # hypothesis shrinks towards the first; 0 is refused everywhere
+LENGTHS = (*SIZES, *(9, 66, 130) * 5)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LAYOUTS = ("plain", "transposed", "strided", "heads last", "cut out", "expanded")
 PADDING = ("none", "all real", "ragged", "single", "holes", "one example", "everything", "shared")
-JUNK = (0.0, math.nan, math.inf, -math.inf, 1e30, 1e4)
-"""What may stand at padding."""
 SHARES = ("random", "ones", "zeros", "one-hot", "tiny", "denormal", "mixed")
 """Memberships and block matrices."""
-EXACT_SHARES = ("ones", "zeros", "one-hot")
-"""Those whose products are exact in every type."""
-EXPLORATIONS = (0.0, 0.01, 1e-12, 0.5, 0.999999)
+
+
+class Case:
+    """Draws the parts of a case, and makes tensors from its seed.
+
+    Args:
+        data: What ``st.data()`` gives to a test.
+    """
+
+    def __init__(self, data):
+        self._data = data
+        self.seed = self.pick("seed", st.integers(0, 1 << 32))
+
+    def pick(self, name, choices):
+        """One of several values, or a draw from a strategy."""
+        strategy = choices if isinstance(choices, st.SearchStrategy) else st.sampled_from(choices)
+        return self._data.draw(strategy, label=name)
+
+    def flag(self, name):
+        return self.pick(name, st.booleans())
+
+    def shape(self):
+        """Batch, heads, queries and keys: of one sequence, or of two."""
+        batch, heads, n_queries = (self.pick(name, c) for name, c in zip(SHAPE, (SIZES, SIZES, LENGTHS), strict=False))
+        return batch, heads, n_queries, n_queries if self.flag("one length") else self.pick(SHAPE[3], LENGTHS)
+
+    def generator(self, offset=0):
+        return seeded(self.seed + offset)
+
+    def shares(self, name, shape, dtype=torch.float32, offset=0):
+        """Numbers in [0, 1]."""
+        return shares(self.pick(name, SHARES), shape, self.seed + offset, dtype)
+
+    def masks(self, shape):
+        """Padding masks of queries and of keys."""
+        batch, _, *lengths = shape
+        kinds = (self.pick(f"{name} padding", PADDING) for name in ("query", "key"))
+        return [padding(kind, batch, n, self.seed + i) for i, (kind, n) in enumerate(zip(kinds, lengths, strict=True))]
+
+    def junk(self):
+        """What stands at padding."""
+        return self.pick("junk", (0.0, math.nan, math.inf, -math.inf, 1e30, 1e4))
+
+
+SHAPE = ("batch", "heads", "queries", "keys")
 
 
 def seeded(seed):
@@ -25,17 +67,13 @@ def seeded(seed):
 
 
 def normal(shape, seed, dtype=torch.float32, scale=1.0):
-    """Normally distributed, times a scale whose type holds it."""
+    """Normally distributed numbers times a scale, or times 1 if the type has no room for them."""
+    scale = scale if 9 * scale < torch.finfo(dtype).max else 1.0
     return (torch.randn(shape, generator=seeded(seed), dtype=torch.float64) * scale).to(dtype)
 
 
-def holds(dtype, number):
-    """Whether a type has room for a number of this size."""
-    return abs(number) < torch.finfo(dtype).max
-
-
-def shares(kind, shape, seed, dtype=torch.float32):
-    """Numbers in [0, 1]."""
+def shares(kind, shape, seed, dtype):
+    """Numbers in [0, 1] of a kind."""
     generator = seeded(seed)
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     least = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
@@ -45,14 +83,10 @@ def shares(kind, shape, seed, dtype=torch.float32):
     if kind == "mixed":
         known = torch.tensor([0.0, 1.0, 0.5, 1e-30, least, 1 - 2**-10], dtype=torch.float64)
         return known[(uniform * len(known)).long()].to(dtype)
-    made = {
-        "zeros": uniform.new_zeros(shape),
-        "ones": uniform.new_ones(shape),
-        "random": uniform,
-        "tiny": uniform * 1e-30,
-        "denormal": uniform.new_full(shape, least),
-    }
-    return made[kind].to(dtype)
+    constants = {"zeros": 0.0, "ones": 1.0, "denormal": least}
+    if kind in constants:
+        return torch.full(shape, constants[kind], dtype=dtype)
+    return (uniform * (1e-30 if kind == "tiny" else 1.0)).to(dtype)
 
 
 def padding(kind, batch, n, seed):
@@ -81,23 +115,14 @@ def real(mask, batch, n):
     return torch.ones(batch, n, dtype=torch.bool) if mask is None else mask.expand(batch, n)
 
 
-def real_pairs(query_mask, key_mask, shape):
-    """``(batch, 1, n_queries, n_keys)``."""
-    batch, _, n_queries, n_keys = shape
-    return real(query_mask, batch, n_queries)[:, None, :, None] & real(key_mask, batch, n_keys)[:, None, None, :]
-
-
-def tokens(shape, seed, dtype, scale=1.0, mask=None, junk=0.0, is_shared=False):
-    """Normal numbers, and junk at padding; of one example where all share it, which is then padded if it is in all."""
-    x = normal((1, *shape[1:]) if is_shared else shape, seed, dtype, scale if holds(dtype, 9 * scale) else 1.0)
-    if mask is None:
-        return x
-    is_padding = ~mask.any(0, keepdim=True) if is_shared else ~mask
-    return x.masked_fill(is_padding[:, None, :, None], junk if math.isnan(junk) or holds(dtype, junk) else math.inf)
+def real_pairs(masks, shape):
+    """``(batch, heads, n_queries, n_keys)``."""
+    query, key = (real(mask, shape[0], n) for mask, n in zip(masks, shape[2:], strict=True))
+    return (query[:, None, :, None] & key[:, None, None, :]).expand(shape)
 
 
 def laid_out(x, layout, batch=1):
-    """The same numbers elsewhere in memory; ``"expanded"`` repeats one example."""
+    """The same numbers elsewhere in memory; ``"expanded"`` repeats an only example."""
     if layout == "transposed":
         return x.mT.contiguous().mT
     if layout == "strided":

@@ -2,43 +2,99 @@
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import count_pairs
+from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 from sbmt.types import AttentionOutput
 
 
-def all_pairs_output(
-    values: Float[Tensor, "batch heads n_queries d_value"],
-    n_keys: int,
-    query_mask: Bool[Tensor, "batch n_queries"] | None,
-    key_mask: Bool[Tensor, "batch n_keys"] | None,
-    return_edges: bool,
-) -> AttentionOutput:
-    """The output of an attention in which every real query reads every real key, exactly or in approximation.
+class AllPairsAttention(nn.Module):
+    """An attention in which every real query reads every real key, exactly or approximately.
 
-    Padded queries, and all queries of an example without keys, get zeros. The density is 1, or 0 without real pairs.
+    Padded queries, and all queries of an example without keys, get zeros. The density is 1, or 0 without real pairs. A
+    subclass implements :meth:`attend`.
 
     Args:
-        values: ``(batch, heads, n_queries, d_value)``; what stands at padded queries is never looked at.
-        n_keys: Number of keys, padding included.
-        query_mask: bool ``(batch, n_queries)``, True = real token.
-        key_mask: bool ``(batch, n_keys)``, True = real token.
-        return_edges: Whether to list all real pairs as edges: O(n²) memory.
+        d_head: Width of a head.
+        n_heads: Number of heads.
+        dropout: See the subclass.
     """
-    batch, heads, n_queries, _ = values.shape
-    shape = (batch, heads, n_queries, n_keys)
-    if key_mask is not None:
-        values = values.masked_fill(~key_mask.any(-1)[:, None, None, None], 0.0)
-    if query_mask is not None:
-        values = values.masked_fill(~query_mask[:, None, :, None], 0.0)
-    has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0
-    density = has_pairs[:, None].expand(batch, heads).to(values.dtype)
-    edges = None
-    if return_edges:
-        everything = torch.ones(shape, dtype=torch.bool, device=values.device)
-        for mask, view in ((query_mask, (batch, 1, -1, 1)), (key_mask, (batch, 1, 1, -1))):
-            everything = everything if mask is None else everything & mask.reshape(view)
-        edges = EdgeList.from_dense(everything, query_mask, key_mask)
-    return AttentionOutput(values, density, density, edges)
+
+    settings: tuple[str, ...] = ("d_head", "n_heads", "dropout")
+    """The attributes that ``repr`` shows."""
+
+    def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_sizes(d_head=d_head, n_heads=n_heads)
+        check_dropout(dropout)
+        self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
+
+    def check(self, query: Tensor, key: Tensor) -> None:
+        """Raises SbmtError if the layer was built for other sizes; by default any size will do."""
+
+    def attend(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        query_mask: Bool[Tensor, "batch n_queries"] | None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None,
+        generator: torch.Generator | None,
+    ) -> Float[Tensor, "batch heads n_queries d_value"]:
+        """The values, in any floating-point type. Padded tokens come in as zeros; their values are not looked at."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        *,
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> AttentionOutput:
+        """Attends to all real keys; see :class:`~sbmt.layers.SBMAttention` for arguments.
+
+        ``return_edges=True`` lists all real pairs, which takes O(n²) memory.
+
+        Raises:
+            SbmtError: If tensors or masks do not fit together, or do not fit the layer.
+        """
+        check_attention_inputs(query, key, value)
+        self.check(query, key)
+        shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
+        query_mask = check_mask("query_mask", query_mask, batch, n_queries, query.device)
+        key_mask = check_mask("key_mask", key_mask, batch, n_keys, key.device)
+        values = self.attend(
+            zero_padding(query, query_mask),
+            zero_padding(key, key_mask),
+            zero_padding(value, key_mask),
+            query_mask,
+            key_mask,
+            generator,
+        ).to(value.dtype)
+        if key_mask is not None:
+            values = values.masked_fill(~key_mask.any(-1)[:, None, None, None], 0.0)
+        has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0
+        density = has_pairs[:, None].expand(batch, heads).to(values.dtype)
+        edges = None
+        if return_edges:
+            is_pair = torch.ones(shape, dtype=torch.bool, device=values.device)
+            for mask, view in ((query_mask, (batch, 1, -1, 1)), (key_mask, (batch, 1, 1, -1))):
+                is_pair = is_pair if mask is None else is_pair & mask.reshape(view)
+            edges = EdgeList.from_dense(is_pair, query_mask, key_mask)
+        return AttentionOutput(zero_padding(values, query_mask), density, density, edges)
+
+    def extra_repr(self) -> str:
+        """The settings in one line."""
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self.settings)
+
+
+def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
+    """The real keys, or all keys of an example that has none: its softmax stays finite, and is then set to zero."""
+    return key_mask | ~key_mask.any(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Nyströmformer's attention: the softmax matrix rebuilt from its values at a few landmarks."""
+"""Nyströmformer's attention: the softmax matrix, reconstructed from its values at a few landmarks."""
 
 from dataclasses import dataclass
 
@@ -6,29 +6,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.baselines.all_pairs import all_pairs_output
+from sbmt.baselines.all_pairs import AllPairsAttention
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.padding import check_mask
 from sbmt.registration import option
-from sbmt.types import AttentionOutput
 
 
 def segment_means(
     x: Float[Tensor, "batch heads n d"], is_real: Bool[Tensor, "batch n"], n_landmarks: int
 ) -> tuple[Float[Tensor, "batch heads landmarks d"], Bool[Tensor, "batch landmarks"]]:
-    r"""Means of the real tokens of consecutive segments, and which of them exist.
+    r"""Means of the real tokens of consecutive segments, and which of them exist, in O(n · landmarks · d).
 
-    The real token of rank r belongs to segment $\lfloor r L / n \rfloor$, for n real tokens of an example and
+    In an example of n real tokens, the r-th belongs to segment $\lfloor r L / n \rfloor$ with
     $L = \min(n, \text{n\_landmarks})$, so that no segment is empty. Landmarks beyond L are zero.
-
-    Args:
-        x: Zero at padded tokens.
-        is_real: Which tokens are real.
-        n_landmarks: Most landmarks of an example.
-
-    Cost: O(n · landmarks · d).
+    ``x`` is zero at padded tokens.
     """
     n_real = is_real.sum(1, keepdim=True)
     n_segments = n_real.clamp(max=n_landmarks)
@@ -42,17 +33,17 @@ def segment_means(
 def pseudo_inverse(
     matrix: Float[Tensor, "*batch rows columns"], n_iterations: int
 ) -> Float[Tensor, "*batch columns rows"]:
-    r"""The Moore-Penrose inverse $A^+$, approached by iteration.
+    r"""The Moore-Penrose inverse $A^+$, approximated by iteration.
 
     $$Z_0 = \frac{A^\top}{\lVert A \rVert_1 \lVert A \rVert_\infty}, \qquad
     Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z))).$$
 
-    Each step carries the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$. Rows and columns of zeros
-    stay zeros. Where A has no full rank, rounding outside its range grows by 13/4 a step.
+    Each step maps the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$. Rows and columns of zeros stay
+    zero. If A is rank-deficient, rounding errors outside its range grow by a factor of 13/4 per step.
 
     Args:
-        matrix: A; any rank, 0 included.
-        n_iterations: How many steps. Small singular values need many; a deficient rank suffers few.
+        matrix: A, of any rank, 0 included.
+        n_iterations: Number of steps. Small singular values need many; a deficient rank tolerates only few.
 
     Cost: O(iterations · landmarks³).
     """
@@ -67,7 +58,7 @@ def pseudo_inverse(
 
 
 def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
-    """Softmax over what is read, zeros elsewhere and where nothing is."""
+    """Softmax over the keys that are read; zeros elsewhere, and if there are none."""
     is_read = is_read[:, None, None]
     return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
 
@@ -84,14 +75,14 @@ class NystromOptions:
 
     n_landmarks: int = option(256, "landmarks at most")
     n_iterations: int = option(6, "steps of the pseudo-inverse")
-    n_conv: int | None = option(None, "odd length of a convolution of the values; left out if not given")
+    n_conv: int | None = option(None, "odd length of a convolution of the values; none by default")
 
     def __post_init__(self) -> None:
         check_sizes(n_landmarks=self.n_landmarks, n_iterations=self.n_iterations)
         check_n_conv(self.n_conv)
 
 
-class NystromAttention(nn.Module):
+class NystromAttention(AllPairsAttention):
     r"""Attention through landmarks, with O(n) softmax weights instead of n².
 
     With $\tilde Q, \tilde K$ the means of Q and K over consecutive segments of real tokens and $\sigma$ the softmax of
@@ -100,28 +91,28 @@ class NystromAttention(nn.Module):
     $$Y = \sigma\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \sigma\!\left(\frac{\tilde Q \tilde K^\top}{\sqrt d}
     \right)^{\!+} \sigma\!\left(\frac{\tilde Q K^\top}{\sqrt d}\right) V \;[\,+ \operatorname{conv}(V)\,],$$
 
-    where a fixed number of iterations stands for the pseudo-inverse (:func:`pseudo_inverse`). With a landmark per token
-    and enough iterations it is full attention.
+    where :func:`pseudo_inverse` approximates the inverse. With a landmark per token and enough iterations it is full
+    attention. It is computed in float32 at least.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
         n_landmarks: Most segments, at least 1. An example with fewer real tokens has a landmark per token.
         n_iterations: Steps of the pseudo-inverse, at least 1.
-        n_conv: Odd length of a convolution over the sequence, one kernel per head, that is added to the output; None
-            leaves it out. Padded values count as zero. It needs as many queries as keys.
-        dropout: While training, in [0, 1), on the first factor, the softmax of queries over landmarks. ``generator``
-            gives one int64 for it, and none otherwise.
-
-    Works in float32 at least, whatever the input's type.
+        n_conv: Odd length of a convolution of the values over the sequence, one kernel per head, that is added to the
+            output; None omits it. Padded values count as zero. It needs as many queries as keys.
+        dropout: While training, in [0, 1), on the first factor, the softmax of queries over landmarks. It takes one
+            int64 from ``generator``; nothing else takes any.
 
     Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
 
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
-    Self-Attention" (2021). Deviations from the authors' code: landmarks leave padding out, segments need not divide the
+    Self-Attention" (2021). Deviations from the authors' code: landmarks exclude padding, segments need not divide the
     length, $Z_0$ is scaled for each matrix rather than by the largest norms in the batch, so that no example depends on
     another, and there is a dropout.
     """
+
+    settings = ("d_head", "n_heads", "n_landmarks", "n_iterations", "n_conv", "dropout")
 
     def __init__(
         self,
@@ -133,59 +124,52 @@ class NystromAttention(nn.Module):
         n_conv: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        check_sizes(d_head=d_head, n_heads=n_heads, n_landmarks=n_landmarks, n_iterations=n_iterations)
-        check_dropout(dropout)
+        super().__init__(d_head, n_heads, dropout=dropout)
+        check_sizes(n_landmarks=n_landmarks, n_iterations=n_iterations)
         check_n_conv(n_conv)
-        self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
         self.n_landmarks, self.n_iterations, self.n_conv = n_landmarks, n_iterations, n_conv
         self.conv = None
         if n_conv is not None:
             self.conv = nn.Conv2d(n_heads, n_heads, (n_conv, 1), padding=(n_conv // 2, 0), bias=False, groups=n_heads)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads n_queries d"],
-        key: Float[Tensor, "batch heads n_keys d"],
-        value: Float[Tensor, "batch heads n_keys d_value"],
-        *,
-        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
-        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
-        generator: torch.Generator | None = None,
-        return_edges: bool = False,
-    ) -> AttentionOutput:
-        """Attends through landmarks; see :class:`~sbmt.layers.SBMAttention` for arguments.
+    def check(self, query: Tensor, key: Tensor) -> None:
+        """Raises SbmtError if the convolution does not fit: other heads, or other keys than queries."""
+        if self.conv is None:
+            return
+        if query.shape[2] != key.shape[2]:
+            got = f"{query.shape[2]} queries and {key.shape[2]} keys"
+            raise SbmtError("as many queries as keys", got, "omit n_conv: it adds a token's neighbours to itself")
+        if query.shape[1] != self.n_heads:
+            raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this shape")
 
-        Raises:
-            SbmtError: With a convolution, if queries and keys differ in number or ``n_heads`` does not fit, besides
-                what every attention refuses.
-        """
-        check_attention_inputs(query, key, value)
-        self._check_convolution(query, key)
-        batch, _, n_queries, d_head = query.shape
-        query_mask = check_mask("query_mask", query_mask, batch, n_queries, query.device)
-        key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], key.device)
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """The values; padded tokens come in as zeros."""
         is_query, is_key = (
-            torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
-            for x, mask in ((query, query_mask), (key, key_mask))
+            torch.ones(tokens.shape[::2], dtype=torch.bool, device=tokens.device) if mask is None else mask
+            for tokens, mask in ((query, query_mask), (key, key_mask))
         )
         dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
-        queries, keys, values = (
-            x.to(dtype).masked_fill(~is_real[:, None, :, None], 0.0)
-            for x, is_real in ((query / d_head**0.5, is_query), (key, is_key), (value, is_key))
-        )
+        query, key, value = (query / query.shape[3] ** 0.5).to(dtype), key.to(dtype), value.to(dtype)
         with torch.autocast(query.device.type, enabled=False):
-            few_queries, has_query = segment_means(queries, is_query, self.n_landmarks)
-            few_keys, has_key = segment_means(keys, is_key, self.n_landmarks)
-            to_landmarks = self._drop(_softmax(queries @ few_keys.mT, has_key), generator)
+            few_queries, has_query = segment_means(query, is_query, self.n_landmarks)
+            few_keys, has_key = segment_means(key, is_key, self.n_landmarks)
+            to_landmarks = self._drop(_softmax(query @ few_keys.mT, has_key), generator)
             between = _softmax(few_queries @ few_keys.mT, has_key) * has_query[:, None, :, None]
-            from_landmarks = _softmax(few_queries @ keys.mT, is_key)
+            from_landmarks = _softmax(few_queries @ key.mT, is_key)
             inverse = pseudo_inverse(between, self.n_iterations)  # batch heads key_landmarks query_landmarks
-            attended = to_landmarks @ (inverse @ (from_landmarks @ values))
+            attended = to_landmarks @ (inverse @ (from_landmarks @ value))
             if self.conv is not None:
                 weight, padding = self.conv.weight.to(dtype), self.conv.padding
-                attended = attended + nn.functional.conv2d(values, weight, padding=padding, groups=self.n_heads)
-        return all_pairs_output(attended.to(value.dtype), key.shape[2], query_mask, key_mask, return_edges)
+                attended = attended + nn.functional.conv2d(value, weight, padding=padding, groups=self.n_heads)
+        return attended
 
     def _drop(self, weights: Tensor, generator: torch.Generator | None) -> Tensor:
         if self.dropout == 0 or not self.training:
@@ -193,19 +177,3 @@ class NystromAttention(nn.Module):
         source = torch.Generator(weights.device).manual_seed(draw_seed(generator))
         uniform = torch.rand(weights.shape, generator=source, device=weights.device)
         return weights * (uniform >= self.dropout) / (1 - self.dropout)
-
-    def _check_convolution(self, query: Tensor, key: Tensor) -> None:
-        if self.conv is None:
-            return
-        if query.shape[2] != key.shape[2]:
-            got = f"{query.shape[2]} queries and {key.shape[2]} keys"
-            raise SbmtError("as many queries as keys", got, "leave n_conv out: it adds a token's neighbours to itself")
-        if query.shape[1] != self.n_heads:
-            raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this shape")
-
-    def extra_repr(self) -> str:
-        """The settings in one line."""
-        return (
-            f"d_head={self.d_head}, n_heads={self.n_heads}, n_landmarks={self.n_landmarks}, "
-            f"n_iterations={self.n_iterations}, n_conv={self.n_conv}, dropout={self.dropout}"
-        )

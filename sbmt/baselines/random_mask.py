@@ -1,4 +1,4 @@
-"""The control every learned mask must beat: a random mask of the same density."""
+"""The control that every learned mask must beat: a random mask of the same density."""
 
 from dataclasses import dataclass
 
@@ -28,25 +28,25 @@ class RandomMaskOptions:
     """Options of :class:`RandomMaskAttention`."""
 
     mask_density: float = option(0.25, "edge probability, outside the window if there is one")
-    window: int | None = option(None, "also attend the tokens at most window / 2 places away")
+    window: int | None = option(None, "also attend to the tokens at most window / 2 places away")
 
     def __post_init__(self) -> None:
         check_mask_density(self.mask_density)
 
 
 class RandomMaskAttention(nn.Module):
-    """Attention under a fresh mask whose edges all have the same probability, whatever the input.
+    """Attention under a fresh random mask whose edges all have the same probability, whatever the input.
 
-    It is the block model with one cluster that all tokens belong to. Nothing about the mask is learned.
+    It is a block model with a single cluster that all tokens belong to. Nothing about the mask is learned.
 
-    With a ``window`` every token also attends those at most ``window / 2`` places away: the drawn mask and the window
-    are united, as :class:`~sbmt.layers.SBMAttention` unites its own. So a random mask with the mean edge probability of
-    an SBM and its window differs from it in which of the other pairs are drawn, and hardly in how many.
+    With a ``window`` every token also attends to those at most ``window / 2`` places away, as in
+    :class:`~sbmt.layers.SBMAttention`. So a random mask with the mean edge probability of an SBM and the same window
+    differs from it in which of the other pairs are drawn, and hardly in how many.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        mask_density: Edge probability in [0, 1]; of the pairs outside the window, if there is one.
+        mask_density: Edge probability in [0, 1], of the pairs outside the window if there is one.
         window: Width of the sliding window; 0 means self-loops, None means no window.
         dropout: On the attention weights while training, in [0, 1).
         backend: What attends along the edges; ``"auto"`` chooses.
@@ -85,7 +85,7 @@ class RandomMaskAttention(nn.Module):
         generator: torch.Generator | None = None,
         return_edges: bool = False,
     ) -> AttentionOutput:
-        """Draws a mask and attends along it; see :class:`~sbmt.layers.SBMAttention` for arguments."""
+        """Draws a mask and attends along its edges; see :class:`~sbmt.layers.SBMAttention` for arguments."""
         check_attention_inputs(query, key, value)
         edges, expected = self._draw(query, key, query_mask, key_mask, generator)
         values = edge_attention(

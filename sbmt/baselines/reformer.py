@@ -1,4 +1,4 @@
-"""Reformer's attention: tokens attend those that a random hash puts next to them."""
+"""Reformer's attention: tokens attend to those that a random hash places near them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from sbmt.types import AttentionOutput
 
 
 class HashRound(NamedTuple):
-    """What one round of hashing lays side by side: tokens in the order of their buckets, cut into chunks."""
+    """One round of hashing: tokens in the order of their buckets, cut into chunks, and which pairs attend."""
 
     queries: Int[Tensor, "batch heads chunks size"]
     keys: Int[Tensor, "batch heads chunks twice_size"]
@@ -30,14 +30,9 @@ def hash_tokens(
     rotations: Float[Tensor, "heads rounds d half_buckets"],
     half_buckets: Int[Tensor, " batch"],
 ) -> Int[Tensor, "batch heads rounds n"]:
-    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round.
+    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round, in O(rounds · n · d · buckets).
 
-    Args:
-        query: What is hashed.
-        rotations: R, normally distributed, for the longest example.
-        half_buckets: How many columns of R each example uses.
-
-    Cost: O(rounds · n · d · buckets).
+    The rotations R suffice for the longest example; each example uses its first ``half_buckets`` columns.
     """
     is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch half_buckets
     rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n half_buckets
@@ -48,15 +43,10 @@ def hash_tokens(
 def find_pairs(
     bucket: Int[Tensor, "batch heads rounds n"], is_real: Bool[Tensor, "batch n"], n_chunk: int
 ) -> list[HashRound]:
-    """Which tokens share a bucket, and a chunk or the one before; each pair in the first round that finds it.
+    """The pairs that share a bucket within a chunk and the chunk before; each pair in the first round that finds it.
 
-    A token attends itself only where no round finds another, and then in the first. Padding is sorted to the end and
-    left out; the chunk before the first is the last one that holds real tokens.
-
-    Args:
-        bucket: Of every token, ≥ 0.
-        is_real: True = real token.
-        n_chunk: Tokens per chunk, a divisor of n.
+    A token attends to itself only if no round finds another, and then in the first round. Padding is sorted to the end
+    and ignored; the chunk before the first is the last one that holds real tokens. ``n_chunk`` divides n.
 
     Cost: O(rounds² · n · n_chunk).
     """
@@ -69,7 +59,7 @@ def find_pairs(
     before = (torch.arange(n_chunks, device=device) - 1).repeat(batch, 1)  # batch chunks
     before[:, 0] = last
     before = before[:, None].expand(-1, heads, -1)
-    own = bucket * n_chunks + place // n_chunk  # one number for a bucket's part in a chunk
+    own = bucket * n_chunks + place // n_chunk  # identifies the part of a bucket that lies in a chunk
     back = bucket * n_chunks + before[:, :, None].expand(-1, -1, n_hashes, -1).gather(-1, place // n_chunk)
 
     def look_up(per_token: Tensor, tokens: Tensor) -> Tensor:
@@ -108,7 +98,7 @@ def attend_rounds(
     r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i}\, o^r_i$ with $z_i = \log \sum_r e^{z^r_i}$.
 
     $o^r$ is round r's softmax output and $z^r$ its log-normaliser; the score of a pair is
-    $x_i \cdot x_j / \lVert x_j \rVert$. Tokens without a pair get finite numbers without a meaning.
+    $x_i \cdot x_j / \lVert x_j \rVert$. Tokens without a pair get finite but meaningless numbers.
 
     Cost: O(rounds · n · n_chunk · d).
     """
@@ -149,14 +139,14 @@ class ReformerAttention(nn.Module):
     r"""Softmax attention over the pairs that locality-sensitive hashing finds, without causality.
 
     In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ under a random
-    $R \in \mathbb{R}^{d \times b/2}$, fresh for every call, head and round, and cut into chunks. A token attends those
-    of its bucket in its chunk and the one before. With $P_i$ the pairs that any round finds,
+    $R \in \mathbb{R}^{d \times b/2}$, fresh for every call, head and round, and cut into chunks. A token attends to
+    those of its bucket in its chunk and the one before. With $P_i$ the keys that any round finds,
 
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \qquad
-    P_i = \{i\} \text{ where nothing else is found, else } i \notin P_i.$$
+    P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$
 
-    The query is the key too: **the argument** ``key`` **is not looked at**, and the key projection of a layer around
-    this stays idle.
+    The query also serves as the key: **the argument** ``key`` **is ignored**, and the key projection of a surrounding
+    layer has no effect.
 
     Args:
         d_head: Width of a head.
@@ -165,18 +155,18 @@ class ReformerAttention(nn.Module):
         n_chunk: Tokens per chunk, at least 1. There are twice as many buckets as chunks.
         dropout: On the attention weights while training, in [0, 1).
 
-    ``generator`` gives one int64 per call, from which rotations and dropout are drawn. In eval mode it hashes as well.
+    Each call takes one int64 from ``generator``, from which rotations and dropout are drawn, in eval mode too.
     ``density`` counts every attended pair once.
 
     Cost: O(rounds · n · d · (n / n_chunk + n_chunk) + rounds² · n · n_chunk) time, O(rounds · n · (n / n_chunk +
-    rounds · n_chunk)) memory. Hashing in one step, as here, makes the term in n².
+    rounds · n_chunk)) memory. The term in n² comes from hashing in one step.
 
-    Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, from which
-    the missing 1/√d is: there keys have length √d before the scores are divided by √d. Deviations: a pair that several
-    rounds find counts in the first, where the original subtracts log(number of rounds) in each, which is the same sum;
-    "itself only as the last resort" is exact, where the original subtracts a large constant; the chunk before the first
-    is the last of the same round; the number of buckets and that last chunk follow from an example's real tokens, so
-    padding does not change the law of its output. Reversible layers are no part of this.
+    Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, where keys
+    have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
+    counts in the first, while the original subtracts log(number of rounds) in each, which gives the same sum; that a
+    token attends to itself only as a last resort is exact, while the original subtracts a large constant; the chunk
+    before the first is the last of the same round; the number of buckets and that last chunk depend on an example's
+    real tokens only, so padding does not change the distribution of its output. Reversible layers are not included.
     """
 
     def __init__(
@@ -202,7 +192,7 @@ class ReformerAttention(nn.Module):
         """Hashes and attends; see :class:`~sbmt.layers.SBMAttention` for arguments.
 
         Raises:
-            SbmtError: If queries and keys differ in number or in their masks, besides what every attention refuses.
+            SbmtError: If tensors or masks do not fit together, or queries and keys differ in number or in their masks.
         """
         check_attention_inputs(query, key, value)
         is_real = _one_mask(query, key, query_mask, key_mask)
@@ -236,19 +226,18 @@ class ReformerAttention(nn.Module):
 
 
 def _one_mask(query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> Tensor:
+    """Which tokens are real, as queries and keys alike."""
     batch, _, n_tokens, _ = query.shape
     do = "hashing is for self-attention, where a token is query and key at once"
     if key.shape[2] != n_tokens:
         raise SbmtError("as many keys as queries", f"{n_tokens} queries and {key.shape[2]} keys", do)
-    names = ("query_mask", query_mask), ("key_mask", key_mask)
-    everything = torch.ones((batch, n_tokens), dtype=torch.bool, device=query.device)
-    is_query, is_key = (
-        everything if (mask := check_mask(name, given, batch, n_tokens, query.device)) is None else mask
-        for name, given in names
-    )
-    if not torch.equal(is_query, is_key):
+    all_real = torch.ones((batch, n_tokens), dtype=torch.bool, device=query.device)
+    query_mask = check_mask("query_mask", all_real if query_mask is None else query_mask, *all_real.shape, query.device)
+    key_mask = check_mask("key_mask", all_real if key_mask is None else key_mask, *all_real.shape, query.device)
+    assert query_mask is not None and key_mask is not None  # only None becomes None
+    if not torch.equal(query_mask, key_mask):
         raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
-    return is_query
+    return query_mask
 
 
 def _to_edges(rounds: list[HashRound], n_tokens: int, query_mask: Tensor | None, key_mask: Tensor | None) -> EdgeList:

@@ -5,12 +5,11 @@ from itertools import pairwise
 import pytest
 import torch
 from scipy import stats
-from torch.utils.flop_counter import FlopCounterMode
 
 from sbmt.baselines import FullAttention
 from sbmt.baselines.performer import PerformerAttention, log_softmax_features, sample_orthogonal_features
 from sbmt.errors import SbmtError
-from tests.baselines.test_full import masked_case
+from tests.baselines.cases import check_against_twin, masked, same_values_and_gradients
 from tests.layers.inputs import seeded, tokens
 
 
@@ -31,29 +30,11 @@ def quadratic_form(query, key, value, mask, features):
     return weights @ value / torch.where(total > 0, total, 1.0)
 
 
-def assert_same_with_gradients(mine, theirs, inputs, atol):
-    torch.testing.assert_close(mine, theirs, rtol=0, atol=atol)
-    gradients = (torch.autograd.grad(values.square().sum(), inputs) for values in (mine, theirs))
-    for x, y in zip(*gradients, strict=True):
-        torch.testing.assert_close(x, y, rtol=0, atol=atol)
-
-
+@masked
 @pytest.mark.parametrize("n_features", [1, 6, 16])
-@pytest.mark.parametrize("hides_queries", [True, False])
-@pytest.mark.parametrize("hides_keys", [True, False])
-def test_values_and_gradients_equal_the_quadratic_form(hides_keys, hides_queries, n_features):
-    inputs, query_mask, key_mask = masked_case()
-    masks = dict(query_mask=query_mask if hides_queries else None, key_mask=key_mask if hides_keys else None)
-    mask = torch.ones(3, 2, 5, 6, dtype=torch.bool)
-    mask &= query_mask[:, None, :, None] if hides_queries else mask
-    mask &= key_mask[:, None, None, :] if hides_keys else mask
+def test_it_is_the_quadratic_form(n_features, hides_keys, hides_queries):
     layer = PerformerAttention(4, 2, n_features=n_features).double()
-    out = layer(*inputs, **masks, return_edges=True)
-    dense = quadratic_form(*inputs, mask, layer.features)
-    assert_same_with_gradients(out.values, dense, inputs, 1e-11)
-    assert torch.equal(out.edges.to_dense(), mask)
-    has_pairs = mask.flatten(2).any(-1).double()
-    assert torch.equal(out.density.double(), has_pairs) and torch.equal(out.expected_density.double(), has_pairs)
+    check_against_twin(layer, lambda *case: quadratic_form(*case, layer.features), hides_keys, hides_queries, 1e-11)
 
 
 def test_the_feature_map_is_the_one_of_the_kernel():
@@ -130,19 +111,6 @@ def test_it_converges_to_softmax_attention():
     assert ratios == pytest.approx([8**0.5] * 2, rel=0.25) and errors[-1] < 0.001, (ratios, errors)
 
 
-def test_what_stands_at_padding_is_never_seen():
-    (query, key, value), query_mask, key_mask = masked_case()
-    layer, results = PerformerAttention(4, 2, n_features=16).double(), []
-    for filler in (0.0, 1e3, 1e300, float("nan"), float("-inf")):
-        inputs = [
-            x.detach().masked_fill(~mask[:, None, :, None], filler).requires_grad_()
-            for x, mask in ((query, query_mask), (key, key_mask), (value, key_mask))
-        ]
-        out = layer(*inputs, query_mask=query_mask, key_mask=key_mask).values
-        results.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
-    assert all(torch.equal(x, y) for other in results[1:] for x, y in zip(results[0], other, strict=True))
-
-
 def test_padding_does_not_drown_real_keys():
     """A padded zero has the largest features of all, beside keys this long: exp(-‖k‖²/2) is not a float32 number."""
     layer, x = PerformerAttention(4, 3, n_features=16), tokens(n=3)
@@ -162,27 +130,7 @@ def test_queries_and_keys_whose_features_miss_each_other(sign, scale):
     layer = PerformerAttention(4, 3, n_features=16).double()
     found = layer(*inputs).values
     dense = quadratic_form(*inputs, torch.ones(2, 3, 5, 5, dtype=torch.bool), layer.features)
-    assert_same_with_gradients(found, dense, inputs, 1e-12 * scale**2 + 1e-11)
-
-
-@pytest.mark.parametrize("scale", [1e2, 1e4, 1e8])
-def test_extreme_inputs_stay_finite(scale):
-    query, key = (tokens(seed=seed).mul(scale).requires_grad_() for seed in (1, 2))
-    value = tokens(seed=3).requires_grad_()
-    values = PerformerAttention(4, 3, n_features=16)(query, key, value).values
-    values.square().sum().backward()
-    assert values.isfinite().all() and (values != 0).any(-1).all()
-    assert all(x.grad.isfinite().all() for x in (query, key, value)) and (value.grad != 0).any()
-
-
-def test_its_cost_grows_with_the_length():
-    layer, counts = PerformerAttention(4, 3, n_features=8), []
-    for n in (64, 128):
-        x = tokens(n=n)
-        with FlopCounterMode(display=False) as counter:
-            layer(x, x, x)
-        counts.append(counter.get_total_flops())
-    assert counts == [2 * 2 * 3 * n * 4 * 8 * 4 for n in (64, 128)]  # four products, multiply and add, 2 · 3 heads
+    same_values_and_gradients(found, dense, inputs, 1e-12 * scale**2 + 1e-11)
 
 
 def test_features_come_from_the_global_generator_or_the_one_given():
@@ -198,69 +146,11 @@ def test_features_come_from_the_global_generator_or_the_one_given():
     assert not torch.equal(layer.features, sample_orthogonal_features(10, 4, generator=seeded(7)).float())
     x, kept = tokens(), layer.features.clone()
     layer(x, x, x)
-    assert torch.equal(layer.features, kept) and list(layer.parameters()) == []
-
-
-def test_the_state_dict_goes_round():
-    x, layer, other = tokens(), PerformerAttention(4, 3, n_features=8), PerformerAttention(4, 3, n_features=8)
-    assert not torch.equal(layer(x, x, x).values, other(x, x, x).values)
-    other.load_state_dict(layer.state_dict())
-    assert list(layer.state_dict()) == ["features"] and torch.equal(layer(x, x, x).values, other(x, x, x).values)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_number_types(dtype):
-    x, layer = tokens(dtype=dtype), PerformerAttention(4, 3, n_features=16)
-    exact, found = layer(*[x.double()] * 3).values, layer(x, x, x)
-    assert found.values.dtype == found.density.dtype == dtype
-    rounding = torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 1e-5  # nothing but the output is rounded
-    torch.testing.assert_close(found.values.double(), exact, rtol=rounding, atol=1e-5)
-    assert layer.to(dtype)(x, x, x).values.dtype == dtype
-
-
-def test_autocast_does_not_round_the_features():
-    x, layer = tokens(), PerformerAttention(4, 3, n_features=16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = layer(x, x, x).values
-    assert torch.equal(found, layer(x, x, x).values)
-
-
-def test_dropout_acts_in_training_only_and_on_the_output():
-    x, layer = tokens(n=32), PerformerAttention(4, 3, n_features=16, dropout=0.5)
-    plain = layer.eval()(x, x, x).values
-    dropped = layer.train()(x, x, x).values
-    kept = dropped != 0
-    assert (plain != 0).all() and 0.3 < kept.double().mean() < 0.7
-    torch.testing.assert_close(dropped[kept], 2 * plain[kept])
+    assert torch.equal(layer.features, kept) and list(layer.state_dict()) == ["features"]
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "replaced, words",
-    [
-        (dict(d_head=0), "d_head ≥ 1"),
-        (dict(n_heads=0), "n_heads ≥ 1"),
-        (dict(n_features=0), "n_features ≥ 1"),
-        (dict(dropout=1.0), "dropout in"),
-    ],
-)
-def test_bad_settings_are_refused(replaced, words):
-    with pytest.raises(SbmtError, match=words):
-        PerformerAttention(**dict(d_head=4, n_heads=2) | replaced)
-
-
-@pytest.mark.bad_input
-def test_bad_inputs_are_refused():
-    x, layer = tokens(), PerformerAttention(4, 3)
-    with pytest.raises(SbmtError, match="as many values as keys"):
-        layer(x, x, x[:, :, :3])
+def test_tokens_of_another_width_are_refused():
+    x = tokens()
     with pytest.raises(SbmtError, match=r"queries and keys of width 4.*\(2, 3, 8, 3\)"):
-        layer(x[..., :3], x[..., :3], x)
-    for name in ("query_mask", "key_mask"):
-        with pytest.raises(SbmtError, match=f"{name} of shape"):
-            layer(x, x, x, **{name: torch.ones(2, 5, dtype=torch.bool)})
-
-
-def test_settings_are_shown():
-    expected = "PerformerAttention(d_head=8, n_heads=2, n_features=16, dropout=0.1)"
-    assert repr(PerformerAttention(8, 2, n_features=16, dropout=0.1)) == expected
+        PerformerAttention(4, 3)(x[..., :3], x[..., :3], x)

@@ -1,0 +1,157 @@
+"""What all baselines do, besides what the conformance kit asks of every attention."""
+
+import pytest
+import torch
+
+from sbmt.baselines import (
+    FullAttention,
+    LinearAttention,
+    LinformerAttention,
+    NystromAttention,
+    PerformerAttention,
+    RandomMaskAttention,
+    ReformerAttention,
+)
+from sbmt.errors import SbmtError
+from tests.baselines.cases import masked_case
+from tests.layers.inputs import seeded, tokens
+
+SIZES = {
+    FullAttention: {},
+    LinearAttention: {},
+    LinformerAttention: dict(n_positions=32, n_projected=3),
+    NystromAttention: dict(n_landmarks=4, n_conv=3),
+    PerformerAttention: dict(n_features=16),
+    RandomMaskAttention: {},
+    ReformerAttention: dict(n_chunk=4),
+}
+every_baseline = pytest.mark.parametrize("kind", SIZES)
+
+
+def build(kind, n_heads=3, **settings):
+    torch.manual_seed(0)
+    return kind(4, n_heads, **SIZES[kind] | settings)
+
+
+@every_baseline
+def test_what_stands_at_padding_is_never_seen(kind):
+    """Not even numbers that a multiplication by zero would not remove."""
+    (query, key, value), _, key_mask = masked_case(6, 6)
+    layer, results = build(kind, 2).double(), []
+    for filler in (0.0, 1e3, 1e300, float("nan"), float("-inf")):
+        inputs = [
+            x.detach().masked_fill(~key_mask[:, None, :, None], filler).requires_grad_() for x in (query, key, value)
+        ]
+        out = layer(*inputs, query_mask=key_mask, key_mask=key_mask, generator=seeded()).values
+        leaves = [*inputs, *layer.parameters()]
+        gradients = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+        results.append([out, *(x for x in gradients if x is not None)])
+    assert all(torch.equal(x, y) for other in results[1:] for x, y in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4, 1e8])
+@pytest.mark.parametrize("kind", [LinearAttention, LinformerAttention, PerformerAttention, ReformerAttention])
+def test_extreme_inputs_stay_finite(kind, scale):
+    layer = build(kind)
+    query, key = (tokens(seed=seed).mul(scale).requires_grad_() for seed in (1, 2))
+    value = tokens(seed=3).requires_grad_()
+    values = layer(query, key, value, generator=seeded()).values
+    values.square().sum().backward()
+    assert values.isfinite().all() and (values != 0).any(-1).all() and (value.grad != 0).any()
+    assert all(x.grad is None or x.grad.isfinite().all() for x in (query, key, value, *layer.parameters()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@every_baseline
+def test_number_types(kind, dtype):
+    """In 16 bits at most the output is rounded, except by full attention, Linformer and the attention along edges."""
+    x, layer = tokens(dtype=dtype).requires_grad_(), build(kind)
+    found, exact = layer(x, x, x, generator=seeded()), layer(*[x.detach().double()] * 3, generator=seeded()).values
+    assert found.values.dtype == dtype
+    is_rounded_inside = kind in (FullAttention, LinformerAttention, RandomMaskAttention)
+    error = {torch.float64: 0.0, torch.float32: 1e-5, torch.bfloat16: 0.05 if is_rounded_inside else 0.005}[dtype]
+    torch.testing.assert_close(found.values.double(), exact, rtol=error, atol=error)
+    found.values.square().sum().backward()
+    assert x.grad.dtype == dtype and x.grad.isfinite().all() and (x.grad != 0).any()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("kind", [LinearAttention, PerformerAttention, NystromAttention, ReformerAttention])
+def test_autocast_rounds_nothing(kind):
+    x, layer = tokens(), build(kind)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(x, x, x, generator=seeded()).values
+    assert torch.equal(found, layer(x, x, x, generator=seeded()).values)
+
+
+@every_baseline
+def test_dropout_acts_in_training_only(kind):
+    x = tokens(n=32)
+    layer, plain = build(kind, dropout=0.5), build(kind)
+    expected = plain(x, x, x, generator=seeded()).values
+    assert not torch.allclose(layer(x, x, x, generator=seeded()).values, expected)
+    assert torch.equal(layer.eval()(x, x, x, generator=seeded()).values, expected)
+
+
+@pytest.mark.parametrize("kind", [LinearAttention, PerformerAttention])
+def test_dropout_of_attentions_without_weights_is_on_the_output(kind):
+    x, layer = tokens(n=32), build(kind, dropout=0.5)
+    plain = layer.eval()(x, x, x).values
+    dropped = layer.train()(x, x, x).values
+    kept = dropped != 0
+    assert (plain != 0).all() and 0.3 < kept.double().mean() < 0.7
+    torch.testing.assert_close(dropped[kept], 2 * plain[kept])
+
+
+@pytest.mark.parametrize(
+    "kind, names",
+    [
+        (FullAttention, []),
+        (LinearAttention, []),
+        (PerformerAttention, []),
+        (RandomMaskAttention, []),
+        (ReformerAttention, []),
+        (LinformerAttention, ["projection"]),
+        (NystromAttention, ["conv.weight"]),
+    ],
+)
+def test_what_is_learned(kind, names):
+    assert [name for name, _ in build(kind).named_parameters()] == names
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "kind, name, value, words",
+    [
+        *((kind, "d_head", 0, "d_head ≥ 1") for kind in SIZES),
+        *((kind, "n_heads", 0, "n_heads ≥ 1") for kind in SIZES),
+        *((kind, "dropout", 1.0, "dropout in") for kind in SIZES),
+        (LinformerAttention, "n_positions", 0, "n_positions ≥ 1"),
+        (LinformerAttention, "n_projected", 0, "n_projected ≥ 1"),
+        (PerformerAttention, "n_features", 0, "n_features ≥ 1"),
+        (NystromAttention, "n_landmarks", 0, "n_landmarks ≥ 1"),
+        (NystromAttention, "n_iterations", 0, "n_iterations ≥ 1"),
+        *((NystromAttention, "n_conv", value, "n_conv") for value in (0, 2, -1, 3.0)),
+        (ReformerAttention, "n_hashes", 0, "n_hashes ≥ 1"),
+        (ReformerAttention, "n_chunk", 0, "n_chunk ≥ 1"),
+        *((RandomMaskAttention, "window", value, f"an integer window ≥ 0, got {value}") for value in (-1, 1.5, "2")),
+    ],
+)
+def test_bad_settings_are_refused(kind, name, value, words):
+    with pytest.raises(SbmtError, match=words):
+        kind(**dict(d_head=4, n_heads=2) | SIZES[kind] | {name: value})
+
+
+@pytest.mark.parametrize(
+    "kind, shown",
+    [
+        (FullAttention, ""),
+        (LinearAttention, ""),
+        (LinformerAttention, "n_positions=32, n_projected=3, "),
+        (NystromAttention, "n_landmarks=4, n_iterations=6, n_conv=3, "),
+        (PerformerAttention, "n_features=16, "),
+        (ReformerAttention, "n_hashes=2, n_chunk=4, "),
+    ],
+)
+def test_settings_are_shown(kind, shown):
+    assert f"d_head=4, n_heads=3, {shown}dropout=0.1" in repr(build(kind, dropout=0.1))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
@@ -12,25 +12,17 @@ from sbmt.errors import SbmtError
 from theory.conditions import (
     as_csrs,
     is_strongly_connected,
+    layer_by_layer,
     min_layers,
     missing_pairs,
     missing_self_loops,
     union,
     unreachable_pair,
 )
-from theory.hamiltonian import search
-from theory.reach import is_full, layer_by_layer
+from theory.hamiltonian import Evidence, search
 from theory.solver import TIME_LIMIT, Undecided
 
 Outcome = Literal["proved", "refuted", "unknown"]
-Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
-EVIDENCE: dict[str, str] = {
-    "theorem": "a proved statement, applied to these patterns",
-    "exhaustive": "all cases were gone through, by exact search",
-    "instance": "checked entry by entry on these patterns",
-    "simulated": "a share of random draws",
-    "heuristic": "tried without success, which proves nothing",
-}
 NAMES = {1: "self-loops", 2: "Hamiltonian path", 3: "every token reaches every token"}
 _SHOWN = 10  # witnesses listed
 
@@ -42,7 +34,7 @@ class Finding:
     Attributes:
         condition: 1, 2 or 3.
         outcome: ``"proved"``, ``"refuted"`` or ``"unknown"``.
-        evidence: What it rests on, a key of :data:`EVIDENCE`.
+        evidence: What it rests on.
         reason: One sentence.
         witness: JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a list
             of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
@@ -65,20 +57,23 @@ class Certificate:
     """The three conditions for one sequence of patterns.
 
     Attributes:
-        n_tokens: Real tokens.
-        n_patterns: Layers given.
-        n_entries: Entries of each, in the order given.
-        order: 1-based order in which they act.
+        n_tokens: Number of real tokens.
+        n_entries: Entries of each pattern, in the order given.
+        order: 1-based order in which the patterns act.
         repeat: Whether they repeat for ever or act only once.
         findings: One per condition.
     """
 
     n_tokens: int
-    n_patterns: int
     n_entries: tuple[int, ...]
     order: tuple[int, ...]
     repeat: bool
     findings: tuple[Finding, Finding, Finding]
+
+    @property
+    def n_patterns(self) -> int:
+        """The number of patterns."""
+        return len(self.n_entries)
 
     @property
     def outcome(self) -> Outcome:
@@ -103,32 +98,11 @@ class Certificate:
             lines.append(f"{head}: {finding.reason}{_shown(finding.witness)}")
         return "\n".join([*lines, f"all three: {self.outcome}"])
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, in types that JSON can hold."""
-        findings = [
-            {
-                "condition": finding.condition,
-                "name": finding.name,
-                "outcome": finding.outcome,
-                "evidence": finding.evidence,
-                "reason": finding.reason,
-                "witness": finding.witness,
-            }
-            for finding in self.findings
-        ]
-        return {
-            "n_tokens": self.n_tokens,
-            "n_patterns": self.n_patterns,
-            "n_entries": list(self.n_entries),
-            "order": list(self.order),
-            "repeat": self.repeat,
-            "outcome": self.outcome,
-            "findings": findings,
-        }
-
     def to_json(self) -> str:
-        """The same as a JSON document."""
-        return json.dumps(self.to_dict(), indent=2)
+        """All fields, the names of the conditions and the overall outcome as a JSON document."""
+        findings = [{"name": finding.name, **asdict(finding)} for finding in self.findings]
+        fields = {**asdict(self), "n_patterns": self.n_patterns, "outcome": self.outcome, "findings": findings}
+        return json.dumps(fields, indent=2)
 
 
 def certify(
@@ -148,15 +122,15 @@ def certify(
         patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
             are not added: a model without them fails condition 1.
         order: 1-based order of the layers; None keeps them as listed. Only condition 3 depends on it.
-        repeat: True repeats the patterns cyclically, as the theorem does; False asks condition 3 of a single pass, as a
-            trained network with finitely many layers makes it.
-        time_limit: Seconds for exact search; if they are not enough, condition 2 is unknown.
+        repeat: True repeats the patterns cyclically, as the theorem does; False applies condition 3 to a single pass,
+            as through a trained network of finitely many layers.
+        time_limit: Seconds for exact search; if that is not enough, condition 2 is unknown.
 
     Raises:
         SbmtError: If the patterns or the order are invalid.
 
     Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
-    a model that samples its masks, a certificate only speaks for the draw it was given.
+    a model that samples its masks, a certificate only covers the draw it was given.
 
     Example:
         >>> from theory.patterns import three_patterns
@@ -167,7 +141,6 @@ def certify(
     layers = as_csrs(listed, order)
     return Certificate(
         n_tokens=layers[0].shape[0],
-        n_patterns=len(layers),
         n_entries=tuple(int(matrix.nnz) for matrix in listed),
         order=tuple(range(1, len(layers) + 1)) if order is None else tuple(int(layer) for layer in order),
         repeat=repeat,
@@ -189,8 +162,8 @@ def _path(layers: list[csr_array], time_limit: float | int) -> Finding:
     except Undecided as undecided:
         return Finding(2, "unknown", "heuristic", f"no path found and none excluded: {undecided}")
     if found.order is None:
-        return Finding(2, "refuted", _label(found.evidence), found.reason)
-    return Finding(2, "proved", _label(found.evidence), found.reason, {"order": found.order})
+        return Finding(2, "refuted", found.evidence, found.reason)
+    return Finding(2, "proved", found.evidence, found.reason, {"order": found.order})
 
 
 def _reach(layers: list[csr_array]) -> Finding:
@@ -206,7 +179,7 @@ def _reach(layers: list[csr_array]) -> Finding:
 
 
 def _reach_once(layers: list[csr_array]) -> Finding:
-    n_full = [t for t, reached in enumerate(islice(layer_by_layer(layers), len(layers)), start=1) if is_full(reached)]
+    n_full = [t for t, reached in enumerate(islice(layer_by_layer(layers), len(layers)), start=1) if reached.all()]
     if n_full and n_full[-1] == len(layers):
         return Finding(3, "proved", "instance", _after(n_full[0]), {"n_layers": n_full[0]})
     missing = [list(pair) for pair in missing_pairs(layers, len(layers), most=_SHOWN)]
@@ -217,12 +190,6 @@ def _reach_once(layers: list[csr_array]) -> Finding:
 
 def _after(n_layers: int) -> str:
     return f"after {n_layers} layer{'s' if n_layers > 1 else ''}"
-
-
-def _label(evidence: str) -> Evidence:
-    if evidence not in EVIDENCE:
-        raise AssertionError(evidence)
-    return evidence  # type: ignore[return-value]
 
 
 def _shown(witness: dict[str, Any]) -> str:

@@ -3,8 +3,8 @@
 Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mod:`theory.relays`.
 """
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import connected_components
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from theory.patterns import as_list
-from theory.reach import is_ever_full, is_full, layer_by_layer, sizes, unpack
 
 PATIENCE = 64  # cycles to follow before asking whether sets without self-loops will ever be full
 
@@ -25,8 +24,7 @@ def as_csr(pattern: Any) -> csr_array:
 
     Args:
         pattern: Square boolean array, scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
-            united, since a layer adds their outputs. Its padding is left out; the real tokens keep their order and
-            are numbered from 0.
+            united, since a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
 
     Raises:
         SbmtError: If it is not boolean or not square.
@@ -35,12 +33,11 @@ def as_csr(pattern: Any) -> csr_array:
         return _from_edges(pattern)
     try:
         matrix = pattern if hasattr(pattern, "tocsr") else np.asarray(pattern)
-    except ValueError as ragged:
-        raise SbmtError(
-            "a square boolean pattern", "rows of different lengths", "row = query, column = key"
-        ) from ragged
+    except ValueError:  # rows of different lengths
+        matrix = np.empty(0)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 1 or matrix.dtype != bool:
-        raise SbmtError("a square boolean pattern", f"{matrix.dtype} {matrix.shape}", "row = query, column = key")
+        got = f"{matrix.dtype} of shape {matrix.shape}"
+        raise SbmtError("a square boolean pattern", got, "give one row and one column per token")
     sparse = csr_array(matrix, copy=True)
     sparse.sum_duplicates()
     sparse.eliminate_zeros()
@@ -94,13 +91,18 @@ def has_self_loops(patterns: Sequence[Any]) -> bool:
 def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None) -> list[list[int]]:
     """Sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
 
-    Args:
-        patterns: Repeated cyclically.
-        n_layers: How many layers.
-        order: 1-based order of the patterns.
+    The patterns act in ``order``, counted from 1, and repeat cyclically.
     """
     check_sizes(n_layers=n_layers)
-    return [sizes(reached) for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
+    return [reached.sum(1).tolist() for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
+
+
+def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
+    """The sets S(1), S(2), … as boolean rows: S(t) = A_l S(t − 1), S(0) = I, l cycling through the layers for ever."""
+    reached = np.eye(layers[0].shape[0], dtype=bool)
+    for layer in cycle(layers):
+        reached = layer @ reached
+        yield reached
 
 
 def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
@@ -109,9 +111,9 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
     S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, with l running through the patterns cyclically.
 
     A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops that
-    is enough: no set ever shrinks, and each cycle through the p patterns takes at least one more step along every
+    is enough: no set ever shrinks, and each cycle through the p patterns advances at least one step along every
     shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the
-    product of all patterns decide that (:func:`~theory.reach.is_ever_full`).
+    product of all patterns decide that.
 
     Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
 
@@ -119,7 +121,7 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
         patterns: Repeated cyclically.
         order: 1-based, e.g. (1, 3, 2); None keeps the order as listed.
 
-    Cost: O(s · entries · n / 8) bytes moved.
+    Cost: O(s · entries · n).
 
     Example:
         >>> from theory.patterns import three_patterns
@@ -131,11 +133,31 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
     if not is_strongly_connected(layers):
         return None
     for t, reached in enumerate(layer_by_layer(layers), start=1):
-        if is_full(reached):
+        if reached.all():
             return t
         if t == PATIENCE * len(layers) and not has_self_loops(layers) and not is_ever_full(layers):
             return None
     raise AssertionError("layers never end")
+
+
+def is_ever_full(layers: Sequence[csr_array]) -> bool:
+    """Whether S(t) is full for some t beyond the first cycle, and therefore in every later cycle.
+
+    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays full in every cycle:
+    the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
+    an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so one high enough
+    power, reached by squaring, decides.
+
+    Cost: O(n³ log n).
+    """
+    power = next(islice(layer_by_layer(layers), len(layers) - 1, None))
+    for _ in range(((len(power) - 1) ** 2 + 1).bit_length()):
+        power = csr_array(power) @ power
+    for layer in layers:
+        if power.all():
+            return True
+        power = layer @ power
+    return False
 
 
 def missing_pairs(
@@ -143,15 +165,8 @@ def missing_pairs(
 ) -> list[tuple[int, int]]:
     """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``."""
     check_sizes(n_layers=n_layers, most=most)
-    layers = as_csrs(patterns, order)
-    reached = next(islice(layer_by_layer(layers), n_layers - 1, None))
-    found: list[tuple[int, int]] = []
-    for i in range(layers[0].shape[0]):
-        absent = np.flatnonzero(~unpack(reached[i : i + 1], layers[0].shape[0])[0])
-        found += [(i, int(j)) for j in absent[: most - len(found)]]
-        if len(found) >= most:
-            break
-    return found
+    reached = next(islice(layer_by_layer(as_csrs(patterns, order)), n_layers - 1, None))
+    return [(int(i), int(j)) for i, j in np.argwhere(~reached)[:most]]
 
 
 def is_strongly_connected(patterns: Sequence[Any]) -> bool:
@@ -178,8 +193,8 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
 def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
     """The first t such that the union of the first t patterns is strongly connected; None if never.
 
-    This is what the connectivity of a static graph says. It is a lower bound of :func:`min_layers` but no substitute:
-    the layers act one after the other, and a walk must take its arcs in their order.
+    This connectivity of a static graph is a lower bound on :func:`min_layers`, but no substitute: the layers act one
+    after the other, and a walk must take its arcs in their order.
 
     Example:
         >>> from theory.patterns import three_patterns

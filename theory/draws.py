@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from sbmt.errors import SbmtError
 from theory.certificate import NAMES, certify
@@ -21,7 +21,7 @@ class Estimate:
     Attributes:
         hits: Draws in which it was proved to happen.
         n_draws: All draws.
-        n_undecided: Draws in which neither the event nor its opposite was proved in time. They count as neither.
+        n_undecided: Draws in which neither the event nor its opposite was proved in time.
     """
 
     hits: int
@@ -34,9 +34,9 @@ class Estimate:
         return float("nan") if self.n_undecided else self.hits / self.n_draws
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Clopper and Pearson's interval; undecided draws count as misses for its lower end, as hits for its upper.
+        """Clopper and Pearson's interval, which covers any probability with at least this confidence.
 
-        It covers the probability with at least this confidence, whatever the probability is.
+        Undecided draws count as misses for its lower end and as hits for its upper end.
         """
         if not 0 < confidence < 1:
             raise SbmtError("a confidence between 0 and 1", confidence, "0.95 is usual")
@@ -52,9 +52,7 @@ class Share:
     Attributes:
         name: The condition.
         proved, refuted, unknown: Counts of draws; they add up to all draws.
-        interval: An interval for the probability that the condition holds. Its lower end counts every unknown draw as
-            refuted and its upper end counts it as proved, so that unknown draws widen the interval without a bias.
-        evidence: Always ``"simulated"``.
+        interval: An interval for the probability that the condition holds, see :meth:`Estimate.interval`.
     """
 
     name: str
@@ -62,7 +60,6 @@ class Share:
     refuted: int
     unknown: int
     interval: tuple[float, float]
-    evidence: str = "simulated"
 
     @property
     def n_draws(self) -> int:
@@ -95,7 +92,7 @@ class DrawsReport:
         for share in (*self.conditions, self.together):
             low, high = share.interval
             counts = f"{share.proved} proved, {share.refuted} refuted, {share.unknown} unknown"
-            lines.append(f"{share.name}: {counts}; probability in [{low:.3f}, {high:.3f}] [{share.evidence}]")
+            lines.append(f"{share.name}: {counts}; probability in [{low:.3f}, {high:.3f}] [simulated]")
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -114,10 +111,9 @@ def certify_draws(
     """Runs :func:`~theory.certificate.certify` on draw after draw and counts the outcomes.
 
     Args:
-        draws: Lists of patterns, one pattern per layer, drawn independently of each other. A generator works: only one
-            draw is held at a time.
-        order: See :func:`~theory.certificate.certify`.
-        repeat: See :func:`~theory.certificate.certify`.
+        draws: Lists of patterns, one pattern per layer, drawn independently; may be a generator.
+        order: See :func:`~theory.certificate.certify`, as for ``repeat``.
+        repeat: Whether the patterns repeat for ever or act only once.
         level: Confidence of the intervals, in (0, 1).
         time_limit: Seconds of exact search per draw.
 
@@ -138,26 +134,24 @@ def certify_draws(
         raise SbmtError("at least one draw", 0, "sample some masks")
     names = [f"condition {number} ({name})" for number, name in NAMES.items()]
     one, two, three, together = (
-        Share(name, count["proved"], count["refuted"], count["unknown"], _as_estimate(count).interval(level))
+        Share(
+            name,
+            count["proved"],
+            count["refuted"],
+            count["unknown"],
+            Estimate(count["proved"], count.total(), count["unknown"]).interval(level),
+        )
         for name, count in zip([*names, "all three"], counts, strict=True)
     )
     return DrawsReport((one, two, three), together, level)
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """An interval that covers the true probability at least as often as ``level`` says, whatever that probability is.
-
-    Its ends are the probabilities under which so few, or so many, successes have a chance of (1 − level) / 2.
+    """Clopper and Pearson's interval for a probability, by scipy.
 
     Example:
         >>> [round(end, 4) for end in clopper_pearson(0, 20)]
         [0.0, 0.1684]
     """
-    tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, n - successes + 1))
-    high = 1.0 if successes == n else float(beta.ppf(1 - tail, successes + 1, n - successes))
-    return low, high
-
-
-def _as_estimate(count: Counter[str]) -> Estimate:
-    return Estimate(count["proved"], count.total(), count["unknown"])
+    interval = binomtest(successes, n).proportion_ci(level, method="exact")
+    return float(interval.low), float(interval.high)

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sbmt.errors import SbmtError
-from theory.conditions import as_csrs, union
-from theory.reach import layer_by_layer, pack
+from theory.conditions import as_csrs, layer_by_layer, union
 
 
 def is_causal(patterns: Sequence[Any]) -> bool:
@@ -22,11 +21,8 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     """Condition 3 for causal patterns: the least s such that S_i = {0 … i} for every token i; None if never.
 
     In causal patterns the sets stay within {0 … i}. Every cycle of the union is a loop at one token, so the sets
-    settle: once a full cycle through the patterns leaves them unchanged, they never change again.
-
-    Args:
-        patterns: Causal; repeated cyclically.
-        order: 1-based, e.g. (2, 1); None keeps the order as listed.
+    settle: once a full cycle through the patterns leaves them unchanged, they never change again. For ``order`` see
+    :func:`~theory.conditions.min_layers`.
 
     Raises:
         SbmtError: If a token attends a later one.
@@ -39,9 +35,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     layers = as_csrs(patterns, order)
     if not is_causal(layers):
         raise SbmtError("causal patterns, j ≤ i", "one that attends a later token", "use min_layers")
-    n = layers[0].shape[0]
-    wanted = pack(np.tri(n, dtype=bool))
-    before = None
+    wanted, before = np.tri(layers[0].shape[0], dtype=bool), None
     for t, reached in enumerate(layer_by_layer(layers), start=1):
         if (reached == wanted).all():
             return t
@@ -53,16 +47,11 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 
 
 def links_all_earlier(patterns: Sequence[Any], order: Sequence[int] | None = None, *, is_layered: bool = True) -> bool:
-    """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is, of at most p hops.
+    """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is, of at most p hops, for p patterns.
 
-    Source: Child et al. (2019), section 4.2, the criterion for p factorised patterns. It can be read in two ways:
-    one hop in each layer, in the order of the layers (what p layers compute), or any p hops in the union of the
-    patterns (a hop may stay in place, so that fewer hops count as well). The second reading asks for less.
-
-    Args:
-        patterns: p of them.
-        order: 1-based; only the layered reading depends on it.
-        is_layered: True for the first reading, False for the second.
+    Source: Child et al. (2019), section 4.2. It can be read in two ways: one hop in each layer, in the order of the
+    layers, which is what p layers compute (``is_layered=True``), or at most p hops in the union of the patterns, which
+    asks for less.
 
     Example:
         >>> from theory.patterns import fixed
@@ -75,5 +64,4 @@ def links_all_earlier(patterns: Sequence[Any], order: Sequence[int] | None = Non
     if not is_layered:
         layers = [csr_array(union(layers) + csr_array(np.eye(n, dtype=bool)), dtype=bool)]
     reached = next(islice(layer_by_layer(layers), p - 1, None))
-    wanted = pack(np.tri(n, dtype=bool))
-    return bool(((reached & wanted) == wanted).all())
+    return bool((reached | ~np.tri(n, dtype=bool)).all())

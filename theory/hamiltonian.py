@@ -4,11 +4,11 @@ Proofs are tried from cheap to expensive: the order of the strong components, th
 relays, and finally an exact search.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,11 +16,13 @@ from scipy.sparse.csgraph import connected_components
 
 from sbmt.errors import SbmtError
 from theory.conditions import as_csr
-from theory.path_cover import PathCover, cover_with_few_paths, matching_deficit, without_loops
+from theory.path_cover import cover_with_few_paths, matching_deficit, without_loops
 from theory.patterns import as_list
 from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_circuit
 
-_THIN_DEGREE = 8  # random arcs kept per token in the first attempt at a denser graph
+Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
+"""What a statement rests on: a proved theorem applied to the case at hand, all cases gone through, the case itself
+checked entry by entry, a share of random draws, or a heuristic, which proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,19 @@ class PathSearch:
 
     Attributes:
         order: The tokens in the order of the path; None if there is none.
-        evidence: ``"instance"`` for a path that was checked; ``"theorem"`` or ``"exhaustive"`` for absence.
+        evidence: ``"instance"`` if a path was found; ``"theorem"`` or ``"exhaustive"`` if none exists.
         reason: One sentence.
     """
 
     order: list[int] | None
-    evidence: str
+    evidence: Evidence
     reason: str
 
 
 def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
     """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
 
-    It is independent of any solver: it only looks at the entries.
+    It only looks at the entries, independently of any solver.
 
     Raises:
         SbmtError: If ``order`` holds anything but integers.
@@ -72,7 +74,7 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
         The tokens in the order of the path, or None if it is proved that there is none.
 
     Raises:
-        Undecided: If the time limit is reached; the answer is never a guess.
+        Undecided: If the time limit is reached.
 
     Paper: condition 2 of the theorem on universal approximation.
 
@@ -99,11 +101,11 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
 def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: bool = False) -> PathSearch:
     """A Hamiltonian path (or cycle) together with how it was found or excluded.
 
-    Tokens that read all tokens and are read by all are relays. The others need some number pc of disjoint paths; R
-    relays join at most R + 1 of them into a path, or R into a cycle (:mod:`theory.relays` has the proof).
+    Tokens that read all tokens and are read by all are relays. R relays join at most R + 1 disjoint paths of the other
+    tokens into a path, or R into a cycle (see :func:`theory.relays.relay_theorem`).
 
     Raises:
-        Undecided: If the time limit is reached; never a guess.
+        Undecided: If the time limit is reached.
     """
     arcs, deadline = arcs_of(pattern), Deadline(time_limit)
     found = _search(arcs, deadline, is_closed)
@@ -116,15 +118,8 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: boo
 
 
 def arcs_of(pattern: Any) -> csr_array:
-    """The arcs key → query of a pattern, without loops; row = where the arc starts."""
+    """The arcs key → query of a pattern, without loops; row = where an arc starts."""
     return without_loops(csr_array(as_csr(pattern).T))
-
-
-def universal_tokens(arcs: csr_array) -> np.ndarray:
-    """The tokens with arcs to and from all others."""
-    n = arcs.shape[0]
-    degrees = np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n))
-    return np.flatnonzero(degrees == n - 1)
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
@@ -142,7 +137,7 @@ def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
     n = arcs.shape[0]
     if n == 1:
         return PathSearch(None if is_closed else [0], "instance", "there is one token")
-    for along in [] if is_closed else [list(range(n)), list(range(n))[::-1]]:
+    for along in [] if is_closed else [list(range(n)), list(range(n))[::-1]]:  # the easiest to read
         if all(arcs[source, target] for source, target in pairwise(along)):
             return PathSearch(along, "instance", "a path along the numbering")
     chain = _chain_of_components(arcs)
@@ -150,54 +145,43 @@ def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
         return PathSearch(None, "theorem", chain if isinstance(chain, str) else "the graph is not strongly connected")
     if len(chain) == n:
         return PathSearch([int(tokens[0]) for tokens in chain], "instance", "the only order of a graph without cycles")
-    relays = universal_tokens(arcs)
-    rest = np.setdiff1d(np.arange(n), relays)
-    among_rest = csr_array(arcs[rest][:, rest])
-    limit = relays.size + (0 if is_closed else 1)
-    is_plain = relays.size == 0  # then a circuit search decides, and only the cover's bounds are used
-    cover = cover_with_few_paths(among_rest, max(limit, 1), 0.0 if is_plain else deadline)
-    if cover.lower > max(limit, 1):
-        return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", _too_many(cover, relays.size, limit))
-    if not is_plain and len(cover.paths) <= limit:
-        order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
-        return PathSearch(order, "instance", "disjoint paths of the other tokens, joined by relays")
-    if not is_plain:
-        raise Undecided(
-            f"the other tokens need between {cover.lower} and {len(cover.paths)} paths, allowed are {limit}"
-        )
+    relays = np.flatnonzero(np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n)) == n - 1)
+    if relays.size:
+        return _search_with_relays(arcs, relays, deadline, is_closed)
+    cover = cover_with_few_paths(arcs, 1, 0.0)
+    if cover.lower > 1:
+        reason = f"any cover by disjoint paths has at least {cover.lower} of them (degrees and matching)"
+        return PathSearch(None, "theorem", reason)
     if not is_closed and len(cover.paths) == 1:
         return PathSearch(cover.paths[0], "instance", "a maximum matching, its pieces joined")
     if is_closed and matching_deficit(arcs) > 0:
         return PathSearch(None, "theorem", "no cover by cycles (matching)")
-    for graph in _thinned(arcs):  # a path along some of the arcs is a path
-        try:
-            order = solve_circuit(graph, Deadline(deadline.left() / 2), is_closed=is_closed)
-        except Undecided:
-            continue
-        if order is not None:
-            return PathSearch(order, "instance", "found by the solver")
     order = solve_circuit(arcs, deadline, is_closed=is_closed)
-    reason = f"every order of {n} tokens excluded by the solver" if order is None else "found by the solver"
-    return PathSearch(order, "exhaustive" if order is None else "instance", reason)
+    if order is None:
+        return PathSearch(None, "exhaustive", f"every order of {n} tokens excluded by the solver")
+    return PathSearch(order, "instance", "found by the solver")
 
 
-def _too_many(cover: PathCover, n_relays: int, limit: int) -> str:
+def _search_with_relays(arcs: csr_array, relays: np.ndarray, deadline: Deadline, is_closed: bool) -> PathSearch:
+    rest = np.setdiff1d(np.arange(arcs.shape[0]), relays)
+    limit = relays.size + (0 if is_closed else 1)
+    cover = cover_with_few_paths(arcs[rest][:, rest], limit, deadline)
+    if len(cover.paths) <= limit:
+        order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
+        return PathSearch(order, "instance", "disjoint paths of the other tokens, joined by relays")
+    if cover.lower <= limit:
+        needed = f"between {cover.lower} and {len(cover.paths)}"
+        raise Undecided(f"the other tokens need {needed} paths, and relays can join at most {limit}")
     how = "exact search" if cover.is_searched else "degrees and matching"
-    if n_relays == 0:
-        return f"any cover by disjoint paths has at least {cover.lower} of them ({how})"
-    need = f"the other tokens need at least {cover.lower} disjoint paths ({how})"
-    return f"{need}; with {_counted(n_relays, 'relay')} at most {limit} can be joined"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    reason = f"the other tokens need at least {cover.lower} disjoint paths ({how}); relays can join at most {limit}"
+    return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", reason)
 
 
 def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
     """The strong components in the only order in which a walk can visit them all, or why there is no such walk.
 
-    A Hamiltonian path visits the strong components one after the other. Two components of which neither leads to the
-    other exclude it; such a pair exists exactly if the topological order is not unique.
+    Two components neither of which leads to the other exclude a Hamiltonian path; such a pair exists exactly if the
+    topological order of the components is not unique.
     """
     n_components, label = connected_components(arcs, directed=True, connection="strong")
     starts, ends = (label[tokens] for tokens in arcs.nonzero())
@@ -217,20 +201,3 @@ def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
         waits_for[nexts] -= 1
         ready = nexts[waits_for[nexts] == 0].tolist()
     return chain
-
-
-def _thinned(arcs: csr_array) -> Iterator[csr_array]:
-    """Keeps a few random arcs into and out of every token, if the graph has many more."""
-    n = arcs.shape[0]
-    if arcs.nnz <= 3 * _THIN_DEGREE * n:
-        return
-    rng = np.random.default_rng(0)
-    starts, ends = arcs.nonzero()
-    is_kept = np.zeros(starts.size, dtype=bool)
-    for side in (starts, ends):
-        shuffled = rng.permutation(starts.size)
-        by_token = shuffled[np.argsort(side[shuffled], kind="stable")]
-        first = np.searchsorted(side[by_token], np.arange(n))
-        rank = np.arange(starts.size) - first[side[by_token]]
-        is_kept[by_token[rank < _THIN_DEGREE]] = True
-    yield csr_array((np.ones(int(is_kept.sum()), dtype=bool), (starts[is_kept], ends[is_kept])), shape=arcs.shape)

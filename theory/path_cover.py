@@ -1,6 +1,6 @@
 """Covering a digraph with vertex-disjoint paths: bounds, a quick cover, and a cover by the fewest paths.
 
-Arcs here are square boolean matrices with row = where the arc starts and column = where it ends.
+Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops do not count.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,18 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from sbmt.errors import SbmtError
+from theory.conditions import as_csr
 from theory.patterns import as_list
 from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_cover
 
 
 @dataclass(frozen=True)
 class PathCover:
-    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many it takes.
+    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many are needed.
 
     Attributes:
         lower: No cover has fewer paths.
-        paths: A cover; it is a smallest one if there are ``lower`` of them.
+        paths: A cover; a smallest one if it has ``lower`` paths.
         is_searched: Whether ``lower`` rests on exhaustive search, and not only on degrees and matchings.
     """
 
@@ -53,19 +54,13 @@ def check_arcs(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
 
 
 def as_arcs(arcs: Any) -> csr_array:
-    """Arcs given as a square boolean array or scipy sparse array, as a sparse matrix without loops.
+    """Arcs given as a square boolean array or scipy sparse array, possibly empty, without loops.
 
     Raises:
         SbmtError: If it is anything else.
     """
-    try:
-        matrix = arcs if hasattr(arcs, "tocsr") else np.asarray(arcs)
-    except ValueError:  # rows of different lengths
-        matrix = np.empty(0)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != bool:
-        got = f"{matrix.dtype} of shape {matrix.shape}"
-        raise SbmtError("a square boolean array of arcs", got, "row = where an arc starts, column = where it ends")
-    return without_loops(csr_array(matrix))
+    is_empty = getattr(arcs, "shape", None) == (0, 0)
+    return csr_array((0, 0), dtype=bool) if is_empty else without_loops(as_csr(arcs))
 
 
 def without_loops(arcs: csr_array) -> csr_array:
@@ -78,21 +73,18 @@ def without_loops(arcs: csr_array) -> csr_array:
 
 
 def matching_deficit(arcs: Any) -> int:
-    """Vertices minus ν, the size of a maximum matching of tails to heads: at least so many paths are in any cover."""
+    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover."""
     return int((_match(as_arcs(arcs)) < 0).sum())
 
 
 def path_cover_bounds(arcs: Any) -> tuple[int, int]:
     """Bounds on the path cover number from degrees and a maximum matching.
 
-    Args:
-        arcs: Square boolean array or scipy sparse array; row = where an arc starts. Loops do not count.
-
     Lower: the largest of the numbers of sources and sinks and N − ν, since a cover with P paths uses N − P arcs, which
     form a matching. Upper: N − ν plus the number of cycles in that matching, each of which is cut open once.
 
     Raises:
-        SbmtError: If ``arcs`` is not a square boolean array.
+        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
     """
     arcs = as_arcs(arcs)
     n = arcs.shape[0]
@@ -112,14 +104,13 @@ def quick_cover(arcs: csr_array) -> PathCover:
 
     Cost: O(arcs · √n) for the matching.
     """
-    arcs = without_loops(arcs)
     starts, ends = arcs.nonzero()
     if arcs.shape[0] and int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
         return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, which is the easiest to read
     lower, _ = path_cover_bounds(arcs)
     pieces, is_cycle = _pieces(_match(arcs))
     owner = np.empty(arcs.shape[0], dtype=np.int64)
-    is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a piece can be entered so that all of it is walked
+    is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a walk through a whole piece can begin
     for piece, tokens in enumerate(pieces):
         owner[tokens] = piece
         is_entry[tokens if is_cycle[piece] else tokens[:1]] = True
@@ -149,28 +140,24 @@ def quick_cover(arcs: csr_array) -> PathCover:
 
 
 def cover_with_few_paths(
-    arcs: Any, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
+    arcs: csr_array, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
 ) -> PathCover:
     """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
 
-    The numbers of paths of the weak components add up. Each component is bounded first; where its bounds differ, and
-    as long as the question is open, exact search follows.
+    The numbers of paths of the weak components add up. Each component is bounded first; while the question is open,
+    those whose bounds differ are searched exactly. If time runs out first, ``lower`` and the number of paths differ.
 
     Args:
-        arcs: Row = where the arc starts.
-        at_most: Stop once a cover has at most so many paths, or none can; None asks for the fewest.
+        arcs: Without loops.
+        at_most: Stop once a cover has at most this many paths, or none can; None asks for the fewest.
         time_limit: Seconds for all components together.
-
-    Returns:
-        A cover. If time ran out before the question was settled, ``lower`` and the number of paths still differ.
     """
-    arcs = as_arcs(arcs)
     deadline = time_limit if isinstance(time_limit, Deadline) else Deadline(time_limit)
     if arcs.shape[0] == 0:
         return PathCover(0, [])
     _, label = connected_components(arcs, directed=True, connection="weak")
     members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
-    parts = [without_loops(csr_array(arcs[tokens][:, tokens])) for tokens in members]
+    parts = [csr_array(arcs[tokens][:, tokens]) for tokens in members]
     covers = [quick_cover(part) for part in parts]
     open_ones = sorted((i for i, cover in enumerate(covers) if not cover.is_minimal), key=lambda i: parts[i].nnz)
     for i in open_ones:
@@ -190,18 +177,19 @@ def cover_with_few_paths(
 def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
     """The path cover number pc: the least number of vertex-disjoint paths that cover all vertices.
 
-    Args:
-        arcs: See :func:`path_cover_bounds`.
-        time_limit: Seconds for exact search.
-
     Raises:
-        SbmtError: If ``arcs`` is not a square boolean array.
-        Undecided: If the time limit is reached.
+        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
+        Undecided: If the time limit, in seconds, is reached.
     """
+    return smallest_cover(as_arcs(arcs), time_limit).lower
+
+
+def smallest_cover(arcs: csr_array, time_limit: float | int) -> PathCover:
+    """A cover with the fewest paths; raises Undecided if it is not found in time."""
     cover = cover_with_few_paths(arcs, time_limit=time_limit)
     if not cover.is_minimal:
         raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
-    return cover.lower
+    return cover
 
 
 def _match(arcs: csr_array) -> np.ndarray:
@@ -216,7 +204,7 @@ def _pieces(head: np.ndarray) -> tuple[list[list[int]], list[bool]]:
     has_tail[head[head >= 0]] = True
     is_seen = [False] * len(after)
     pieces, is_cycle = [], []
-    for is_second_pass in (False, True):  # paths begin where no arc arrives; the rest lies on cycles
+    for is_second_pass in (False, True):  # paths start where no arc ends; all other vertices lie on cycles
         for start in range(len(after)):
             if is_seen[start] or (has_tail[start] and not is_second_pass):
                 continue

@@ -1,4 +1,4 @@
-"""A picture of a certificate: the union with its Hamiltonian path, and how receptive sets grow."""
+"""Pictures of a certificate, and of what Lemma 1 expects against what exists."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,6 +8,7 @@ import numpy as np
 
 from theory.certificate import Certificate
 from theory.conditions import as_csrs, receptive_sizes, union
+from theory.random_graphs import expected_hamiltonian_cycles, prob_all_degrees
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,13 +20,8 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any], n_layers
     """Draws what a certificate found.
 
     Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
-    have reached a token after each layer (minimum, mean and maximum).
-
-    Args:
-        certificate: The certificate of these patterns.
-        patterns: The patterns, as listed when they were certified.
-        n_layers: How many layers the right panel shows. None shows as many as condition 3 takes; if it does not hold,
-            two cycles, or one pass where the patterns act once.
+    have reached a token after each of ``n_layers`` layers (minimum, mean and maximum). By default it shows as many as
+    condition 3 takes; if it does not hold, two cycles, or one pass if the patterns act once.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -43,7 +39,6 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any], n_layers
     left.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5), aspect="equal", xlabel="key", ylabel="query")
     for axis in (left.xaxis, left.yaxis, right.xaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
-    left.set_title(_title(certificate, 2), color=_COLOURS[certificate.condition(2).outcome], fontsize=9)
 
     cycles = 2 if certificate.repeat else 1
     default = certificate.condition(3).witness.get("n_layers", cycles * certificate.n_patterns)
@@ -58,10 +53,27 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any], n_layers
     right.axhline(n, color="#6B7780", linewidth=0.8)
     right.set(ylim=(0, 1.05 * n), xlabel="layer", ylabel="tokens that have arrived")
     right.legend(frameon=False, fontsize=8)
-    right.set_title(_title(certificate, 3), color=_COLOURS[certificate.condition(3).outcome], fontsize=9)
+    for axes, finding in ((left, certificate.condition(2)), (right, certificate.condition(3))):
+        title = f"condition {finding.condition}, {finding.name}: {finding.outcome}"
+        axes.set_title(title, color=_COLOURS[finding.outcome], fontsize=9)
     return figure
 
 
-def _title(certificate: Certificate, number: int) -> str:
-    finding = certificate.condition(number)
-    return f"condition {number}, {finding.name}: {finding.outcome}"
+def draw_expectation() -> "Figure":
+    """Draws the expected Hamiltonian cycles at p_L, and the probability that no token lacks an arc in or out."""
+    from matplotlib.figure import Figure
+
+    sizes = [4, 6, 8, 12, 16, 24, 32, 48, 64]
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    left = figure.subplots()
+    right = left.twinx()
+    left.plot(sizes, [expected_hamiltonian_cycles(n, "lemma1") for n in sizes], "o-", color="#D55E00")
+    right.plot(sizes, [prob_all_degrees(n, "lemma1") for n in sizes], "s--", color="#0072B2")
+    left.set(xlabel="tokens n, at p = (e/n) n^(1/n)", ylim=(0, None), xscale="log")
+    left.set_xticks(sizes, [str(n) for n in sizes])
+    left.minorticks_off()
+    left.set_ylabel("expected Hamiltonian cycles", color="#D55E00")
+    right.set(ylim=(0, 1.02))
+    right.set_ylabel("P(every token has an arc in and out)", color="#0072B2")
+    left.set_title("expectation rises, existence falls: no cycle without such arcs", fontsize=9)
+    return figure

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from sbmt.errors import SbmtError, check_sizes, choose
 from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
-from theory.path_cover import check_arcs, cover_with_few_paths
+from theory.path_cover import check_arcs, smallest_cover
 from theory.patterns import Relays, as_list, blocks, relay_tokens
-from theory.solver import TIME_LIMIT, Undecided
+from theory.solver import TIME_LIMIT
 
 
 @dataclass(frozen=True)
@@ -20,11 +19,11 @@ class RelayVerdict:
     """What the relay theorem says about a union of block arcs and relays.
 
     Attributes:
-        path_cover: Least number of vertex-disjoint paths that cover the non-relays; exact.
+        path_cover: Least number of vertex-disjoint paths that cover the non-relays.
         limit: R + 1 for R relays, the number of paths that they can join.
         ham_path: Whether the union has a Hamiltonian path.
         ham_cycle: Whether it has a Hamiltonian cycle of three tokens or more.
-        order: A Hamiltonian path if there is one.
+        order: A Hamiltonian path, if there is one.
     """
 
     path_cover: int
@@ -40,17 +39,16 @@ def relay_theorem(
     """Decides whether block arcs, united with relays that read all and are read by all, have a Hamiltonian path.
 
     With R relays and the arcs D among the N = n − R others, a path exists exactly if pc(D) ≤ R + 1, and, given relays
-    and n ≥ 3, a cycle exactly if pc(D) ≤ R.
+    and n ≥ 3, a cycle exactly if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1 non-empty
+    paths (from a cycle, at most R), which cover D. Conversely, relays join the paths of a cover, one between any two,
+    and unused relays follow at the end.
 
-    Proof: deleting the R relays from a path leaves at most R + 1 non-empty paths (from a cycle, at most R), which cover
-    D. Conversely, relays join the paths of a cover, one between any two, and unused relays follow at the end.
-
-    Without any block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number
-    of blocks that contain a non-relay, so k relays are always enough.
+    Without block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number of
+    blocks that contain a non-relay, so k relays are always enough.
 
     Args:
         n: Tokens.
-        k: Blocks; only their relays matter here.
+        k: Blocks.
         block_arcs: The arcs [from, to]; those at relays are ignored.
         relays: See :func:`~theory.patterns.relay_tokens`.
         time_limit: Seconds for the solver.
@@ -65,9 +63,7 @@ def relay_theorem(
     chosen = relay_tokens(n, k, relays)
     arcs = check_arcs(n, block_arcs)
     rest = np.setdiff1d(np.arange(n), np.array(chosen, dtype=np.int64))
-    cover = cover_with_few_paths(csr_array(arcs[rest][:, rest]), time_limit=time_limit)
-    if not cover.is_minimal:
-        raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
+    cover = smallest_cover(arcs[rest][:, rest], time_limit)
     order = join_with_relays([rest[path].tolist() for path in cover.paths], chosen)
     if chosen:
         has_cycle = n >= 3 and cover.lower <= len(chosen)
@@ -98,7 +94,7 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
     """A Hamiltonian path from one Hamiltonian cycle per block and one relay in each block: the paper's proof, repaired.
 
     Each cycle is walked from the successor of its relay to the relay, whose arcs lead to the start of the next cycle.
-    No token is visited twice. This takes the arcs of the cycles and the arcs out of relays (A1 and A2), but not A3.
+    No token is visited twice, and the arcs of A1 and A2 suffice.
 
     Args:
         n: Tokens.
@@ -132,11 +128,7 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
     """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice if k ≥ 2.
 
     Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
-
-    Args:
-        n: Tokens.
-        k: Blocks.
-        relay: ``"same"`` uses the first relay at every hop, ``"next"`` a new one each time.
+    ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
 
     Example:
         >>> len(paper_walk(16, 4))

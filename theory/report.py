@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbmt.experiments.files import write_bytes
-from theory.statements import STATEMENTS, Finding, Statement
+from theory.certificate import certify
+from theory.patterns import three_patterns
+from theory.pictures import draw_certificate, draw_expectation
+from theory.statements import STATEMENTS, Statement
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.table import Table
 
 GRADES = {
@@ -23,22 +25,23 @@ GRADES = {
 
 @dataclass(frozen=True)
 class Result:
-    """A statement with what its check found."""
+    """A statement with what its check found: whether the number came out as stated, and the number in a sentence."""
 
     statement: Statement
-    finding: Finding
+    holds: bool
+    shown: str
 
     @property
     def outcome(self) -> str:
         """``"as stated"``, ``"NOT as stated"``, or ``"reported"`` for heuristics, since they prove nothing."""
         if self.statement.evidence == "heuristic":
             return "reported"
-        return "as stated" if self.finding.holds else "NOT as stated"
+        return "as stated" if self.holds else "NOT as stated"
 
     def to_dict(self) -> dict[str, Any]:
         """All fields but the check itself, ready for JSON."""
         fields = {name: value for name, value in vars(self.statement).items() if name != "check"}
-        return fields | {"holds": bool(self.finding.holds), "shown": self.finding.shown, "outcome": self.outcome}
+        return fields | {"holds": bool(self.holds), "shown": self.shown, "outcome": self.outcome}
 
 
 def run(
@@ -50,10 +53,9 @@ def run(
         if on_start is not None:
             on_start(statement)
         try:
-            finding = statement.check()
+            results.append(Result(statement, *statement.check()))
         except Exception as error:  # one broken check must not hide the rest
-            finding = Finding(False, f"{type(error).__name__}: {error}")
-        results.append(Result(statement, finding))
+            results.append(Result(statement, False, f"{type(error).__name__}: {error}"))
     return results
 
 
@@ -74,52 +76,21 @@ def table(results: Sequence[Result]) -> "Table":
         shown.add_row(f"[bold]{grade}[/bold] ({len(chosen)})", f"[bold]{meaning}[/bold]", "")
         for result in chosen:
             colour = {"as stated": "green", "reported": "yellow"}.get(result.outcome, "red")
-            found = f"{result.finding.shown}\n[{colour}]{result.outcome}[/{colour}], {result.statement.evidence}: "
+            found = f"{result.shown}\n[{colour}]{result.outcome}[/{colour}], {result.statement.evidence}: "
             shown.add_row(result.statement.name, result.statement.verdict, found + result.statement.reach)
     return shown
 
 
 def draw_pictures(folder: Path) -> list[Path]:
     """Writes the report's pictures: the three patterns' certificates, and expectation against existence."""
-    from theory.certificate import certify
-    from theory.patterns import three_patterns
-    from theory.pictures import draw_certificate
-
-    paths = []
-    for order in ((1, 2, 3), (3, 2, 1)):
-        patterns = three_patterns(16, 4)
-        figure = draw_certificate(certify(patterns, order), patterns)
-        paths.append(folder / f"three_patterns_{''.join(map(str, order))}.png")
-        _save(figure, paths[-1])
-    figure = _draw_expectation()
-    paths.append(folder / "expectation_against_existence.png")
-    _save(figure, paths[-1])
-    return paths
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    write_bytes(path, buffer.getvalue())
-
-
-def _draw_expectation() -> "Figure":
-    """Expected Hamiltonian cycles at p_L, and the probability that no token lacks an arc in or out."""
-    from matplotlib.figure import Figure
-
-    from theory.random_graphs import expected_hamiltonian_cycles, prob_all_degrees
-
-    sizes = [4, 6, 8, 12, 16, 24, 32, 48, 64]
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    left = figure.subplots()
-    right = left.twinx()
-    left.plot(sizes, [expected_hamiltonian_cycles(n, "lemma1") for n in sizes], "o-", color="#D55E00")
-    right.plot(sizes, [prob_all_degrees(n, "lemma1") for n in sizes], "s--", color="#0072B2")
-    left.set(xlabel="tokens n, at p = (e/n) n^(1/n)", ylim=(0, None), xscale="log")
-    left.set_xticks(sizes, [str(n) for n in sizes])
-    left.minorticks_off()
-    left.set_ylabel("expected Hamiltonian cycles", color="#D55E00")
-    right.set(ylim=(0, 1.02))
-    right.set_ylabel("P(every token has an arc in and out)", color="#0072B2")
-    left.set_title("expectation rises, existence falls: no cycle without such arcs", fontsize=9)
-    return figure
+    patterns = three_patterns(16, 4)
+    figures = {
+        "three_patterns_123.png": draw_certificate(certify(patterns), patterns),
+        "three_patterns_321.png": draw_certificate(certify(patterns, (3, 2, 1)), patterns),
+        "expectation_against_existence.png": draw_expectation(),
+    }
+    for name, figure in figures.items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+        write_bytes(folder / name, buffer.getvalue())
+    return [folder / name for name in figures]

@@ -16,7 +16,7 @@ MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that t
 
 
 class Undecided(RuntimeError):
-    """Nothing was found or excluded within the limits. This is an outcome, not a mistake of the caller."""
+    """Nothing was found or excluded within the limits; an outcome, not the caller's mistake."""
 
 
 class Deadline:
@@ -37,12 +37,9 @@ class Deadline:
 
 
 def solve_circuit(arcs: csr_array, deadline: Deadline, *, is_closed: bool) -> list[int] | None:
-    """A Hamiltonian cycle (or path) along arcs without loops; None if the solver excludes it.
+    """A Hamiltonian cycle (or path) along arcs without loops; None if there is none, Undecided if time runs out.
 
     A path is a circuit through one additional vertex that has arcs to and from all others.
-
-    Raises:
-        Undecided: If the deadline comes first.
     """
     n = arcs.shape[0]
     model, triples = _model(arcs, deadline)
@@ -65,12 +62,10 @@ def solve_circuit(arcs: csr_array, deadline: Deadline, *, is_closed: bool) -> li
 
 
 def solve_cover(arcs: csr_array, deadline: Deadline) -> tuple[int, list[list[int]]]:
-    """A lower bound on the number of disjoint paths that cover all vertices, and a cover; they agree if time sufficed.
+    """A lower bound on the number of disjoint paths that cover all vertices, and a cover; they agree if time suffices.
 
-    The paths are circuits through a depot that is joined with all vertices; departures from it are minimised.
-
-    Raises:
-        Undecided: If the deadline comes before any cover.
+    The paths are circuits through a depot that is joined to all vertices; departures from it are minimised. Raises
+    Undecided if no cover is found in time.
     """
     n = arcs.shape[0]
     model, triples = _model(arcs, deadline)

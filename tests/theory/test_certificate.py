@@ -5,18 +5,16 @@ import json
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from scipy.sparse import csr_array
 
 import sbmt
 import theory
 from tests.theory.graphs import has_path, products, random_patterns, slow_min_layers, three_triangles
-from theory.certificate import EVIDENCE, NAMES, certify
+from theory.certificate import NAMES, certify
 from theory.conditions import union
 from theory.draws import certify_draws, clopper_pearson
 from theory.hamiltonian import check_path
 from theory.patterns import fixed, strided, three_patterns
-from theory.relays import counterexample
 
 
 def outcomes(certificate):
@@ -100,18 +98,6 @@ def test_refutations_by_example():
     assert outcomes(swap) == ["refuted", "proved", "refuted"] and "self-loops" in swap.condition(3).reason
 
 
-def test_the_counterexample_fails_condition_2_alone():
-    n, k, arcs = counterexample()
-    _, reads, sends = three_patterns(n, k)
-    cycles = np.eye(n, dtype=bool)
-    for source, target in arcs:
-        cycles[target, source] = True
-    certificate = certify([cycles, reads, sends])
-    assert outcomes(certificate) == ["proved", "refuted", "proved"]
-    assert certificate.condition(2).evidence == "theorem"
-    assert "at least 5 disjoint paths" in certificate.condition(2).reason
-
-
 def test_unknown_stays_unknown():
     loops = np.eye(10, dtype=bool)
     patterns = [three_triangles(), loops]
@@ -157,11 +143,15 @@ def test_text_says_it_all():
 def test_json_holds_everything(patterns):
     certificate = certify(patterns, time_limit=0)
     loaded = json.loads(certificate.to_json())
-    assert loaded == certificate.to_dict()
-    assert [finding["outcome"] for finding in loaded["findings"]] == outcomes(certificate)
-    assert [finding["witness"] for finding in loaded["findings"]] == [f.witness for f in certificate.findings]
-    assert {finding["evidence"] for finding in loaded["findings"]} <= set(EVIDENCE)
-    assert [finding["name"] for finding in loaded["findings"]] == list(NAMES.values())
+    assert (loaded["n_tokens"], loaded["n_patterns"]) == (len(patterns[0]), len(patterns))
+    assert [loaded[name] for name in ("outcome", "repeat", "order")] == [
+        certificate.outcome,
+        True,
+        list(certificate.order),
+    ]
+    assert loaded["n_entries"] == [int(pattern.sum()) for pattern in patterns]
+    assert [finding.pop("name") for finding in loaded["findings"]] == list(NAMES.values())
+    assert loaded["findings"] == [vars(finding) for finding in certificate.findings]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +190,6 @@ def test_shares_of_draws_count_each_outcome_apart():
     assert (together.proved, together.refuted, together.unknown, together.n_draws) == (5, 3, 2, 10)
     assert two.interval == (clopper_pearson(5, 10)[0], clopper_pearson(7, 10)[1])
     assert one.interval == clopper_pearson(7, 10)
-    assert {share.evidence for share in (*report.conditions, together)} == {"simulated"}
     assert "condition 2 (Hamiltonian path): 5 proved, 3 refuted, 2 unknown" in report.text()
     assert json.loads(report.to_json())["together"]["unknown"] == 2
 
@@ -209,11 +198,3 @@ def test_draws_follow_order_and_repetition():
     draws = [three_patterns(16, 4)] * 2
     proved = [certify_draws(draws, order, repeat=False).conditions[2].proved for order in ((1, 2, 3), (3, 2, 1), None)]
     assert proved == [0, 2, 0]
-
-
-@pytest.mark.parametrize("n", [1, 7, 40])
-@pytest.mark.parametrize("level", [0.5, 0.95])
-def test_intervals_are_those_of_the_binomial_test(n, level):
-    for successes in range(n + 1):
-        expected = stats.binomtest(successes, n).proportion_ci(level, method="exact")
-        assert np.allclose(clopper_pearson(successes, n, level), (expected.low, expected.high), atol=1e-12)

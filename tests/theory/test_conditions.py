@@ -10,10 +10,10 @@ from scipy.sparse.csgraph import shortest_path
 
 from sbmt import EdgeList
 from tests.theory.graphs import products, random_patterns, slow_min_layers
-from theory import reach
 from theory.conditions import (
     as_csr,
     has_self_loops,
+    is_ever_full,
     is_strongly_connected,
     min_layers,
     missing_pairs,
@@ -27,7 +27,6 @@ from theory.factorised import causal_layers, is_causal, links_all_earlier
 from theory.patterns import fixed, strided, three_patterns
 
 ORDERS = list(permutations((1, 2, 3)))
-BOUNDS = dict(zip(ORDERS, (5, 3, 4, 4, 3, 2), strict=True))  # lexicographic, as permutations come
 
 
 def random_layers(n_cases, has_loops, seed, n_max=7):
@@ -75,16 +74,12 @@ def test_missing_self_loops_are_named():
     assert has_self_loops(patterns) and missing_self_loops(patterns) == []
     patterns[1][2, 2] = False
     assert not has_self_loops(patterns) and missing_self_loops(patterns) == [(2, 2)]
-    assert has_self_loops(three_patterns(10, 4)) and has_self_loops(strided(10, 3))
-    i = np.arange(16)
-    assert missing_self_loops(fixed(16, 4, 1)) == [(2, token) for token in i[i % 4 < 3].tolist()]
+    assert missing_self_loops(fixed(16, 4, 1)) == [(2, token) for token in range(16) if token % 4 < 3]
 
 
 @pytest.mark.parametrize("has_loops", [True, False])
 def test_layers_agree_with_integer_products(has_loops):
-    """Also at 70 tokens, where sets take two words."""
-    cases = [*random_layers(60, has_loops, seed=2), *random_layers(3, has_loops, seed=3, n_max=70)]
-    for patterns in cases:
+    for patterns in random_layers(60, has_loops, seed=2):
         n = len(patterns[0])
         expected = list(products(patterns, 6))
         assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
@@ -133,7 +128,7 @@ def test_empty_rows_may_fill_again():
     first = np.array([[1, 1], [0, 0]], dtype=bool)
     second = np.array([[1, 0], [1, 0]], dtype=bool)
     assert min_layers([first, second]) == 2 and receptive_sizes([first, second], 3) == [[2, 0], [2, 2], [2, 0]]
-    assert reach.is_ever_full([as_csr(first), as_csr(second)])
+    assert is_ever_full([as_csr(first), as_csr(second)])
 
 
 def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
@@ -153,21 +148,6 @@ def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     assert connected > 30
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 12, 16, 21])
-def test_three_patterns_in_every_order_stay_within_their_bounds(n):
-    for k in range(1, n + 1):
-        patterns = three_patterns(n, k)
-        for order, bound in BOUNDS.items():
-            assert min_layers(patterns, order) <= bound
-
-
-def test_the_listed_order_takes_five_layers_and_three_or_four_in_later_phases():
-    patterns = three_patterns(16, 4)
-    listed = [min_layers(patterns, order) for order in ((1, 2, 3), (2, 3, 1), (3, 1, 2))]
-    assert listed == [5, 4, 3]
-    assert {order: min_layers(patterns, order) for order in ORDERS} == BOUNDS
-
-
 @pytest.mark.parametrize("n, k", [(16, 4), (18, 3), (64, 8), (10, 4)])
 def test_one_relay_per_block_meets_the_claim_of_three_layers(n, k):
     patterns = three_patterns(n, k, "per_block")
@@ -183,18 +163,6 @@ def test_bare_cycles_with_one_relay_per_block_take_five():
     assert min_layers([bare, *patterns[1:]]) == 5
 
 
-def test_many_tokens_and_patterns_as_sparse_arrays():
-    patterns = [csr_array(pattern) for pattern in three_patterns(4096, 64)]
-    assert min_layers(patterns) == 5 and min_layers(patterns, (3, 2, 1)) == 2
-
-
-def test_reading_in_portions_changes_nothing(monkeypatch):
-    patterns = three_patterns(70, 4)
-    expected = receptive_sizes(patterns, 5)
-    monkeypatch.setattr(reach, "_GATHER_BYTES", 100)
-    assert receptive_sizes(patterns, 5) == expected
-
-
 # --- causal patterns -------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +172,7 @@ def slow_link(layers, n_hops):
     return bool((reached | ~np.tri(len(reached), dtype=bool)).all())
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 9, 14])
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
 def test_two_readings_of_the_criterion_for_factorised_patterns(n):
     """Each row of this list of cases is decided by one condition on n, l and c."""
     for stride in range(1, n + 3):

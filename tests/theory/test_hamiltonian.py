@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
 from theory import hamiltonian, solver
@@ -15,7 +14,6 @@ from theory.hamiltonian import (
     check_path,
     find_hamiltonian_cycle,
     find_hamiltonian_path,
-    join_with_relays,
     search,
 )
 from theory.patterns import fixed, strided, three_patterns
@@ -105,7 +103,7 @@ STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None
         (np.tri(6, dtype=bool)[np.ix_([2, 0, 1, 5, 4, 3], [2, 0, 1, 5, 4, 3])], "instance", "without cycles"),
         (union(three_patterns(16, 4)), "instance", "joined by relays"),
         (disjoint(np.tri(3, dtype=bool), np.tri(2, dtype=bool)), "theorem", "no walk"),
-        (STAR, "theorem", "with 1 relay at most 2"),
+        (STAR, "theorem", "relays can join at most 2"),
         (three_triangles(), "exhaustive", "every order of 10 tokens"),
     ],
 )
@@ -159,21 +157,7 @@ def test_a_wrong_path_never_leaves(monkeypatch):
         find_hamiltonian_path(three_triangles())
 
 
-def test_dense_graphs_are_tried_with_fewer_arcs_first():
-    """Two large cliques joined through single arcs; the path must use one of them."""
-    clique = np.ones((40, 40), dtype=bool)
-    pattern = disjoint(clique, clique)
-    pattern[40, 0] = pattern[1, 41] = True
-    order = np.random.default_rng(0).permutation(80)
-    mixed = pattern[np.ix_(order, order)]
-    thin = list(hamiltonian._thinned(arcs_of(mixed)))
-    assert len(thin) == 1 and thin[0].nnz < arcs_of(mixed).nnz / 2
-    assert (thin[0].toarray() <= arcs_of(mixed).toarray()).all() and np.diff(thin[0].indptr).min() >= 8
-    assert check_order(mixed, find_hamiltonian_path(mixed))
-    assert list(hamiltonian._thinned(arcs_of(three_triangles()))) == []
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 12, 17])
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_causal_patterns_have_the_numbering_as_their_only_path(n):
     for stride in range(1, n + 3):
         assert find_hamiltonian_path(union(strided(n, stride))) == list(range(n))
@@ -191,16 +175,4 @@ def test_the_counterexample_is_excluded_by_search_and_by_sets():
     assert solve_circuit(arcs_of(pattern), Deadline(60), is_closed=False) is None
     assert not has_path(pattern)
     found = search(pattern)
-    assert found.order is None and found.evidence == "theorem"
-
-
-def test_many_tokens():
-    order = find_hamiltonian_path(union([csr_array(pattern) for pattern in three_patterns(2048, 32)]))
-    assert sorted(order) == list(range(2048))
-
-
-def test_joining_with_relays():
-    assert join_with_relays([[0, 1], [2]], [7, 8, 9]) == [0, 1, 7, 2, 8, 9]
-    assert join_with_relays([[0], [1]], [7]) == [0, 7, 1]
-    assert join_with_relays([[0], [1]], []) is None
-    assert join_with_relays([], [7, 8]) == [7, 8]
+    assert found.order is None and found.evidence == "theorem" and "at least 5 disjoint paths" in found.reason

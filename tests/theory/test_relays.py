@@ -19,7 +19,7 @@ from theory.path_cover import (
     quick_cover,
 )
 from theory.patterns import block_sizes, blocks, relay_tokens, three_patterns
-from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
+from theory.relays import canonical_path, one_relay_per_block_path, paper_walk, relay_theorem
 from theory.solver import Deadline, Undecided, solve_cover
 
 
@@ -72,7 +72,7 @@ def test_complete_graphs_are_covered_at_once():
 
 def test_nothing_needs_no_path():
     empty = csr_array((0, 0), dtype=bool)
-    assert path_cover_bounds(empty) == (0, 0) and path_cover(empty) == 0
+    assert path_cover_bounds(empty) == (0, 0) and path_cover(empty) == 0 == matching_deficit(empty)
 
 
 def test_matching_deficit_by_hand():
@@ -108,12 +108,6 @@ def test_the_relay_theorem_agrees_with_dynamic_programming():
     assert len(outcomes) == 3 and min(outcomes.values()) > 20
 
 
-@pytest.mark.parametrize("n, k", [(n, k) for n in range(1, 14) for k in range(1, min(n, 6) + 1)])
-def test_relays_alone_join_one_more_token_than_there_are(n, k):
-    """No block arcs: a path exactly if n ≤ 2k + 1."""
-    assert relay_theorem(n, k, []).ham_path == (n <= 2 * k + 1)
-
-
 def test_path_covers_add_over_blocks():
     verdict = relay_theorem(12, 3, [[0, 1], [1, 2], [4, 5], [7, 6]])
     assert verdict.path_cover == 2 + 2 + 1  # 0-1-2 and 3, 4-5 and 7-6, 8; relays 9 to 11 do not count
@@ -134,7 +128,7 @@ def test_relays_without_time_are_undecided():
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])
 def test_complete_blocks_always_have_the_canonical_path(relays):
-    for n in range(1, 40):
+    for n in range(1, 20):
         for k in range(1, n + 1):
             assert check_path(union(three_patterns(n, k, relays)), canonical_path(n, k, relays))
 
@@ -173,23 +167,3 @@ def test_the_papers_walk_repeats_relays(n, k, relay):
     assert set(walk) == set(range(n)) and len(walk) == n + k - 1
     assert all(joined[i, j] for j, i in pairwise(walk))
     assert check_path(joined, walk) == (k == 1)
-
-
-def test_visits_of_the_papers_walk():
-    assert Counter(paper_walk(16, 4)).most_common(1) == [(12, 4)]
-    assert [token for token, times in Counter(paper_walk(16, 4, "next")).items() if times == 2] == [12, 13, 14]
-
-
-def test_block_cycles_do_not_suffice():
-    """Every block of the counterexample has a cycle, yet its union needs more paths than relays join."""
-    n, k, arcs = counterexample()
-    pattern = np.zeros((n, n), dtype=bool)
-    for source, target in arcs:
-        pattern[target, source] = True
-    for b in range(k):
-        assert has_cycle(pattern[blocks(n, k) == b][:, blocks(n, k) == b])
-    verdict = relay_theorem(n, k, arcs)
-    assert (verdict.path_cover, verdict.limit, verdict.ham_path, verdict.ham_cycle) == (5, 4, False, False)
-    cycles = [list(range(6)), list(range(6, 12)), [12, 15, 13, 16, 14, 17]]
-    mended = union([pattern, three_patterns(n, k, "per_block")[1]])
-    assert check_path(mended, one_relay_per_block_path(n, cycles, relay_tokens(n, k, "per_block")))

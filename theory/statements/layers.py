@@ -7,7 +7,7 @@ import numpy as np
 from theory.conditions import min_layers, static_layers
 from theory.factorised import causal_layers
 from theory.patterns import block_sizes, fixed, one_based_blocks, relay_tokens, strided, three_patterns
-from theory.statements.statement import Finding, statement
+from theory.statements.statement import Found, statement
 
 ORDERS = tuple(permutations((1, 2, 3)))
 UPPER: dict[tuple[int, ...], int] = {(1, 2, 3): 5, (1, 3, 2): 3, (2, 1, 3): 4, (2, 3, 1): 4, (3, 1, 2): 3, (3, 2, 1): 2}
@@ -22,14 +22,12 @@ UPPER: dict[tuple[int, ...], int] = {(1, 2, 3): 5, (1, 3, 2): 3, (2, 1, 3): 4, (
     reach="n = 16, k = 4",
     function="theory.patterns.one_based_blocks",
 )
-def _blocks_from_one() -> Finding:
+def _blocks_from_one() -> Found:
     sizes = np.bincount(one_based_blocks(16, 4)).tolist()
     entries = sum(size * size for size in sizes)
     right = block_sizes(16, 4)
-    return Finding(
-        sizes == [3, 4, 4, 4, 1] and entries == 58 and right == [4] * 4,
-        f"classes of {sizes} and {entries} entries instead of {right} and 64",
-    )
+    holds = sizes == [3, 4, 4, 4, 1] and entries == 58 and right == [4] * 4
+    return holds, f"classes of {sizes} and {entries} entries instead of {right} and 64"
 
 
 @statement(
@@ -41,10 +39,10 @@ def _blocks_from_one() -> Finding:
     reach="n = 16, k = 4",
     function="theory.patterns.three_patterns",
 )
-def _first_set() -> Finding:
+def _first_set() -> Found:
     a1 = three_patterns(16, 4)[0]
     without = int((~a1[4][np.arange(16)]).sum())
-    return Finding(without == 12, f"as printed, {without} of 16 tokens do not see themselves after one layer")
+    return without == 12, f"as printed, {without} of 16 tokens do not see themselves after one layer"
 
 
 @statement(
@@ -56,7 +54,7 @@ def _first_set() -> Finding:
     reach="bounds: 1 ≤ k ≤ n ≤ 12; numbers: n = 16, k = 4",
     function="theory.conditions.min_layers",
 )
-def _three_layers() -> Finding:
+def _three_layers() -> Found:
     found = {order: min_layers(three_patterns(16, 4), order) for order in ORDERS}
     bounded = all(
         (min_layers(three_patterns(n, k), order) or 99) <= UPPER[order]
@@ -65,7 +63,7 @@ def _three_layers() -> Finding:
         for order in ORDERS
     )
     text = ", ".join(f"{''.join(map(str, order))}: {s}" for order, s in found.items())
-    return Finding(found == UPPER and bounded, text)
+    return found == UPPER and bounded, text
 
 
 @statement(
@@ -77,13 +75,11 @@ def _three_layers() -> Finding:
     reach="n = 16, k = 4",
     function="theory.conditions.static_layers",
 )
-def _static() -> Finding:
+def _static() -> Found:
     patterns = three_patterns(16, 4)
     pairs = [(static_layers(patterns, order), min_layers(patterns, order)) for order in ORDERS]
-    return Finding(
-        pairs == [(3, 5), (3, 3), (3, 4), (2, 4), (3, 3), (2, 2)],
-        "static and true layers of the six orders: " + ", ".join(f"{a}/{b}" for a, b in pairs),
-    )
+    holds = pairs == [(3, 5), (3, 3), (3, 4), (2, 4), (3, 3), (2, 2)]
+    return holds, "static and true layers of the six orders: " + ", ".join(f"{a}/{b}" for a, b in pairs)
 
 
 @statement(
@@ -95,11 +91,11 @@ def _static() -> Finding:
     reach="1 ≤ k ≤ n ≤ 12",
     function="theory.patterns.relay_tokens",
 )
-def _relays_in_all() -> Finding:
+def _relays_in_all() -> Found:
     cases = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
     holds = all(len(relay_tokens(n, k)) == k for n, k in cases)
     full_columns = int(three_patterns(16, 4)[1].all(axis=0).sum())
-    return Finding(holds and full_columns == 4, f"{full_columns} tokens are read by all at n = 16, k = 4")
+    return holds and full_columns == 4, f"{full_columns} tokens are read by all at n = 16, k = 4"
 
 
 @statement(
@@ -111,10 +107,10 @@ def _relays_in_all() -> Finding:
     reach="(n, k) = (16, 4), (18, 3), (64, 8), (10, 4)",
     function="theory.patterns.three_patterns",
 )
-def _relay_per_block() -> Finding:
+def _relay_per_block() -> Found:
     cases = ((16, 4), (18, 3), (64, 8), (10, 4))
     layers = [min_layers(three_patterns(n, k, "per_block")) for n, k in cases]
-    return Finding(layers == [2, 2, 2, 2], f"layers in the listed order: {layers}")
+    return layers == [2, 2, 2, 2], f"layers in the listed order: {layers}"
 
 
 @statement(
@@ -127,7 +123,7 @@ def _relay_per_block() -> Finding:
     reach="n ≤ 10, l ≤ 12, 0 ≤ c ≤ l",
     function="theory.factorised.causal_layers",
 )
-def _factorised() -> Finding:
+def _factorised() -> Found:
     wrong = cases = 0
     for n in range(1, 11):
         for stride in range(1, 13):
@@ -138,7 +134,7 @@ def _factorised() -> Finding:
                 forward, backward = ((causal_layers(pair, order) or 99) <= 2 for order in ((1, 2), (2, 1)))
                 wrong += (forward != (c >= 1 or n <= stride)) + (backward != (c == stride or n <= stride))
                 cases += 1
-    return Finding(wrong == 0, f"{cases} fixed and 120 strided cases, {wrong} exceptions")
+    return wrong == 0, f"{cases} fixed and 120 strided cases, {wrong} exceptions"
 
 
 @statement(
@@ -150,9 +146,9 @@ def _factorised() -> Finding:
     reach="n = 16, stride 4",
     function="theory.patterns.strided",
 )
-def _blog() -> Finding:
+def _blog() -> Found:
     first, second = (np.flatnonzero(pattern[15]).tolist() for pattern in strided(16, 4))
-    return Finding(first == [11, 12, 13, 14, 15] and second == [3, 7, 11, 15], f"A1_15 = {first}, A2_15 = {second}")
+    return first == [11, 12, 13, 14, 15] and second == [3, 7, 11, 15], f"A1_15 = {first}, A2_15 = {second}"
 
 
 @statement(
@@ -164,22 +160,9 @@ def _blog() -> Finding:
     reach="n = 16, l = 4, c = 1, p = 2",
     function="theory.patterns.fixed",
 )
-def _blog_formulas() -> Finding:
+def _blog_formulas() -> Found:
     never = not any(token % 4 == 4 for token in range(16))
     later = int(np.triu(fixed(16, 4, 1, causal=False)[0], 1).sum())
     size = int(strided(16, 4)[1].sum(1).max())
     shown = f"residue 4 mod 4 never occurs, {later} entries look ahead, {size} entries against √√16 = {16**0.25:g}"
-    return Finding(never and later == 24 and size == 4, shown)
-
-
-STATEMENTS = (
-    _blocks_from_one,
-    _first_set,
-    _three_layers,
-    _static,
-    _relays_in_all,
-    _relay_per_block,
-    _factorised,
-    _blog,
-    _blog_formulas,
-)
+    return never and later == 24 and size == 4, shown

@@ -6,7 +6,7 @@ from theory.conditions import union
 from theory.hamiltonian import check_path
 from theory.patterns import relay_tokens, three_patterns
 from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
-from theory.statements.statement import Finding, statement
+from theory.statements.statement import Found, statement
 
 
 @statement(
@@ -18,10 +18,10 @@ from theory.statements.statement import Finding, statement
     reach="1 ≤ k ≤ n ≤ 12",
     function="theory.patterns.three_patterns",
 )
-def _swapped() -> Finding:
+def _swapped() -> Found:
     cases = [three_patterns(n, k) for n in range(1, 13) for k in range(1, n + 1)]
     holds = all(np.array_equal(a3, a2.T) for _, a2, a3 in cases)
-    return Finding(holds, f"A3 = A2ᵀ in all {len(cases)} cases")
+    return holds, f"A3 = A2ᵀ in all {len(cases)} cases"
 
 
 @statement(
@@ -33,10 +33,10 @@ def _swapped() -> Finding:
     reach="n = 16, k = 4",
     function="theory.relays.paper_walk",
 )
-def _revisited() -> Finding:
+def _revisited() -> Found:
     same, fresh = (paper_walk(16, 4, relay) for relay in ("same", "next"))
     holds = len(same) == 19 and same.count(12) == 4 and len(fresh) == 19 and not check_path(_union(16, 4), same)
-    return Finding(holds, f"{len(same)} visits of 16 tokens, token 12 {same.count(12)} times")
+    return holds, f"{len(same)} visits of 16 tokens, token 12 {same.count(12)} times"
 
 
 @statement(
@@ -48,13 +48,11 @@ def _revisited() -> Finding:
     reach="n = 18, k = 3, by the relay theorem",
     function="theory.relays.relay_theorem",
 )
-def _counterexample() -> Finding:
+def _counterexample() -> Found:
     n, k, arcs = counterexample()
     verdict = relay_theorem(n, k, arcs)
-    return Finding(
-        not verdict.ham_path and (verdict.path_cover, verdict.limit) == (5, 4),
-        f"without the relays {verdict.path_cover} paths are needed; {k} relays join {verdict.limit}",
-    )
+    holds = not verdict.ham_path and (verdict.path_cover, verdict.limit) == (5, 4)
+    return holds, f"without the relays {verdict.path_cover} paths are needed; {k} relays join {verdict.limit}"
 
 
 @statement(
@@ -66,7 +64,7 @@ def _counterexample() -> Finding:
     reach="checked at n = 18, k = 3",
     function="theory.relays.one_relay_per_block_path",
 )
-def _mended() -> Finding:
+def _mended() -> Found:
     n, k = 18, 3
     relays = relay_tokens(n, k, "per_block")
     cycles = [[6 * b + i for i in order] for b, order in enumerate(([0, 2, 4, 1, 3, 5],) * k)]
@@ -75,7 +73,7 @@ def _mended() -> Finding:
         arcs[np.roll(cycle, -1), cycle] = True  # query after key
     pattern = arcs | three_patterns(n, k, "per_block")[1]
     order = one_relay_per_block_path(n, cycles, relays)
-    return Finding(check_path(pattern, order), f"path {order[:7]} … checked arc by arc")
+    return check_path(pattern, order), f"path {order[:7]} … checked arc by arc"
 
 
 @statement(
@@ -87,10 +85,10 @@ def _mended() -> Finding:
     reach="1 ≤ k ≤ n ≤ 24",
     function="theory.relays.canonical_path",
 )
-def _complete() -> Finding:
+def _complete() -> Found:
     cases = [(n, k) for n in range(1, 25) for k in range(1, n + 1)]
     good = sum(check_path(_union(n, k), canonical_path(n, k) or []) for n, k in cases)
-    return Finding(good == len(cases), f"{good} of {len(cases)} cases")
+    return good == len(cases), f"{good} of {len(cases)} cases"
 
 
 @statement(
@@ -102,21 +100,11 @@ def _complete() -> Finding:
     reach="1 ≤ k ≤ n ≤ 12",
     function="theory.relays.relay_theorem",
 )
-def _alone() -> Finding:
+def _alone() -> Found:
     cases = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
     wrong = [(n, k) for n, k in cases if relay_theorem(n, k, []).ham_path != (n <= 2 * k + 1)]
-    return Finding(not wrong, f"{len(cases)} cases, exceptions: {wrong or 'none'}")
+    return not wrong, f"{len(cases)} cases, exceptions: {wrong or 'none'}"
 
 
 def _union(n: int, k: int) -> np.ndarray:
     return union(three_patterns(n, k)).toarray()
-
-
-STATEMENTS = (
-    _swapped,
-    _revisited,
-    _counterexample,
-    _mended,
-    _complete,
-    _alone,
-)

@@ -12,7 +12,7 @@ from theory.random_graphs import (
     prob_no_zero_out_degree,
 )
 from theory.simulation import simulate_cycle, simulate_path, simulate_relay_path
-from theory.statements.statement import Finding, statement
+from theory.statements.statement import Found, statement
 
 
 @statement(
@@ -24,12 +24,10 @@ from theory.statements.statement import Finding, statement
     reach="n = 100, exact degree law",
     function="theory.random_graphs.prob_no_zero_out_degree",
 )
-def _expectation() -> Finding:
+def _expectation() -> Found:
     cycles, chance = expected_hamiltonian_cycles(100, "lemma1"), prob_no_zero_out_degree(100, "lemma1")
-    return Finding(
-        abs(cycles - 25.087) < 0.01 and abs(chance - 0.0027268) < 1e-6,
-        f"n = 100: {cycles:.1f} cycles expected; with probability {1 - chance:.4f} some token reaches nobody",
-    )
+    holds = abs(cycles - 25.087) < 0.01 and abs(chance - 0.0027268) < 1e-6
+    return holds, f"n = 100: {cycles:.1f} cycles expected; with probability {1 - chance:.4f} some token reaches nobody"
 
 
 @statement(
@@ -41,14 +39,12 @@ def _expectation() -> Finding:
     reach="n = 16, 32, 100; n = 4 against enumeration",
     function="theory.random_graphs.prob_all_degrees",
 )
-def _degrees() -> Finding:
+def _degrees() -> Found:
     found = [prob_all_degrees(n, "lemma1") for n in (16, 32, 100)]
     tiny = prob_all_degrees(4, 0.6), prob_cycle_exact(4, 0.6)
     holds = abs(found[0] - 0.355) < 5e-4 and abs(found[1] - 0.0612) < 5e-5 and abs(found[2] - 1.9e-5) < 5e-7
     holds &= abs(tiny[0] - 0.631765536768) < 1e-9 and abs(tiny[1] - 0.5052872171520003) < 1e-9
-    return Finding(
-        holds, f"{found[0]:.3f}, {found[1]:.4f}, {found[2]:.1e}; n = 4, p = .6: {tiny[0]:.4f} ≥ {tiny[1]:.4f}"
-    )
+    return holds, f"{found[0]:.3f}, {found[1]:.4f}, {found[2]:.1e}; n = 4, p = .6: {tiny[0]:.4f} ≥ {tiny[1]:.4f}"
 
 
 @statement(
@@ -60,11 +56,11 @@ def _degrees() -> Finding:
     reach="n = 16 and 50, 200 graphs each, seed 0",
     function="theory.simulation.simulate_cycle",
 )
-def _cycles() -> Finding:
+def _cycles() -> Found:
     small, large = simulate_cycle(16, "lemma1", 200, seed=0), simulate_cycle(50, "lemma1", 200, seed=0)
     low, high = small.interval(1 - 1e-6)
     text = f"{small.hits} of {small.n_draws} and {large.hits} of {large.n_draws} graphs"
-    return Finding(low < 0.17 < high and large.interval(1 - 1e-6)[1] < 0.1, text)
+    return low < 0.17 < high and large.interval(1 - 1e-6)[1] < 0.1, text
 
 
 @statement(
@@ -76,10 +72,10 @@ def _cycles() -> Finding:
     reach="n ≤ 1000; it falls in n",
     function="theory.random_graphs.lemma1_probability",
 )
-def _above_one() -> Finding:
+def _above_one() -> Found:
     above = [n for n in range(1, 1001) if lemma1_probability(n) > 1]
     shown = ", ".join(f"{lemma1_probability(n):.3f}" for n in above)
-    return Finding(above == [1, 2, 3], f"p_L(1), p_L(2), p_L(3) = {shown}")
+    return above == [1, 2, 3], f"p_L(1), p_L(2), p_L(3) = {shown}"
 
 
 @statement(
@@ -91,10 +87,10 @@ def _above_one() -> Finding:
     reach="n = 10⁴",
     function="theory.random_graphs.lemma1_probability",
 )
-def _misprint() -> Finding:
+def _misprint() -> Found:
     n = 10**4
     right, printed = n * lemma1_probability(n), e * sqrt(n)
-    return Finding(right < 3.921 and printed > 100, f"mean degree {right:.2f} against {printed:.0f}")
+    return right < 3.921 and printed > 100, f"mean degree {right:.2f} against {printed:.0f}"
 
 
 @statement(
@@ -106,14 +102,14 @@ def _misprint() -> Finding:
     reach="n = 100, c = 1 and 4, 60 graphs each, seed 0",
     function="theory.random_graphs.directed_limit",
 )
-def _threshold() -> Finding:
+def _threshold() -> Found:
     n, found, holds = 100, [], True
     for c in (1, 4):
         seen = simulate_cycle(n, (log(n) + c) / n, 60, seed=0)
         low, high = seen.interval(1 - 1e-6)
         holds &= low < directed_limit(c).cycle < high
         found.append(f"c = {c}: {seen.share:.2f}, limit {directed_limit(c).cycle:.2f}")
-    return Finding(holds, "; ".join(found))
+    return holds, "; ".join(found)
 
 
 @statement(
@@ -125,14 +121,14 @@ def _threshold() -> Finding:
     reach="n = 100, c = 0 and 1, 60 graphs each, seed 0",
     function="theory.random_graphs.directed_limit",
 )
-def _path_limit() -> Finding:
+def _path_limit() -> Found:
     n, found, holds = 100, [], True
     for c in (0, 1):
         seen = simulate_path(n, (log(n) + c) / n, 60, seed=0)
         low, high = seen.interval(1 - 1e-6)
         holds &= low < directed_limit(c).path < high
         found.append(f"c = {c}: {seen.share:.2f}, limit {directed_limit(c).path:.2f}")
-    return Finding(holds, "; ".join(found))
+    return holds, "; ".join(found)
 
 
 @statement(
@@ -144,21 +140,9 @@ def _path_limit() -> Finding:
     reach="n/k = 64/8 and 64/2, 60 graphs each, seed 0",
     function="theory.simulation.simulate_relay_path",
 )
-def _rescue() -> Finding:
+def _rescue() -> Found:
     many, few = (simulate_relay_path(64, k, "lemma1", 60, seed=0) for k in (8, 2))
     share = matching_deficiency(e)
     holds = many.interval(1 - 1e-6)[1] > 0.99 and few.interval(1 - 1e-6)[0] < 0.04 and few.share < 0.3
     text = f"8 relays: {many.hits} of 60, 2 relays: {few.hits} of 60; in the limit {share:.4f}·n relays are needed"
-    return Finding(holds and many.share > 0.9 and abs(share - 0.1036) < 1e-4, text)
-
-
-STATEMENTS = (
-    _expectation,
-    _degrees,
-    _cycles,
-    _above_one,
-    _misprint,
-    _threshold,
-    _path_limit,
-    _rescue,
-)
+    return holds and many.share > 0.9 and abs(share - 0.1036) < 1e-4, text

@@ -26,7 +26,7 @@ from theory.sampler_facts import (
     simulate_two_hops,
     two_hop_miss,
 )
-from theory.statements.statement import Finding, statement
+from theory.statements.statement import Found, statement
 
 
 @statement(
@@ -38,9 +38,9 @@ from theory.statements.statement import Finding, statement
     reach="n = 16, k = 4",
     function="theory.realisability.fits_in_block_budget",
 )
-def _budget() -> Finding:
+def _budget() -> Found:
     budget = fits_in_block_budget(16, 4)
-    return Finding(not budget.is_enough, f"needed {budget.needed:.3f}, allowed {budget.cap:.2f}")
+    return not budget.is_enough, f"needed {budget.needed:.3f}, allowed {budget.cap:.2f}"
 
 
 @statement(
@@ -52,7 +52,7 @@ def _budget() -> Finding:
     reach="2,000 random models, seed 0",
     function="theory.realisability.in_block_bound",
 )
-def _bound() -> Finding:
+def _bound() -> Found:
     rng, closest = np.random.default_rng(0), float("inf")
     for _ in range(2000):
         g, k = int(rng.integers(2, 6)), int(rng.integers(1, 8))
@@ -61,7 +61,7 @@ def _bound() -> Finding:
         p = query @ (weights / weights.sum()) @ key.T
         p_in, p_out = np.diag(p).mean(), p[~np.eye(g, dtype=bool)].mean()
         closest = min(closest, in_block_bound(g, float(p_out)) - p_in)
-    return Finding(bool(closest >= -1e-12), f"the closest of them stays {closest:.3f} below the bound")
+    return bool(closest >= -1e-12), f"the closest of them stays {closest:.3f} below the bound"
 
 
 @statement(
@@ -73,10 +73,10 @@ def _bound() -> Finding:
     reach="k = 2, 16, 128, by computing",
     function="theory.realisability.min_block_size",
 )
-def _sizes() -> Finding:
+def _sizes() -> Found:
     sizes = {k: k * min_block_size(k) for k in (2, 16, 128)}
     text = ", ".join(f"k = {k}: n = {n:,}" for k, n in sizes.items())
-    return Finding(list(sizes.values()) == [16, 768, 45312], text)
+    return list(sizes.values()) == [16, 768, 45312], text
 
 
 @statement(
@@ -88,14 +88,14 @@ def _sizes() -> Finding:
     reach="n = 16, k = 4",
     function="theory.realisability.realise",
 )
-def _poisson() -> Finding:
+def _poisson() -> Found:
     found = {}
     for name, pattern in zip(("A1", "A2", "A3"), three_patterns(16, 4), strict=True):
         found[name] = attained(realise(name, 16, 4, "poisson"), pattern, "fastrg")
     holds = all(p.inside > 1 - 1e-6 and p.outside < 1e-6 for p in found.values())
     bilinear = attained(realise("A1", 16, 4), three_patterns(16, 4)[0])
     text = f"A1 inside: {found['A1'].inside:.6f} under Poisson, {bilinear.inside:.4f} under the bilinear link"
-    return Finding(holds and bilinear.inside <= 0.25 + 1e-9, text)
+    return holds and bilinear.inside <= 0.25 + 1e-9, text
 
 
 @statement(
@@ -107,13 +107,13 @@ def _poisson() -> Finding:
     reach="n = 16, k = 4",
     function="theory.realisability.saturated_heads",
 )
-def _heads() -> Finding:
+def _heads() -> Found:
     heads = saturated_heads(16, 4)
     patterns = three_patterns(16, 4)
     law = torch.stack([head.expected_mask()[0, 0] for head in heads[:4]]).amax(0).numpy()
     inside, outside = float(law[patterns[0]].min()), float(law[~patterns[0]].max())
     shown = f"{len(heads)} heads; p is at least {inside:.6f} inside blocks and at most {outside:.6f} elsewhere"
-    return Finding(len(heads) == 6 and inside > 1 - 1e-9 and outside < 1e-9, shown)
+    return len(heads) == 6 and inside > 1 - 1e-9 and outside < 1e-9, shown
 
 
 @statement(
@@ -125,12 +125,10 @@ def _heads() -> Finding:
     reach="n = 16, k = 4 and n = 1024, k = 16",
     function="theory.sampler_facts.expected_entries",
 )
-def _entries() -> Finding:
+def _entries() -> Found:
     small, large = expected_entries(16, 4), expected_entries(1024, 16)
     holds = abs(small["union"] - 158.598) < 1e-2 and abs(large["union"] - 36363) < 1
-    return Finding(
-        holds, f"union: {small['union']:.1f} and {large['union']:,.0f} entries, {large['union'] / 1024:.1f}·n"
-    )
+    return holds, f"union: {small['union']:.1f} and {large['union']:,.0f} entries, {large['union'] / 1024:.1f}·n"
 
 
 @statement(
@@ -142,11 +140,11 @@ def _entries() -> Finding:
     reach="four tokens in two pairs",
     function="theory.sampler_facts.fastrg_rates",
 )
-def _printed() -> Finding:
+def _printed() -> Found:
     pairs = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], dtype=float)
     rates = fastrg_rates(pairs, 0.5 * np.eye(2), pairs)
     holds = abs(rates.total - 4) < 1e-12 and abs(rates.printed_total - 0.25) < 1e-12
-    return Finding(holds, f"{rates.total:g} edges are due, {rates.printed_total:g} come as printed")
+    return holds, f"{rates.total:g} edges are due, {rates.printed_total:g} come as printed"
 
 
 @statement(
@@ -158,14 +156,14 @@ def _printed() -> Finding:
     reach="one mask of 512 × 512 at p = 1, seed 0; and the formula",
     function="theory.sampler_facts.fastrg_max_density",
 )
-def _collapse() -> Finding:
+def _collapse() -> Found:
     ones = torch.ones(1, 1, 512, 1)
     model = BlockModel(ones, torch.ones(1, 1, 1), ones)
     drawn = sample_edges(model, "fastrg", generator=torch.Generator().manual_seed(0)).density().item()
     cap = fastrg_max_density()
     deviation = 6 * (cap * (1 - cap)) ** 0.5 / 512  # six standard deviations: 2e-9
     holds = abs(drawn - cap) < deviation and abs(cap - (1 - exp(-1))) < 1e-12
-    return Finding(holds, f"drawn {drawn:.4f}, cap {cap:.4f}, with δ = .01 {fastrg_max_density(0.01):.4f}")
+    return holds, f"drawn {drawn:.4f}, cap {cap:.4f}, with δ = .01 {fastrg_max_density(0.01):.4f}"
 
 
 @statement(
@@ -177,10 +175,10 @@ def _collapse() -> Finding:
     reach="k = 4, 16, 30",
     function="theory.sampler_facts.two_hop_miss",
 )
-def _two_hops() -> Finding:
+def _two_hops() -> Found:
     found = [two_hop_miss(k) for k in (4, 16, 30)]
     holds = np.allclose(found, [0.12996637739247094, 0.0002853146391359162, 2.2580450578761772e-07], rtol=1e-9)
-    return Finding(bool(holds), ", ".join(f"{p:.2g}" for p in found))
+    return bool(holds), ", ".join(f"{p:.2g}" for p in found)
 
 
 @statement(
@@ -192,11 +190,11 @@ def _two_hops() -> Finding:
     reach="100 draws each, seed 0",
     function="theory.sampler_facts.simulate_two_hops",
 )
-def _two_layers() -> Finding:
+def _two_layers() -> Found:
     hits = [simulate_two_hops(n, k, 100) for n, k in ((16, 4), (64, 16), (256, 30))]
     seen = [clopper_pearson(count, 100, 1 - 1e-6) for count in hits]
     holds = all(low <= expected <= high for (low, high), expected in zip(seen, (0, 0.57, 0.97), strict=True))
-    return Finding(holds, " and ".join(f"{count} of 100" for count in hits))
+    return holds, " and ".join(f"{count} of 100" for count in hits)
 
 
 @statement(
@@ -208,9 +206,9 @@ def _two_layers() -> Finding:
     reach="n = 1024, δ = .01",
     function="theory.sampler_facts.exploration_edges",
 )
-def _exploration() -> Finding:
+def _exploration() -> Found:
     extra = exploration_edges(1024, 0.01)
-    return Finding(abs(extra - 10485.76) < 1e-6, f"{extra:,.0f} extra edges at n = 1024")
+    return abs(extra - 10485.76) < 1e-6, f"{extra:,.0f} extra edges at n = 1024"
 
 
 @statement(
@@ -222,23 +220,7 @@ def _exploration() -> Finding:
     reach="two tokens, p = ½",
     function="theory.sampler_facts.mask_means",
 )
-def _means() -> Finding:
+def _means() -> Found:
     means = mask_means(0.5, [0, 1], [0, 0])
     numbers = [float(np.asarray(x).reshape(-1)[0]) for x in means]
-    return Finding(bool(np.allclose(numbers, [0.25, 0.5, 1 / 3])), ", ".join(f"{x:.3f}" for x in numbers))
-
-
-STATEMENTS = (
-    _budget,
-    _bound,
-    _sizes,
-    _poisson,
-    _heads,
-    _entries,
-    _printed,
-    _collapse,
-    _two_hops,
-    _two_layers,
-    _exploration,
-    _means,
-)
+    return bool(np.allclose(numbers, [0.25, 0.5, 1 / 3])), ", ".join(f"{x:.3f}" for x in numbers)

@@ -2,39 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from theory.hamiltonian import Evidence
 
 Grade = Literal["conclusion", "proof", "slip", "repair"]
-"""``conclusion``: a claim falls. ``proof``: the claim may stand, its argument does not. ``slip``: a misprint.
-``repair``: ours, what holds instead."""
-
-Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
-"""What a check rests on. ``heuristic`` is reported and never counted as passed."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check found.
-
-    Attributes:
-        holds: Whether the number came out as stated.
-        shown: The number, in a sentence.
-    """
-
-    holds: bool
-    shown: str
+Found = tuple[bool, str]
+"""Whether the number came out as stated, and the number in a sentence."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement about the paper, with the check that prints its number.
+    """One statement about the paper, with the check that finds its number.
 
     Attributes:
         name: Short and unique.
         claim: What the paper (or a text about it) says; for repairs, what is needed.
         verdict: What is true.
-        grade: How serious it is.
-        evidence: What the check rests on.
+        grade: How serious it is, a key of ``theory.report.GRADES``.
+        evidence: What the check rests on; heuristics are reported and never count as passed.
         reach: Where the check looked, e.g. ``"n ≤ 12"``.
         function: The function that does the work.
         check: Runs it.
@@ -47,15 +33,18 @@ class Statement:
     evidence: Evidence
     reach: str
     function: str
-    check: Callable[[], Finding]
+    check: Callable[[], Found]
 
 
-def statement(
-    name: str, *, claim: str, verdict: str, grade: Grade, evidence: Evidence, reach: str, function: str
-) -> Callable[[Callable[[], Finding]], Statement]:
-    """Turns the check below it into a statement."""
+STATEMENTS: list[Statement] = []
+"""All statements, in the order of the report."""
 
-    def make(check: Callable[[], Finding]) -> Statement:
-        return Statement(name, claim, verdict, grade, evidence, reach, function, check)
 
-    return make
+def statement(name: str, **fields: Any) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
+    """Adds a statement to :data:`STATEMENTS`; the decorated function is its check."""
+
+    def add(check: Callable[[], Found]) -> Callable[[], Found]:
+        STATEMENTS.append(Statement(name, check=check, **fields))
+        return check
+
+    return add

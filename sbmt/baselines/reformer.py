@@ -231,9 +231,10 @@ def _one_mask(query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: T
     do = "hashing is for self-attention, where a token is query and key at once"
     if key.shape[2] != n_tokens:
         raise SbmtError("as many keys as queries", f"{n_tokens} queries and {key.shape[2]} keys", do)
-    all_real = torch.ones((batch, n_tokens), dtype=torch.bool, device=query.device)
-    query_mask = check_mask("query_mask", all_real if query_mask is None else query_mask, *all_real.shape, query.device)
-    key_mask = check_mask("key_mask", all_real if key_mask is None else key_mask, *all_real.shape, query.device)
+    device = query.device
+    all_real = torch.ones((batch, n_tokens), dtype=torch.bool, device=device)
+    query_mask = check_mask("query_mask", all_real if query_mask is None else query_mask, batch, n_tokens, device)
+    key_mask = check_mask("key_mask", all_real if key_mask is None else key_mask, batch, n_tokens, device)
     assert query_mask is not None and key_mask is not None  # only None becomes None
     if not torch.equal(query_mask, key_mask):
         raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)

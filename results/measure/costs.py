@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.progress import track
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
@@ -27,20 +28,13 @@ from sbmt.experiments.training.run import manifest  # noqa: E402
 def measure() -> dict[str, Any]:
     """Everything; reports progress on the terminal."""
     torch.set_num_threads(1)
-    report = cost_report(on_method=lambda done, total: _progress("Table 3", done, total))
+    report = cost_report(track=track)
     paper = {name: {"flops": list(both[0]), "memory": list(both[1])} for name, both in TABLE_3.items()}
     claims = {name: asdict(verdict) for name, verdict in compare_with_claims().items()}
     products = [measure_products(sweep) for sweep in PRODUCTS]
-    memory = []
-    for done, sweep in enumerate(MEMORY, start=1):
-        memory.append(measure_memory(sweep))
-        _progress("slopes of memory", done, len(MEMORY))
+    memory = [measure_memory(sweep) for sweep in track(MEMORY, description="slopes of memory")]
     slopes = {"products": products, "memory": memory}
     return report | {"paper": paper, "claims": claims, "slopes": slopes, "manifest": manifest()}
-
-
-def _progress(what: str, done: int, total: int) -> None:
-    print(f"\r{what}: {done}/{total}", end="" if done < total else "\n", flush=True)
 
 
 def main() -> None:

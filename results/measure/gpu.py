@@ -27,7 +27,7 @@ import typer  # noqa: E402
 
 from sbmt.command import run_command  # noqa: E402
 from sbmt.errors import SbmtError, choose  # noqa: E402
-from sbmt.experiments.benchmarks.gpu import CUDA  # noqa: E402
+from sbmt.experiments.benchmarks.attention import CUDA  # noqa: E402
 from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest  # noqa: E402
 from sbmt.experiments.devices import usable_device  # noqa: E402
 from sbmt.experiments.files import check_writable, read_json, write_json  # noqa: E402

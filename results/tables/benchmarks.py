@@ -5,7 +5,7 @@ from typing import Any
 from results.tables.files import Files
 from sbmt.experiments.benchmarks import tables_of
 
-GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-trouble")
+GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-left-out")
 NO_GPU = "*Not measured yet: run `make gpu`.*"
 FIGURE = "Time of SBM attention over that of full attention, against the density and against the number of tokens"
 
@@ -44,7 +44,7 @@ def _gpu(files: Files) -> dict[str, str]:
     if files.has("gpu/bench"):
         result = files.load("gpu/bench")
         found = {table.name: table.markdown() for table in tables_of(result)}
-        tables |= {"gpu-trouble": "Everything ran.", "gpu-machine": _gpu_machine(result)} | found
+        tables |= {"gpu-left-out": "Everything was measured.", "gpu-machine": _gpu_machine(result)} | found
     if files.has("gpu/runs"):
         tables["gpu-runs"] = _runs(files.load("gpu/runs")["runs"])
     return tables

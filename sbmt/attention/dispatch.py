@@ -148,7 +148,7 @@ def attend_along(
     backend: str,
 ) -> Tensor:
     """:func:`edge_attention` without its checks; ``weight_scale`` multiplies the weights, as dropout does."""
-    name = _pick(edges) if backend == "auto" else backend
+    name = pick_backend(edges) if backend == "auto" else backend
     if name in ("cpu", "gpu"):
         check_untransformed(query, key, value)
     return BACKENDS[name](query, key, value, edges, gate, gate_rule, weight_scale)
@@ -177,7 +177,8 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
     choose("backend", backend, dict.fromkeys(["auto", *names]))
 
 
-def _pick(edges: EdgeList) -> str:
+def pick_backend(edges: EdgeList) -> str:
+    """The name of the backend that ``backend="auto"`` takes for these edges."""
     device = edges.keys.device
     sparse = "cpu" if can_run_on(device) else "gpu" if has_gpu_kernels(device) else "pyg"
     is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS

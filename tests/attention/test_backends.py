@@ -109,7 +109,7 @@ def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
         (300, True, "cpu" if has_numba else "dense"),
     ):
         mask = torch.full((1, 1, n, n), is_full)
-        assert dispatch._pick(EdgeList.from_dense(mask)) == expected
+        assert dispatch.pick_backend(EdgeList.from_dense(mask)) == expected
 
 
 def test_without_numba_its_backend_is_not_there(monkeypatch):

@@ -1,120 +1,196 @@
-"""Suite ``attention``: one attention of one layer, forward and as a training step, against full attention."""
+"""Suites ``attention`` and ``gpu``: one layer, forward and as a training step, against full attention."""
 
-from dataclasses import dataclass, replace
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from time import monotonic
 from typing import Any
 
-from sbmt.experiments.benchmarks.cases import KINDS, Case, Setting, build
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, FOREIGN, OURS, REFERENCE, entry, try_once
-from sbmt.experiments.benchmarks.parts import take_apart
-from sbmt.experiments.benchmarks.progress import OnCase, counted
-from sbmt.experiments.benchmarks.timing import FEW_ROUNDS, Pace, Summary, race
+import torch
 
+from sbmt.command import is_out_of_memory
+from sbmt.errors import SbmtError
+from sbmt.experiments.benchmarks.cases import KINDS, Case, Setting, build
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, OURS, REFERENCE, Contestant, entry
+from sbmt.experiments.benchmarks.parts import take_apart
+from sbmt.experiments.benchmarks.timing import CPU, Entry, Pace, Summary, race
+from sbmt.experiments.progress import Track, untracked
+
+CUDA = torch.device("cuda")
 DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
+EVERY_PAIR = 0.9999  # stands for 100 %: the sigmoid of a membership is never quite 1
 
 
 @dataclass(frozen=True)
-class AttentionGrid:
-    """What to measure, each with both kinds of input.
+class Grid:
+    """What to measure.
 
     Attributes:
-        sizes: n at 41 keys per query.
-        densities: Densities at ``n_fixed`` tokens.
-        n_fixed: The n of ``densities`` and ``cluster_counts``.
-        cluster_counts: k at 1 % density.
-        targets: Single points (n, density).
-        parts: Points (n, density) at which the training step is broken down into parts.
+        sweeps: Settings by sweep, the most telling ones first; a setting that sweeps share is measured once.
+        pace: Pace of each race.
         contestants: Who takes part.
+        parts: Settings in which the training step is broken down into its parts.
+        ours: Names of contestants that never sit out.
+        device: Where to measure.
+        dtype: Type of query, key and value; the layer stays float32.
     """
 
-    sizes: tuple[int, ...]
-    densities: tuple[float, ...]
-    n_fixed: int
-    cluster_counts: tuple[int, ...]
-    targets: tuple[tuple[int, float], ...]
-    parts: tuple[tuple[int, float], ...]
-    contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    sweeps: Mapping[str, list[Setting]]
+    pace: Pace
+    contestants: Mapping[str, Contestant]
+    parts: list[Setting]
+    ours: tuple[str, ...] = (OURS,)
+    device: torch.device = CPU
+    dtype: torch.dtype = torch.float32
 
-    def sweeps(self) -> dict[str, list[Setting]]:
-        """The settings of each sweep; sweeps may share settings."""
-        k = 128
-        points = {
-            "target": [(n, density, k) for n, density in self.targets],
-            "density": [(self.n_fixed, density, k) for density in self.densities],
-            "n": [(n, DEGREE / n, k) for n in self.sizes],
-            "clusters": [(self.n_fixed, 0.01, k) for k in self.cluster_counts],
-        }
-        return {
-            name: [Setting(n, density, kind, k) for kind in KINDS for n, density, k in chosen]
-            for name, chosen in points.items()
-        }
+    def settings(self) -> list[Setting]:
+        """All settings of all sweeps."""
+        return list(dict.fromkeys(setting for sweep in self.sweeps.values() for setting in sweep))
 
 
-FULL = AttentionGrid(
-    sizes=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
-    densities=(0.0025, 0.01, 0.04, 0.16, 0.5),
-    n_fixed=4096,
-    cluster_counts=(32, 128, 256),
-    targets=((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
-    parts=((4096, 0.01), (4096, 0.04), (16384, 0.0025)),
+def of_both_kinds(*points: tuple[int, float], **more: int) -> list[Setting]:
+    """The settings at these points (n, density) with each kind of input."""
+    return [Setting(n, density, kind, **more) for kind in KINDS for n, density in points]
+
+
+def _gpu_grid(sizes: tuple[int, ...], densities: tuple[float, ...], pace: Pace, without: str = "") -> Grid:
+    """Eight heads of width 64, which flash kernels are made for."""
+    points = [(n, density) for n in sizes for density in densities]
+    contestants = {name: one for name, one in GPU_CONTESTANTS.items() if name != without}
+    settings = of_both_kinds(*points, n_heads=8, d_head=64)
+    return Grid({"gpu": settings}, pace, contestants, [], ("sparse", "tiled"), CUDA, torch.bfloat16)
+
+
+FULL = Grid(
+    {
+        "target": of_both_kinds((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
+        "density": of_both_kinds(*((4096, density) for density in (0.0025, 0.01, 0.04, 0.16, 0.5))),
+        "n": of_both_kinds(*((n, DEGREE / n) for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536))),
+        "clusters": [Setting(4096, 0.01, kind, k) for kind in KINDS for k in (32, 128, 256)],
+    },
+    Pace(1.5, 4),
+    CONTESTANTS,
+    of_both_kinds((4096, 0.01), (4096, 0.04), (16384, 0.0025)),
 )
-QUICK = AttentionGrid(
-    sizes=(1024, 4096),
-    densities=(0.01, 0.16),
-    n_fixed=4096,
-    cluster_counts=(),
-    targets=((4096, 0.01),),
-    parts=((4096, 0.01),),
-    contestants=tuple(name for name in CONTESTANTS if name != "flex"),  # compiling it takes longer than the rest
+QUICK = Grid(
+    {
+        "target": of_both_kinds((4096, 0.01)),
+        "density": of_both_kinds((4096, 0.01), (4096, 0.16)),
+        "n": of_both_kinds((1024, DEGREE / 1024), (4096, DEGREE / 4096)),
+    },
+    Pace(1.0, 3),
+    {name: one for name, one in CONTESTANTS.items() if name != "flex"},  # compiling it takes longer than the rest
+    of_both_kinds((4096, 0.01)),
 )
+GPU_FULL = _gpu_grid((4096, 16384, 65536, 8192, 1024), (0.001, 0.01, 0.02, 0.1, 0.5, EVERY_PAIR), pace=Pace(1.0, 3, 21))
+GPU_QUICK = _gpu_grid((4096, 1024), (0.01, 0.1), pace=Pace(0.3, 3, 11), without="flex")
 
 
-def run(grid: AttentionGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
-    """Measures every setting once and records to which sweeps it belongs."""
-    sweeps = grid.sweeps()
-    settings = list(dict.fromkeys(setting for chosen in sweeps.values() for setting in chosen))
-    parts = [Setting(n, density, kind) for kind in KINDS for n, density in grid.parts]
-    found: dict[str, Any] = {"cases": [], "parts": []}
-    for setting in counted(settings, len(settings) + len(parts), on_case):
-        case = build(setting)
-        about = _about(case) | {"sweeps": [name for name, chosen in sweeps.items() if setting in chosen]}
+def run(
+    grid: Grid,
+    track: Track = untracked,
+    *,
+    minutes: float = inf,
+    before: dict[str, Any] | None = None,
+    on_found: Callable[[dict[str, Any]], None] = lambda found: None,
+) -> dict[str, Any]:
+    """Measures every setting that ``before`` does not hold yet.
+
+    Args:
+        grid: What to measure.
+        track: Shows progress.
+        minutes: No further setting begins after this time.
+        before: What an earlier run returned.
+        on_found: Called with everything found so far after each setting.
+
+    Returns:
+        ``cases``, with a result for each contestant; ``parts``; and ``left_out``, the settings for which there was no
+        time.
+
+    Raises:
+        SbmtError: If a call left the GPU unusable. What was found until then has been handed over.
+    """
+    end = monotonic() + 60 * minutes
+    found: dict[str, Any] = {"cases": [], "parts": []} | (before or {}) | {"left_out": []}
+    done = {_key(case) for case in found["cases"]}
+    for setting in track(grid.settings(), description="attention"):
+        if _key(asdict(setting)) in done:
+            continue
+        if monotonic() >= end:
+            found["left_out"].append(str(setting))
+            continue
+        case = build(setting).to(grid.device, grid.dtype)
+        about = _about(case) | {"sweeps": [name for name, sweep in grid.sweeps.items() if setting in sweep]}
         for is_training in (False, True):
-            results = _compare(case, grid.contestants, is_training, pace)
+            results = compare(case, is_training, grid)
             found["cases"].append(about | {"is_training": is_training, "results": results})
-    for setting in counted(parts, len(settings) + len(parts), on_case, len(settings)):
+        on_found(found)
+        del case
+        _check_alive(grid.device, setting)
+    for setting in track(grid.parts, description="its parts"):
         case = build(setting)
-        found["parts"].append(_about(case) | {"results": take_apart(case, pace)})
+        found["parts"].append(_about(case) | {"results": take_apart(case, grid.pace)})
     return found
 
 
-def _compare(case: Case, names: tuple[str, ...], is_training: bool, pace: Pace) -> dict[str, Summary]:
-    """A summary for each contestant that runs, and ``{"missing": why}`` for the others."""
-    missing, entries = {}, {}
-    for name in names:
-        contestant = CONTESTANTS[name]
+def compare(case: Case, is_training: bool, grid: Grid) -> dict[str, Summary]:
+    """A summary for each contestant that runs, with its ``peak`` on a GPU; ``{"missing": why}`` for the others.
+
+    Ratios are to :data:`~sbmt.experiments.benchmarks.contestants.REFERENCE`; if that does not run, there are only
+    times.
+    """
+    found: dict[str, Summary] = {}
+    entries: dict[str, Entry] = {}
+    for name, contestant in grid.contestants.items():
         why = contestant.why_not(case.setting, is_training)
-        if why is None and name in FOREIGN:
-            why = try_once(contestant, case, is_training)
-        if why is None:
+        found[name] = {"missing": why} if why else first_call(entry(contestant, case, is_training))
+        if "missing" not in found[name]:
             entries[name] = entry(contestant, case, is_training)
-        else:
-            missing[name] = {"missing": why}
-    if REFERENCE in entries:
-        found = race(entries, pace, reference=REFERENCE, headline=(OURS,))
-    else:  # there are times, but nothing to compare them with
-        found = race(entries, replace(pace, least=FEW_ROUNDS), reference=OURS)
-        found = {name: {x: y for x, y in one.items() if "ratio" not in x} for name, one in found.items()}
-    return {name: found.get(name) or missing[name] for name in names}
+    if entries:
+        reference = REFERENCE if REFERENCE in entries else next(iter(entries))
+        headline = tuple(name for name in grid.ours if name in entries)
+        for name, one in race(entries, grid.pace, reference=reference, headline=headline).items():
+            kept = one if reference == REFERENCE else {key: x for key, x in one.items() if "ratio" not in key}
+            found[name] = kept | found[name]
+    return found
+
+
+def first_call(first: Entry) -> Summary:
+    """What a contestant's first calls find: why it is ``missing``, or on a GPU the ``peak`` of its memory in MiB."""
+    try:
+        first.seconds()
+        if first.device.type != "cuda":
+            return {}
+        torch.cuda.reset_peak_memory_stats(first.device)
+        before = torch.cuda.memory_allocated(first.device)
+        first.seconds()
+        return {"peak": round((torch.cuda.max_memory_allocated(first.device) - before) / 2**20, 1)}
+    except Exception as error:  # whatever a contestant raises on this machine is the finding, and the others go on
+        if is_out_of_memory(error):
+            return {"missing": "out of memory"}
+        lines = (str(error).strip() or "no message").splitlines()
+        message = " … ".join(dict.fromkeys((lines[0][:160], lines[-1][:160])))  # compilers put the reason last
+        return {"missing": f"does not run here: {type(error).__name__}: {message}"}
+
+
+def _check_alive(device: torch.device, setting: Setting) -> None:
+    """Frees memory; raises SbmtError if the device does not compute any more, as after an illegal memory access."""
+    gc.collect(1)  # what is left is young; a full collection takes longer than many a race
+    try:
+        torch.ones(2, device=device).sum().item()
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        raise SbmtError("a GPU that answers", f"none after {setting}", "run it again with --resume") from error
+
+
+def _key(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(case[name] for name in ("kind", "n", "density", "n_clusters"))
 
 
 def _about(case: Case) -> dict[str, Any]:
     """The setting as JSON holds it, with the density that was reached."""
-    model = case.block_model()
-    return {
-        "kind": case.setting.kind,
-        "n": case.setting.n,
-        "density": case.setting.density,
-        "n_clusters": case.setting.n_clusters,
-        "n_heads": case.setting.n_heads,
-        "d_head": case.setting.d_head,
-        "expected_density": float(f"{model.expected_density().mean().item():.4g}"),
-    }
+    with torch.no_grad():
+        reached = case.block_model().expected_density().mean().item()
+    dtype = str(case.query.dtype).removeprefix("torch.")
+    return asdict(case.setting) | {"dtype": dtype, "expected_density": float(f"{reached:.4g}")}

@@ -1,34 +1,30 @@
 """Suite ``backends``: every backend on the same masks, and how far ``backend="auto"`` is from the fastest."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sbmt.attention import available_backends, dispatch, edge_attention
+from sbmt.attention import available_backends, edge_attention
+from sbmt.attention.dispatch import pick_backend
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.experiments.benchmarks.cases import D_HEAD
-from sbmt.experiments.benchmarks.parts import without_caches
-from sbmt.experiments.benchmarks.progress import OnCase, counted
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.progress import Track, untracked
 from sbmt.graph.edges import EdgeList
 
 WIDTH = 128  # of the rows that pair products multiply: the number of clusters
 MOST_MESSAGES = 2**27  # edges · d_head above which message passing is left out
+Way = Callable[[EdgeList], Tensor]
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A random mask: every pair with the same probability.
-
-    Attributes:
-        n_graphs: Examples times heads.
-        n: Number of queries and of keys of a graph.
-        density: Share of the pairs that are edges.
-    """
+    """A random mask: every pair of ``n`` queries and keys has the same probability, in each of ``n_graphs`` heads."""
 
     n_graphs: int
     n: int
@@ -42,18 +38,12 @@ class Mask:
 
 @dataclass(frozen=True)
 class BackendGrid:
-    """What to measure: every combination with at most ``most_cells`` pairs.
-
-    Attributes:
-        graph_counts: Examples times heads.
-        sizes: n.
-        densities: Densities; 1 means every pair.
-        most_cells: Largest number of pairs over all graphs.
-    """
+    """What to measure: every combination of these with at most ``most_cells`` pairs over all graphs."""
 
     graph_counts: tuple[int, ...]
     sizes: tuple[int, ...]
     densities: tuple[float, ...]
+    pace: Pace
     most_cells: int = 2**24
 
     def masks(self) -> list[Mask]:
@@ -67,19 +57,18 @@ class BackendGrid:
         ]
 
 
-FULL = BackendGrid((1, 8, 64), (64, 256, 1024, 4096), (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64))
-QUICK = BackendGrid((1, 8), (64, 256, 1024), (1 / 2, 1 / 16), most_cells=2**21)
+FULL = BackendGrid((1, 8, 64), (64, 256, 1024, 4096), (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64), Pace(0.25, 5, 101))
+QUICK = BackendGrid((1, 8), (64, 256, 1024), (1 / 2, 1 / 16), Pace(0.1, 5, 101), most_cells=2**21)
 
 
-def run(grid: BackendGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
+def run(grid: BackendGrid, track: Track = untracked) -> dict[str, Any]:
     """Times forward and backward of every backend, and of products along edges, on the same masks."""
-    masks = grid.masks()
     found: dict[str, list[dict[str, Any]]] = {"attention": [], "edge_dot": [], "edge_gate": []}
-    for mask in counted(masks, len(masks), on_case):
+    for mask in track(grid.masks(), description="backends"):
         edges = mask.draw()
-        found["attention"].append(_attention(mask, edges, pace))
+        found["attention"].append(_attention(mask, edges, grid.pace))
         for product in PRODUCTS:
-            found[product].append(_product(product, mask, edges, pace))
+            found[product].append(_product(product, mask, edges, grid.pace))
     return {name: {"cells": cells, "loss": loss_of_auto(cells)} for name, cells in found.items()}
 
 
@@ -90,41 +79,11 @@ def _attention(mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, Any]:
     gate = torch.ones(edges.n_edges)
     leaves = [leaf.requires_grad_() for leaf in (query, key, value, gate)]
 
-    def entry(backend: str) -> Entry:
-        def step(fresh: EdgeList) -> tuple[Tensor, ...]:
-            out = edge_attention(query, key, value, fresh, gate, backend=backend)
-            return torch.autograd.grad(out, leaves, cotangent)
-
-        return Entry(step, lambda: without_caches(edges))
+    def along(backend: str) -> Way:
+        return lambda fresh: edge_attention(query, key, value, fresh, gate, backend=backend)
 
     names = [name for name in available_backends() if name != "pyg" or edges.n_edges * D_HEAD <= MOST_MESSAGES]
-    results = race({name: entry(name) for name in names}, pace, reference="dense")
-    return _cell(mask, results, taken_by_auto(query, edges))
-
-
-def taken_by_auto(tokens: Tensor, edges: EdgeList) -> str:
-    """The name of the backend that ``backend="auto"`` chooses for these edges; nothing is computed.
-
-    Args:
-        tokens: ``(batch, heads, n, d)``, as queries, keys and values.
-        edges: The mask.
-    """
-    called: list[str] = []
-
-    def note(name: str) -> Any:
-        def attend(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
-            called.append(name)
-            return torch.zeros_like(value)
-
-        return attend
-
-    originals = dict(dispatch.BACKENDS)
-    try:
-        dispatch.BACKENDS.update({name: note(name) for name in originals})
-        edge_attention(tokens, tokens, tokens, edges)
-    finally:
-        dispatch.BACKENDS.update(originals)
-    return called[0]
+    return _cell(mask, edges, {name: along(name) for name in names}, leaves, cotangent, pick_backend(edges), pace)
 
 
 def _product(name: str, mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, Any]:
@@ -132,16 +91,28 @@ def _product(name: str, mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, An
     shape = (mask.n_graphs, 1, mask.n, WIDTH)
     query, key = (torch.rand(shape, generator=generator).requires_grad_() for _ in range(2))
     cotangent = torch.randn(edges.n_edges, generator=generator)
-    ways = PRODUCTS[name]
 
-    def entry(route: str) -> Entry:
-        def step(fresh: EdgeList) -> tuple[Tensor, ...]:
-            return torch.autograd.grad(ways[route](query, key, fresh), [query, key], cotangent)
+    def along(way: Callable[[Tensor, Tensor, EdgeList], Tensor]) -> Way:
+        return lambda fresh: way(query, key, fresh)
 
-        return Entry(step, lambda: without_caches(edges))
+    ways = {route: along(way) for route, way in PRODUCTS[name].items()}
+    return _cell(mask, edges, ways, [query, key], cotangent, "edges", pace)
 
-    results = race({route: entry(route) for route in ways}, pace, reference="dense")
-    return _cell(mask, results, "edges")
+
+def _cell(
+    mask: Mask, edges: EdgeList, ways: dict[str, Way], leaves: list[Tensor], cotangent: Tensor, auto: str, pace: Pace
+) -> dict[str, Any]:
+    """Times forward and backward of each way, and compares the automatic choice with the fastest."""
+
+    def entry(way: Way) -> Entry:
+        # Copies are as if just sampled, without what edges keep for later calls.
+        return Entry(lambda fresh: torch.autograd.grad(way(fresh), leaves, cotangent), lambda: replace(edges))
+
+    results = race({name: entry(way) for name, way in ways.items()}, pace, reference="dense")
+    best = min(results, key=lambda name: results[name]["ratio"])
+    loss = results[auto]["ratio"] / results[best]["ratio"] if auto in results else None
+    about = {"n_graphs": mask.n_graphs, "n": mask.n, "density": mask.density}
+    return about | {"best": best, "auto": auto, "auto_over_best": loss and round(loss, 4), "results": results}
 
 
 def dense_dot(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
@@ -158,13 +129,6 @@ PRODUCTS = {
     "edge_dot": {"dense": dense_dot, "edges": edge_dot},
     "edge_gate": {"dense": dense_gate, "edges": edge_gate},
 }
-
-
-def _cell(mask: Mask, results: dict[str, Any], auto: str) -> dict[str, Any]:
-    best = min(results, key=lambda name: results[name]["ratio"])
-    loss = results[auto]["ratio"] / results[best]["ratio"] if auto in results else None
-    about = {"n_graphs": mask.n_graphs, "n": mask.n, "density": mask.density}
-    return about | {"best": best, "auto": auto, "auto_over_best": loss and round(loss, 4), "results": results}
 
 
 def loss_of_auto(cells: list[dict[str, Any]]) -> dict[str, float]:

@@ -1,5 +1,6 @@
-"""Inputs of known density: SBM attention layers with one number set so that the density is met."""
+"""Inputs of known density: SBM attention layers in which one number is set so that the density is met."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
@@ -30,6 +31,10 @@ class Setting:
         n_heads: Number of heads.
         d_head: Width of a head.
 
+    Example:
+        >>> print(Setting(4096, 0.01, "structured"))
+        structured, n = 4,096, density 1 %
+
     Raises:
         SbmtError: On sizes below 1, an unknown kind, or a density outside (0, 1).
     """
@@ -47,29 +52,26 @@ class Setting:
         if not 0 < self.density < 1:
             raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
 
-    @property
-    def expected_edges(self) -> float:
-        """Over all heads."""
-        return self.n_heads * self.n**2 * self.density
+    def __str__(self) -> str:
+        return f"{self.kind}, n = {self.n:,}, density {100 * self.density:.3g} %"
 
     @property
     def n_cells(self) -> int:
         """Pairs over all heads."""
         return self.n_heads * self.n**2
 
+    @property
+    def expected_edges(self) -> float:
+        """Edges over all heads."""
+        return self.n_cells * self.density
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A layer and one batch of one example for it.
+    """A layer without exploration, and a batch of one example for it.
 
-    Attributes:
-        setting: The setting that the case meets.
-        layer: The attention, without exploration.
-        query: ``(1, heads, n, d_head)``; a leaf, as are key and value.
-        key: ``(1, heads, n, d_head)``.
-        value: ``(1, heads, n, d_head)``.
-        cotangent: ``(1, heads, n, d_head)``, the gradient of the output; random, since ones might make a backward pass
-            easier than it is.
+    Query, key and value are leaves ``(1, heads, n, d_head)``. The cotangent, the gradient of the output, is random,
+    since ones might make a backward pass easier than it is.
     """
 
     setting: Setting
@@ -85,12 +87,19 @@ class Case:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """All that a training step takes gradients of."""
+        """Everything that a training step takes gradients of."""
         return [self.query, self.key, self.value, *self.layer.parameters()]
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Case":
+        """The case on a device, with its layer in float32 and its tokens in ``dtype``, as under autocast."""
+        tokens = [x.detach().to(device, dtype) for x in (self.query, self.key, self.value, self.cotangent)]
+        for leaf in tokens[:3]:
+            leaf.requires_grad_()
+        return Case(self.setting, copy.deepcopy(self.layer).to(device), *tokens)
 
 
 def build(setting: Setting, seed: int = 0) -> Case:
-    """The input for a setting; the same seed gives the same input, and torch's own generator is left alone.
+    """The input for a setting. The same seed gives the same input, and torch's own generator is left alone.
 
     Raises:
         SbmtError: If no input of this kind has this density.
@@ -108,9 +117,12 @@ def build(setting: Setting, seed: int = 0) -> Case:
 def near_constant(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
     """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
 
-    All clusters share one small component, beside the noise that they are initialised with; the last bias moves all
-    nodes far along it, so that tokens differ about as little as they do in a fresh layer. Tokens are normal. Changes
-    the layer, returns queries and keys.
+    In addition to the noise that they are initialised with, all clusters share one small component. The last bias
+    moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal. The
+    layer is changed in place.
+
+    Returns:
+        Queries and keys.
     """
     direction = torch.full((setting.d_head,), setting.d_head**-0.5)
     layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
@@ -127,14 +139,17 @@ def near_constant(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor
 
 
 def structured(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
-    """Memberships close to one-hot over groups: a block-diagonal expected mask, its rows and columns shuffled.
+    """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled.
 
-    With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix lies between clusters of one
-    group, and a token is 4·e_a for its group a, plus noise. The MLP is a gain and a negative bias: memberships are
-    close to 0 for all groups but the token's own. Since a block matrix sums to 1, a pair within a group has an edge
-    with probability 1/g at most, and 1/g of the pairs are within a group: the density is 1/g² at most. So g is the
-    largest number that leaves room for memberships of .95, and the gain is set to meet the density.
-    Changes the layer, returns queries and keys.
+    With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
+    and a token is 4·e_a for its group a, plus noise. The MLP is a gain and a negative bias: memberships are close to 0
+    for all groups but the token's own. Since a block matrix sums to 1, a pair within a group has an edge with
+    probability at most 1/g, and 1/g of the pairs are within a group, so the density is at most 1/g². Hence g is the
+    largest number that leaves room for memberships of .95, and the gain is set to meet the density. The layer is
+    changed in place.
+
+    Returns:
+        Queries and keys.
     """
     size = n_groups(setting)
     group_of_cluster = torch.arange(setting.n_clusters) % size
@@ -154,17 +169,12 @@ def structured(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
 
 
 def n_groups(setting: Setting) -> int:
-    """How many groups :func:`structured` makes.
-
-    Example:
-        >>> [n_groups(Setting(64, density, "structured")) for density in (0.5, 0.04, 0.01, 0.0025)]
-        [1, 4, 9, 18]
-    """
+    """How many groups :func:`structured` makes."""
     return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
 
 
 def _grouped_tokens(setting: Setting, size: int) -> Tensor:
-    """Tokens of groups of equal size in a random order, another one for each head."""
+    """Tokens of groups of equal size in a random order, which differs from head to head."""
     order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])
     tokens = 4.0 * torch.eye(setting.d_head)[order % size]  # heads n d_head
     return (tokens + 0.1 * torch.randn_like(tokens))[None]
@@ -180,7 +190,7 @@ def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
 
 
 def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, high: float) -> None:
-    """Leaves the layer with the setting's density, which rises from ``low`` to ``high``."""
+    """Leaves the layer at the setting's density, which rises from ``low`` to ``high``."""
     least, most = density_at(low), density_at(high)
     if not least <= setting.density <= most:
         got = f"{setting.density:g} for {setting.kind} memberships"

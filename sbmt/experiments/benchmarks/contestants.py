@@ -1,4 +1,4 @@
-"""Ways to attend: the layer, what it is compared with, and how large an input each can take."""
+"""Ways to attend: SBM attention, what it is compared with, and how large an input each can take."""
 
 import copy
 import inspect
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from sbmt.experiments.benchmarks.cases import Case, Setting
@@ -19,6 +20,7 @@ from sbmt.samplers import sample_edges
 
 REFERENCE = "sdpa"
 OURS = "sbm"
+BLOCK = 128  # FlexAttention's blocks
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Contestant:
         title: Its name in tables.
         attend: Maps a case to the output ``(1, heads, n, d_head)``.
         most_cells: Largest number of pairs over all heads at which it takes part.
+        most_edges: Largest number of edges over all heads at which it takes part.
         most_messages: Largest number of edges · d_head at which it takes part.
         is_sbm: Whether the layer's parameters take part.
         why_no_backward: Why it only runs forward; None if it runs both ways.
@@ -37,6 +40,7 @@ class Contestant:
     title: str
     attend: Callable[[Case], Tensor]
     most_cells: int | float = math.inf
+    most_edges: int | float = math.inf
     most_messages: int | float = math.inf
     is_sbm: bool = True
     why_no_backward: str | None = None
@@ -45,10 +49,13 @@ class Contestant:
         """Why it does not take part, or None."""
         if is_training and self.why_no_backward is not None:
             return self.why_no_backward
-        if setting.n_cells > self.most_cells:
-            return f"left out above {self.most_cells / 2**20:.0f} Mi pairs over all heads"
-        if setting.expected_edges * setting.d_head > self.most_messages:
-            return f"left out above {self.most_messages / 2**20:.0f} Mi numbers in messages (edges · d_head)"
+        for size, most, what in (
+            (setting.n_cells, self.most_cells, "pairs over all heads"),
+            (setting.expected_edges, self.most_edges, "edges over all heads"),
+            (setting.expected_edges * setting.d_head, self.most_messages, "numbers in messages (edges · d_head)"),
+        ):
+            if size > most:
+                return f"left out above {most / 2**20:.0f} Mi {what}"
         return None
 
 
@@ -66,18 +73,12 @@ def entry(contestant: Contestant, case: Case, is_training: bool) -> Entry:
     return Entry(training if is_training else forward, device=case.query.device)
 
 
-def try_once(contestant: Contestant, case: Case, is_training: bool) -> str | None:
-    """Runs a contestant from another library; returns why it does not run here, or None."""
-    try:
-        entry(contestant, case, is_training).seconds()
-    except Exception as error:  # whatever a foreign backend raises on this machine is the finding
-        first_line = (str(error).strip() or "no message").splitlines()[0]
-        return f"does not run here: {type(error).__name__}: {first_line[:160]}"
-    return None
-
-
-def _full_attention(case: Case) -> Tensor:
-    return scaled_dot_product_attention(case.query, case.key, case.value)
+def full_attention(case: Case) -> Tensor:
+    """Full attention by torch; on a GPU by the flash kernel alone, which raises if it cannot run."""
+    if not case.query.is_cuda:
+        return scaled_dot_product_attention(case.query, case.key, case.value)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return scaled_dot_product_attention(case.query, case.key, case.value)
 
 
 def layer_with(**changed: str) -> Callable[[Case], Tensor]:
@@ -123,41 +124,69 @@ def _sparse_head(query: Tensor, key: Tensor, value: Tensor, row_ptr: Tensor, key
     return torch.sparse_csr_tensor(row_ptr, keys, weights, size, check_invariants=False) @ value
 
 
-def _flex_attention(case: Case) -> Tensor:
-    """FlexAttention over the sampled mask, compiled as its documentation recommends; it has no gate."""
-    make_blocks, attend = _compiled_flex()
-    mask = sample_edges(case.block_model()).to_dense()
+def flex_attention(case: Case) -> Tensor:
+    """FlexAttention over a sampled mask; it has no gate, so no gradient reaches the block model."""
+    with torch.no_grad():
+        blocks = _block_mask(sample_edges(case.block_model()).to_dense())
+    tokens = [x if torch.is_grad_enabled() else x.detach() for x in (case.query, case.key, case.value)]
+    values: Tensor = _compiled_flex_attention()(*tokens, block_mask=blocks)
+    return values
+
+
+def _block_mask(mask: Tensor) -> Any:
+    """Which blocks of a dense mask are visited, and in which of these the mask need not be read."""
+    from torch.nn.attention.flex_attention import BlockMask
 
     def is_edge(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return mask[batch, head, query, key]
 
-    plain = inspect.unwrap(is_edge)  # tests wrap everything in shape checks, which cannot be compiled
-    blocks = make_blocks(plain, *mask.shape, device=str(mask.device))
-    values: Tensor = attend(*(x.detach() for x in (case.query, case.key, case.value)), block_mask=blocks)
-    return values
+    per_block = mask.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).sum((3, 5))  # batch heads blocks blocks
+    is_full = per_block == BLOCK**2
+    return BlockMask.from_kv_blocks(
+        *_ordered((per_block > 0) & ~is_full),
+        *_ordered(is_full),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=inspect.unwrap(is_edge),  # tests wrap everything in shape checks, which cannot be compiled
+        seq_lengths=(mask.shape[2], mask.shape[3]),
+    )
+
+
+def _ordered(is_chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """How many chosen blocks each row of blocks has, and the numbers of all blocks, the chosen ones first."""
+    numbers = is_chosen.int().argsort(stable=True, dim=-1, descending=True)
+    return is_chosen.sum(-1, dtype=torch.int32), numbers.int()
 
 
 @cache
-def _compiled_flex() -> tuple[Any, Any]:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+def _compiled_flex_attention() -> Any:
+    import torch._dynamo
+    from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(create_block_mask), torch.compile(flex_attention)
+    torch._dynamo.config.recompile_limit = 64  # a variant for every n, with and without gradients; the default is 8
+    return torch.compile(flex_attention, dynamic=False)
 
 
 CONTESTANTS = {
-    REFERENCE: Contestant("SDPA", _full_attention, most_cells=2**30, is_sbm=False),
+    REFERENCE: Contestant("SDPA", full_attention, most_cells=2**30, is_sbm=False),
     OURS: Contestant("SBM", layer_with()),
     "pyg": Contestant("pyg", layer_with(backend="pyg"), most_messages=2**27),
     "torch.sparse": Contestant("torch.sparse", torch_sparse, most_messages=2**27),
     "flex": Contestant(
-        "flex",
-        _flex_attention,
-        most_cells=2**26,
-        why_no_backward="forward only: on the CPU it has no backward pass",
+        "flex", flex_attention, most_cells=2**26, why_no_backward="forward only: on the CPU it has no backward pass"
     ),
     "dense": Contestant(
         "dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**24, most_messages=2**28
     ),
 }
-FOREIGN = {"torch.sparse", "flex"}
-"""Contestants that may not run on every machine."""
+
+_INDEXED = 2**31 - 1  # edges that kernels number in 32 bits
+GPU_CONTESTANTS = {
+    REFERENCE: Contestant("SDPA", full_attention, is_sbm=False),
+    "sparse": Contestant("sparse", layer_with(sampler="exact", backend="gpu"), most_edges=_INDEXED),
+    "tiled": Contestant("tiled", layer_with(sampler="bernoulli", backend="gpu")),
+    "auto": Contestant("auto", layer_with(backend="auto")),
+    "flex": Contestant("flex", flex_attention, most_cells=2**31, most_edges=_INDEXED, is_sbm=False),
+    "pyg": Contestant("pyg", layer_with(backend="pyg"), most_edges=_INDEXED),
+    "torch.sparse": Contestant("torch.sparse", torch_sparse, most_edges=_INDEXED),
+}
+"""The reference; ours along edges, over tiles, and by its own choice; and other libraries."""

@@ -2,9 +2,9 @@
 
 import os
 import platform
-import shutil
+import re
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,12 @@ PACKAGES = ("numpy", "scipy", "numba", "torch-geometric")
 
 def machine_manifest() -> dict[str, Any]:
     """A run's manifest, with the processor, OpenMP's waiting policy and the versions of what else computes."""
+    models = re.findall(r"^model name\s*: (.*)", CPU_INFO.read_text() if CPU_INFO.exists() else "", re.MULTILINE)
     return manifest() | {
-        "processor": processor(),
+        "processor": models[0] if models else platform.processor() or "unknown",
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "not set"),
         **{name: version(name) for name in PACKAGES},
     }
-
-
-def processor() -> str:
-    """The processor's model, as far as the system reports it."""
-    try:
-        lines = CPU_INFO.read_text().splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or "unknown"
 
 
 def gpu_manifest(device: torch.device) -> dict[str, Any]:
@@ -40,29 +31,7 @@ def gpu_manifest(device: torch.device) -> dict[str, Any]:
     if device.type != "cuda":
         return {}
     about = torch.cuda.get_device_properties(device)
-    return {
-        "gpu": about.name,
-        "gpu_memory_gib": round(about.total_memory / 2**30, 1),
-        "driver": _driver(),
-        "cuda": torch.version.cuda or "unknown",
-        "triton": _triton(),
-    }
-
-
-def _driver() -> str:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return "unknown"
-    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return answer.splitlines()[0].strip() if answer else "unknown"
-
-
-def _triton() -> str:
-    try:
-        return version("triton")
-    except PackageNotFoundError:
-        return "not installed"
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
+    gpu = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1), "driver": driver}
+    return gpu | {"cuda": torch.version.cuda, "triton": version("triton")}

@@ -14,34 +14,27 @@ from sbmt.cost.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
-from sbmt.experiments.benchmarks.progress import OnCase, counted
+from sbmt.experiments.progress import Track, untracked
 
 
 @dataclass(frozen=True)
 class MemoryGrid:
-    """What to measure.
-
-    Attributes:
-        targets: (n, density).
-        contestants: Who takes part, unless an input is too large for them.
-        kind: The kind of input; only its number of edges affects memory.
-    """
+    """What to measure: these points (n, density), and these contestants unless an input is too large for them."""
 
     targets: tuple[tuple[int, float], ...]
     contestants: tuple[str, ...] = ("sdpa", "sbm", "pyg", "torch.sparse", "dense")
-    kind: str = "structured"
 
 
 FULL = MemoryGrid(((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)))
 QUICK = MemoryGrid(((4096, 0.01),), ("sdpa", "sbm"))
 
 
-def run(grid: MemoryGrid, on_case: OnCase) -> dict[str, Any]:
-    """One step of each contestant, each in a fresh process."""
-    settings = [Setting(n, density, grid.kind) for n, density in grid.targets]
+def run(grid: MemoryGrid, track: Track = untracked) -> dict[str, Any]:
+    """One step of each contestant, each in a fresh process; only an input's number of edges affects memory."""
+    settings = [Setting(n, density, "structured") for n, density in grid.targets]
     pairs = [(setting, name) for setting in settings for name in grid.contestants]
     results: dict[Setting, dict[str, Any]] = {setting: {} for setting in settings}
-    for setting, name in counted(pairs, len(pairs), on_case):
+    for setting, name in track(pairs, description="memory"):
         why = CONTESTANTS[name].why_not(setting, is_training=True)
         results[setting][name] = {"missing": why} if why else measure_in_fresh_process(setting, name)
     return {"cases": [asdict(setting) | {"results": found} for setting, found in results.items()]}

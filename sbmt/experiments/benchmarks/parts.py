@@ -1,4 +1,4 @@
-"""The training step broken down into its parts, to see which of them dominates."""
+"""The training step broken down into its parts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,6 @@ from sbmt.block_model.pair_products import edge_gate
 from sbmt.experiments.benchmarks.cases import Case
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, OURS, entry
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
-from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
 
 WHOLE = "whole step"
@@ -27,8 +26,6 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     - ``transposition``: the edges in the order of their keys, which both backward passes share;
     - ``attention forward`` and ``attention backward`` along the edges, the latter to query, key, value and gate;
     - ``gate backward``: from the edges' gradients to those of the factors.
-
-    Preparing a part is not timed; the whole step needs no preparation.
     """
     model = case.block_model()
     query_rates, key_rates = (t.detach().requires_grad_() for t in model.rate_factors())
@@ -45,10 +42,6 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     def attention() -> Tensor:
         return edge_attention(query, key, value, edges, gate_leaf)
 
-    def without_gradient(_: object) -> Tensor:
-        with torch.no_grad():
-            return attention()
-
     def gate() -> Tensor:
         return edge_gate(query_rates, key_rates, edges)
 
@@ -58,17 +51,12 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
         WHOLE: entry(CONTESTANTS[OURS], case, is_training=True),
         "memberships": Entry(memberships),
         "sampling": Entry(lambda _: sample_edges(model)),
-        "transposition": Entry(lambda fresh: fresh.by_key, lambda: without_caches(edges)),
-        "attention forward": Entry(without_gradient),
+        "transposition": Entry(lambda fresh: fresh.by_key, lambda: replace(edges)),  # without what edges keep
+        "attention forward": Entry(torch.no_grad()(lambda _: attention())),
         "attention backward": _backward(attention, [query, key, value, gate_leaf], case.cotangent),
         "gate backward": _backward(gate, [query_rates, key_rates], gate_cotangent),
     }
     return race(parts, pace, reference=WHOLE)
-
-
-def without_caches(edges: EdgeList) -> EdgeList:
-    """The same edges as if just sampled, without what they keep for later calls."""
-    return replace(edges)
 
 
 def _backward(forward: Callable[[], Tensor], leaves: list[Tensor], cotangent: Tensor) -> Entry:

@@ -1,7 +1,7 @@
 """Suite ``sampler``: the time per edge drawn, and how it grows with n at a fixed degree."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import draw_seed
 from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, thin_block_model
-from sbmt.experiments.benchmarks.progress import OnCase, counted
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
+from sbmt.experiments.progress import Track, untracked
 from sbmt.samplers import sample_edges
 from sbmt.samplers.exact import sample_with_torch
 
@@ -30,19 +30,21 @@ class SamplerGrid:
         n: Tokens of the density sweep, 4 heads.
         densities: Densities, ascending.
         sizes: n of the scaling sweep, one head.
+        pace: Pace of each race.
         degree: Expected keys per query in the scaling sweep.
-        certain_rows: Numbers of queries that reach every key with certainty; a scaling sweep for each number.
+        certain_rows: Numbers of queries that certainly reach every key; a scaling sweep for each number.
     """
 
     n: int
     densities: tuple[float, ...]
     sizes: tuple[int, ...]
+    pace: Pace
     degree: float = 16.0
     certain_rows: tuple[int, ...] = (0, 3)
 
 
-FULL = SamplerGrid(n=4096, densities=(0.0025, 0.01, 0.04), sizes=(4096, 8192, 16384, 32768, 65536))
-QUICK = SamplerGrid(n=2048, densities=(0.01, 0.04), sizes=(4096, 16384))
+FULL = SamplerGrid(4096, (0.0025, 0.01, 0.04), (4096, 8192, 16384, 32768, 65536), Pace(2.0, 4))
+QUICK = SamplerGrid(2048, (0.01, 0.04), (4096, 16384), Pace(1.0, 3))
 
 
 def by_numpy(model: BlockModel) -> list[csr_array]:
@@ -68,17 +70,12 @@ SAMPLERS: dict[str, Callable[[BlockModel], object]] = {
 TITLES = {"exact": "exact", "torch": "exact, in torch", "bernoulli": "bernoulli", "numpy": "numpy + scipy, dense"}
 
 
-def run(grid: SamplerGrid, pace: Pace, on_case: OnCase) -> dict[str, Any]:
+def run(grid: SamplerGrid, track: Track = untracked) -> dict[str, Any]:
     """Times every sampler on block models whose rate factors are already computed."""
     settings = [Setting(grid.n, density, kind) for kind in KINDS for density in grid.densities]
-    total = len(settings) + len(grid.certain_rows)
-    cases = [_density_case(setting, pace) for setting in counted(settings, total, on_case)]
-    return {
-        "cases": with_marginal_cost(cases),
-        "scaling": [
-            _scaling(grid, n_stars, pace) for n_stars in counted(grid.certain_rows, total, on_case, len(settings))
-        ],
-    }
+    cases = [_density_case(setting, grid.pace) for setting in track(settings, description="samplers")]
+    scaling = [_scaling(grid, n_stars) for n_stars in track(grid.certain_rows, description="their growth")]
+    return {"cases": with_marginal_cost(cases), "scaling": scaling}
 
 
 def _density_case(setting: Setting, pace: Pace) -> dict[str, Any]:
@@ -88,12 +85,11 @@ def _density_case(setting: Setting, pace: Pace) -> dict[str, Any]:
     found = race({name: _entry(name, model) for name in SAMPLERS}, pace, reference=REFERENCE)
     for one in found.values():
         one["ns_per_edge"] = nanoseconds(one, n_edges)
-    about = {"kind": setting.kind, "n": setting.n, "density": setting.density, "n_clusters": setting.n_clusters}
-    return about | {"n_heads": setting.n_heads, "n_edges": n_edges, "results": found}
+    return asdict(setting) | {"n_edges": n_edges, "results": found}
 
 
 def with_marginal_cost(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The cases, with the time per further edge between the next lower density and this one added to each result."""
+    """The cases, with the time per further edge, compared with the next lower density, added to each result."""
     for before, case in pairwise(cases):
         more = case["n_edges"] - before["n_edges"]
         if case["kind"] == before["kind"] and more > 0:
@@ -103,21 +99,19 @@ def with_marginal_cost(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return cases
 
 
-def _scaling(grid: SamplerGrid, n_stars: int, pace: Pace) -> dict[str, Any]:
+def _scaling(grid: SamplerGrid, n_stars: int) -> dict[str, Any]:
     """Measures all sizes in one race, so that a slow moment of the machine does not distort the slope."""
     models = {n: thin_block_model(n, grid.degree, n_stars=n_stars) for n in grid.sizes}
     n_edges = {n: sample_edges(model).n_edges for n, model in models.items()}
     entries = {f"{name} {n}": _entry(name, model) for name in SUBLINEAR for n, model in models.items()}
-    found = race(entries, pace, reference=f"{REFERENCE} {grid.sizes[0]}")
+    found = race(entries, grid.pace, reference=f"{REFERENCE} {grid.sizes[0]}")
     samplers = {}
     for name in SUBLINEAR:
         rows = [found[f"{name} {n}"] | {"n": n, "n_edges": n_edges[n]} for n in grid.sizes]
         for row in rows:
             row["ns_per_edge"] = nanoseconds(row, row["n_edges"])
-        samplers[name] = {
-            "slope": slope([row["n_edges"] for row in rows], [row["median"] for row in rows]),
-            "rows": rows,
-        }
+        growth = slope([row["n_edges"] for row in rows], [row["median"] for row in rows])
+        samplers[name] = {"slope": growth, "rows": rows}
     return {"certain_rows": n_stars, "degree": grid.degree, "samplers": samplers}
 
 
@@ -126,20 +120,10 @@ def _entry(name: str, model: BlockModel) -> Entry:
 
 
 def nanoseconds(found: Summary, n_edges: int) -> float:
-    """Median time for one edge.
-
-    Example:
-        >>> nanoseconds({"median": 2.0}, 1000)
-        2000.0
-    """
+    """Median time for one edge."""
     return round(1e6 * found["median"] / max(n_edges, 1), 3)
 
 
 def slope(x: Sequence[int | float], y: Sequence[int | float]) -> float:
-    """Least squares of log y over log x: 1 is linear in x, 2 would be quadratic.
-
-    Example:
-        >>> slope([1, 2, 4], [3, 6, 12])
-        1.0
-    """
+    """Least squares of log y over log x: 1 is linear in x, 2 would be quadratic."""
     return round(float(np.polyfit(np.log(x), np.log(y), 1)[0]), 3)

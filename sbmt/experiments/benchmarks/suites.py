@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import torch
 
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.experiments.benchmarks import attention, backends, gpu, memory, sampler
+from sbmt.experiments.benchmarks import attention, backends, memory, sampler
 from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest
-from sbmt.experiments.benchmarks.progress import Conditions
 from sbmt.experiments.benchmarks.tables import (
     attention_tables,
     backend_tables,
@@ -21,8 +19,8 @@ from sbmt.experiments.benchmarks.tables import (
     memory_tables,
     sampler_tables,
 )
-from sbmt.experiments.benchmarks.timing import Pace
 from sbmt.experiments.devices import DEVICES, usable_device
+from sbmt.experiments.progress import Track, untracked
 from sbmt.experiments.tables import Table
 
 MOST_THREADS = 1024
@@ -33,37 +31,35 @@ class Suite:
     """One question about speed or memory.
 
     Attributes:
-        run: Takes the conditions, and returns what the results file holds.
+        run: Measures, given whether that should take only a minute, ``track``, and for suites on a GPU ``minutes``,
+            ``before`` and ``on_found`` (see :func:`run_suites`); returns what the results file holds.
         tables: Makes tables of that.
         device: The device on which it runs.
     """
 
-    run: Callable[[Conditions], dict[str, Any]]
+    run: Callable[..., dict[str, Any]]
     tables: Callable[[dict[str, Any]], list[Table]]
     device: str = "cpu"
 
 
-def _attention(asked: Conditions) -> dict[str, Any]:
-    grid, pace = (attention.QUICK, Pace(1.0, 3)) if asked.is_quick else (attention.FULL, Pace(1.5, 4))
-    return attention.run(grid, pace, asked.on_case)
+def _attention(is_quick: bool, track: Track) -> dict[str, Any]:
+    return attention.run(attention.QUICK if is_quick else attention.FULL, track)
 
 
-def _sampler(asked: Conditions) -> dict[str, Any]:
-    grid, pace = (sampler.QUICK, Pace(1.0, 3)) if asked.is_quick else (sampler.FULL, Pace(2.0, 4))
-    return sampler.run(grid, pace, asked.on_case)
+def _sampler(is_quick: bool, track: Track) -> dict[str, Any]:
+    return sampler.run(sampler.QUICK if is_quick else sampler.FULL, track)
 
 
-def _backends(asked: Conditions) -> dict[str, Any]:
-    grid, pace = (backends.QUICK, Pace(0.1, 5, 101)) if asked.is_quick else (backends.FULL, Pace(0.25, 5, 101))
-    return backends.run(grid, pace, asked.on_case)
+def _backends(is_quick: bool, track: Track) -> dict[str, Any]:
+    return backends.run(backends.QUICK if is_quick else backends.FULL, track)
 
 
-def _memory(asked: Conditions) -> dict[str, Any]:
-    return memory.run(memory.QUICK if asked.is_quick else memory.FULL, asked.on_case)
+def _memory(is_quick: bool, track: Track) -> dict[str, Any]:
+    return memory.run(memory.QUICK if is_quick else memory.FULL, track)
 
 
-def _gpu(asked: Conditions) -> dict[str, Any]:
-    return gpu.run(gpu.QUICK if asked.is_quick else gpu.FULL, asked)
+def _gpu(is_quick: bool, track: Track, **resumable: Any) -> dict[str, Any]:
+    return attention.run(attention.GPU_QUICK if is_quick else attention.GPU_FULL, track, **resumable)
 
 
 SUITES = {
@@ -83,8 +79,7 @@ def run_suites(
     device: str = "cpu",
     minutes: float | None = None,
     before: dict[str, Any] | None = None,
-    on_case: Callable[[str, int, int], None] = lambda name, done, total: None,
-    on_suite: Callable[[str, dict[str, Any]], None] = lambda name, result: None,
+    track: Track = untracked,
     on_found: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
     """Runs suites one after the other.
@@ -94,11 +89,10 @@ def run_suites(
         is_quick: Whether it should take only a minute: fewer cases, fewer rounds.
         threads: Threads of torch and of the compiled kernels; by default torch's own number.
         device: ``"cpu"`` or ``"cuda"``.
-        minutes: Suites on a GPU begin no further case after this time; None is no limit.
+        minutes: Suites on a GPU begin no further setting after this time; None is no limit.
         before: The content of a results file of suites on a GPU, to be continued.
-        on_case: Called with a suite's name, the number of its cases done, and their total.
-        on_suite: Called after each suite with its name and the result so far.
-        on_found: Called with the result so far after each case of a suite on a GPU.
+        track: Shows progress, such as the method ``track`` of rich's ``Progress``.
+        on_found: Called with the result so far after each suite, and after each setting of a suite on a GPU.
 
     Returns:
         The content of a results file: ``manifest``, ``is_quick``, and ``suites`` by name.
@@ -114,7 +108,8 @@ def run_suites(
         torch.manual_seed(0)
         result: dict[str, Any] = {"manifest": machine_manifest() | gpu_manifest(usable)}
         result |= {"is_quick": is_quick, "suites": {}}
-        _check_same(before, result)
+        if before is not None:
+            _check_same(before, result)
         for name, suite in chosen.items():
             start = perf_counter()
             earlier = (before or {"suites": {}})["suites"].get(name, {"seconds": 0.0, "found": None})
@@ -124,9 +119,8 @@ def run_suites(
                 result["suites"][name] = {"seconds": seconds, "found": found}
                 on_found(result)
 
-            found = suite.run(Conditions(is_quick, partial(on_case, name), keep, minutes, earlier["found"]))
-            keep(found)
-            on_suite(name, result)
+            resumable = {"minutes": minutes or inf, "before": earlier["found"], "on_found": keep}
+            keep(suite.run(is_quick, track, **resumable if suite.device == "cuda" else {}))
     return result
 
 
@@ -150,10 +144,8 @@ def _check(threads: int | None, device: str, minutes: float | None, before: obje
         raise SbmtError("minutes > 0", minutes, "give each case some time")
 
 
-def _check_same(before: dict[str, Any] | None, result: dict[str, Any]) -> None:
+def _check_same(before: dict[str, Any], result: dict[str, Any]) -> None:
     """Refuses to continue what was measured otherwise, or on another machine."""
-    if before is None:
-        return
     try:
         earlier, now = (
             [one["is_quick"], *(one["manifest"].get(name) for name in ("gpu", "torch", "triton"))]

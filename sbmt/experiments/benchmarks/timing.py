@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns, so that a slow moment of the machine affects them all."""
+"""Interleaved timing: contestants take turns, so that a slow moment of the machine affects all of them."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -56,33 +56,22 @@ class Entry:
     device: torch.device = CPU
 
     def seconds(self) -> float:
-        """Times one call."""
+        """Times one call. On a GPU, it begins when the GPU is idle and ends when its work is done."""
         prepared = self.prepare()
-        read = (_start_events if self.device.type == "cuda" else _start_clock)(self.device)
-        result = self.run(prepared)
-        taken = read()
+        if self.device.type != "cuda":
+            start = perf_counter()
+            result = self.run(prepared)
+            taken = perf_counter() - start
+        else:
+            torch.cuda.synchronize(self.device)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            result = self.run(prepared)
+            end.record()
+            end.synchronize()
+            taken = begin.elapsed_time(end) / 1e3
         del result, prepared  # memory is freed outside the timed part
         return taken
-
-
-def _start_clock(_: torch.device) -> Callable[[], float]:
-    start = perf_counter()
-    return lambda: perf_counter() - start
-
-
-def _start_events(device: torch.device) -> Callable[[], float]:
-    """Starts timing on an idle GPU; reading waits until the call's work is done. Waiting for the host counts."""
-    torch.cuda.synchronize(device)
-    stream = torch.cuda.current_stream(device)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record(stream)
-
-    def read() -> float:
-        end.record(stream)
-        end.synchronize()
-        return start.elapsed_time(end) / 1e3
-
-    return read
 
 
 def race(
@@ -90,10 +79,9 @@ def race(
 ) -> dict[str, Summary]:
     """Times contestants in turn, after one warm-up call each.
 
-    A round calls each contestant once, every other round in the opposite order. Once a contestant has had three rounds
-    and its share of the time it sits out, except for the reference and the headline contestants, which stay until the
-    end. A ratio is the median, over the rounds that a contestant took part in, of its time over the reference's time
-    in the same round.
+    A round calls each contestant once, every other round in the opposite order. After three rounds a contestant that
+    has used up its share of the time sits out, except for the reference and the headline contestants. A ratio is the
+    median, over the rounds that a contestant took part in, of its time over the reference's time in the same round.
 
     Args:
         entries: The contestants by name.
@@ -147,18 +135,11 @@ def summarise(seconds: list[float], reference: list[float]) -> Summary:
     taken = np.asarray(seconds)
     was_there = ~np.isnan(taken)
     ratios = taken[was_there] / np.asarray(reference)[was_there]
-    low, median, high = (float(x) for x in np.quantile(1e3 * taken[was_there], (0.25, 0.5, 0.75)))
-    ratio_low, ratio, ratio_high = (float(x) for x in np.quantile(ratios, (0.25, 0.5, 0.75)))
-    return {
-        "median": _short(median),
-        "low": _short(low),
-        "high": _short(high),
-        "rounds": int(was_there.sum()),
-        "ratio": _short(ratio),
-        "ratio_low": _short(ratio_low),
-        "ratio_high": _short(ratio_high),
-    }
-
-
-def _short(x: float) -> float:
-    return float(f"{x:.4g}")  # more digits would be noise
+    found: Summary = {"rounds": int(was_there.sum())}
+    for names, values in (
+        (("low", "median", "high"), 1e3 * taken[was_there]),
+        (("ratio_low", "ratio", "ratio_high"), ratios),
+    ):
+        quartiles = np.quantile(values, (0.25, 0.5, 0.75))
+        found |= {name: float(f"{x:.4g}") for name, x in zip(names, quartiles, strict=True)}  # the rest is noise
+    return found

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.cli.progress import case_progress
+from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import check_writable, read_json, write_json
 
@@ -37,29 +37,27 @@ def bench(
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
     _check_targets(suite, device, json, figure)
-    before = _earlier(json) if resume else None
+    if resume and json is None:
+        raise SbmtError("--json with --resume", "none", "name the file that holds the earlier cases")
     console = Console(markup=False)
 
     def keep(result: dict[str, Any]) -> None:
         if json is not None:
             write_json(json, result)
 
-    def report(name: str, result: dict[str, Any]) -> None:
-        for table in tables_of(result, [name]):
-            print_table(console, table)
-
-    with case_progress(console) as progress:
+    with progress_bars(console) as progress:
         result = run_suites(
             suite or (),
             is_quick=quick,
             threads=threads,
             device=device,
             minutes=minutes,
-            before=before,
-            on_case=progress.case,
-            on_suite=report,
+            before=read_json(json) if resume and json is not None else None,
+            track=progress.track,
             on_found=keep,
         )
+    for table in tables_of(result):
+        print_table(console, table)
     about = result["manifest"]
     gpu = f"{about['gpu']}, CUDA {about['cuda']}, triton {about['triton']}; " if "gpu" in about else ""
     console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
@@ -70,13 +68,6 @@ def bench(
 
         draw_benchmarks(result, figure)
         console.print(f"Figure: {figure}")
-
-
-def _earlier(json: Path | None) -> dict[str, Any]:
-    if json is None:
-        raise SbmtError("--json with --resume", "none", "name the file that holds the earlier cases")
-    found: dict[str, Any] = read_json(json)
-    return found
 
 
 def _check_targets(suite: list[str] | None, device: str, json: Path | None, figure: Path | None) -> None:

@@ -1,6 +1,5 @@
 """``sbmt cost``: operations and memory of every attention, as the paper's Table 3 has them."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.cli.progress import case_progress
+from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import check_writable, write_json
 
@@ -60,13 +59,8 @@ def cost(
         check_writable(json)
     columns = _columns(length, density)
     console = Console(markup=False)
-    with case_progress(console) if memory else nullcontext() as progress:
-        report = cost_report(
-            attention or (),
-            columns,
-            has_memory=memory,
-            on_method=lambda done, total: None if progress is None else progress.case("memory", done, total),
-        )
+    with progress_bars(console) as progress:
+        report = cost_report(attention or (), columns, has_memory=memory, track=progress.track)
     for table in cost_tables(report):
         print_table(console, table)
     for name in (attention or ()) if parts else ():

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.progress import case_progress
+from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
 from sbmt.experiments.data.source import TASKS, Source
@@ -42,12 +42,13 @@ def prepare_task(
         raise SbmtError("--vocab-size and --tokenizer only with corpus", task, "leave them out")
     else:
         source = find_source(task, from_, is_reduced=reduced)
-    with case_progress(console) as progress:
+    with progress_bars(console) as progress:
+        bar = progress.add_task(source.name, total=None)
         prepared = prepare(
             source,
             prepared_folder(),
             is_replaced=replace,
-            report=lambda done, total: progress.case(source.name, done, total),
+            report=lambda done, total: progress.update(bar, completed=done, total=total),
         )
     _show(console, prepared)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.cli.options import with_fields_of
-from sbmt.experiments.cli.progress import training_progress
+from sbmt.experiments.cli.progress import numbers_of, training_bars
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig
@@ -27,7 +27,7 @@ from sbmt.experiments.training.language import (
 )
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES, LongRangeConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
-from sbmt.experiments.training.run import read_config
+from sbmt.experiments.training.run import Step, read_config
 
 Resume = Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")]
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
@@ -160,9 +160,14 @@ def _train(config: TrainingConfig, output: Path, resume: bool, device: str, devi
     where["strategy"] = "auto" if devices * nodes == 1 else "ddp"
     console = Console(quiet=not is_first_process(), markup=False)
     try:
-        with training_progress(console) as progress:
-            progress.start(f"{config.attention} on {config.task.replace('_', ' ')}", config.steps)
-            run = fit(config, output, resume=resume, on_step=progress.step, **where)
+        with training_bars(console) as progress:
+            title = f"{config.attention} on {config.task.replace('_', ' ')}"
+            bar = progress.add_task(title, total=config.steps, numbers="")
+
+            def show(step: Step) -> None:
+                progress.update(bar, completed=step.number, numbers=numbers_of(step))
+
+            run = fit(config, output, resume=resume, on_step=show, **where)
     except KeyboardInterrupt:
         if (output / STATE).exists():
             console.print(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")

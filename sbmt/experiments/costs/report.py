@@ -1,6 +1,6 @@
 """Operations counted and memory measured, for every attention at every length of the paper's Table 3."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,14 +9,12 @@ from sbmt.cost.operations import uncounted
 from sbmt.errors import SbmtError
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case, method_of
+from sbmt.experiments.progress import Track, untracked
 from sbmt.experiments.training.long_range import PAPER
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
 DENSITIES = dict(zip(TASKS, (0.0115, 0.1062, 0.0249, 0.0133, 0.0261), strict=True))
 """Densities of the paper's models trained with λ = 1e-1 (Table 2), the models that its Table 3 describes."""
-
-OnMethod = Callable[[int, int], None]
-"""Called with the number of methods measured so far, and the total."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def cost_report(
     columns: Sequence[Column] | None = None,
     *,
     has_memory: bool = True,
-    on_method: OnMethod = lambda done, total: None,
+    track: Track = untracked,
 ) -> dict[str, Any]:
     """Counts operations and measures memory.
 
@@ -61,7 +59,7 @@ def cost_report(
             former if empty. Full attention is always included.
         columns: Inputs; :func:`paper_columns` by default.
         has_memory: Whether to measure memory, which takes some seconds per method and works only on Linux.
-        on_method: Called as the measurement of memory proceeds.
+        track: Shows the progress of measuring memory, such as the method ``track`` of rich's ``Progress``.
 
     Returns:
         A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` and ``n_elementwise`` of the ``attention``
@@ -82,11 +80,7 @@ def cost_report(
     result: dict[str, Any] = {"columns": [asdict(column) for column in columns]}
     result["operations"] = {name: [_operations(case) for case in mine] for name, mine in cases.items()}
     if has_memory:
-        result["memory"] = {}
-        on_method(0, len(names))
-        for done, (name, mine) in enumerate(cases.items(), start=1):
-            result["memory"][name] = _memory(mine)
-            on_method(done, len(names))
+        result["memory"] = {name: _memory(cases[name]) for name in track(names, description="memory")}
     return result
 
 

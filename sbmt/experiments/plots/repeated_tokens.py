@@ -97,7 +97,7 @@ def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
 def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
     """Writes a figure: the run's curves above, the mask of one unseen sequence and its memberships below."""
     seen = see_mask(run.model, seed)
-    with saved_figure(path, 11, 6.6) as figure:
+    with saved_figure(path, 11.0, 6.6) as figure:
         above, below = figure.subplots(2, 3)
         for ax, name in zip(above, MEASURES, strict=True):
             plot_curve(ax, run, name, VERMILLION)

@@ -3,13 +3,13 @@ import shutil
 
 import pytest
 import torch
+from torch.nn.attention import flex_attention as flex
 
+from sbmt.experiments.benchmarks import contestants
 from sbmt.experiments.benchmarks.cases import Setting, build
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, Contestant, entry, try_once
-from sbmt.experiments.benchmarks.parts import PARTS, WHOLE, take_apart
-from sbmt.experiments.benchmarks.timing import Pace
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, entry
 
-SMALL = Setting(64, 0.1, "structured", n_clusters=8, n_heads=2, d_head=8)
+SMALL = Setting(128, 0.1, "structured", n_clusters=8, n_heads=2, d_head=8)
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,29 @@ def test_contestants_compute_the_same(name, case):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_computes_the_same(case, monkeypatch):
+    monkeypatch.setattr(contestants, "_compiled_flex_attention", lambda: flex.flex_attention)
+    theirs = outcome("flex", case, False)
+    torch.testing.assert_close(theirs, outcome("sbm", case, False), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
-def test_flex_attention_computes_the_same(case):
+def test_compiled_flex_attention_computes_the_same(case):
     theirs = outcome("flex", case, False)
     torch.testing.assert_close(theirs, outcome("sbm", case, False), rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_are_empty_partial_or_full():
+    mask = torch.zeros(1, 1, 256, 384, dtype=torch.bool)
+    mask[0, 0, :128, 128:256] = True
+    mask[0, 0, 200, 300] = mask[0, 0, 200, 5] = True
+    blocks = contestants._block_mask(mask)
+    assert blocks.kv_num_blocks.tolist() == [[[0, 2]]] and blocks.kv_indices[0, 0, 1, :2].tolist() == [0, 2]
+    assert blocks.full_kv_num_blocks.tolist() == [[[1, 0]]] and blocks.full_kv_indices[0, 0, 0, 0] == 1
+    assert blocks.seq_lengths == (256, 384)
 
 
 def test_rows_without_edges_do_not_disturb_torch_sparse():
@@ -53,47 +70,30 @@ def test_dense_and_full_attention_run_both_ways(case):
     for name, n_gradients in (("dense", len(case.leaves)), ("sdpa", 3)):
         assert outcome(name, case, False).shape == case.query.shape
         assert len(outcome(name, case, True)) == n_gradients
+    assert (case.layer.sampler, case.layer.backend) == ("exact", "auto")  # variants leave the layer as it is
 
 
 def test_forward_keeps_no_graph(case):
     assert not any(outcome(name, case, False).requires_grad for name in ("sbm", "sdpa", "torch.sparse"))
 
 
-def test_variants_leave_the_layer_as_it_is(case):
-    outcome("dense", case, False)
-    assert (case.layer.sampler, case.layer.backend) == ("exact", "auto")
-
-
 @pytest.mark.parametrize(
-    ("setting", "left_out"),
+    ("entered", "setting", "left_out"),
     [
-        (Setting(1024, 0.04, "structured"), set()),
-        (Setting(4096, 0.01, "structured"), {"dense"}),
-        (Setting(4096, 0.16, "structured"), {"dense", "pyg", "torch.sparse"}),
-        (Setting(32768, 0.001, "structured"), {"dense", "flex", "sdpa", "pyg", "torch.sparse"}),
+        (CONTESTANTS, Setting(1024, 0.04, "structured"), set()),
+        (CONTESTANTS, Setting(4096, 0.01, "structured"), {"dense"}),
+        (CONTESTANTS, Setting(4096, 0.16, "structured"), {"dense", "pyg", "torch.sparse"}),
+        (CONTESTANTS, Setting(32768, 0.001, "structured"), {"dense", "flex", "sdpa", "pyg", "torch.sparse"}),
+        (GPU_CONTESTANTS, Setting(65536, 0.5, "structured", n_heads=8), {"sparse", "flex", "pyg", "torch.sparse"}),
+        (GPU_CONTESTANTS, Setting(4096, 0.01, "structured", n_heads=8), set()),
     ],
 )
-def test_who_is_too_large(setting, left_out):
-    forward = {name: one.why_not(setting, is_training=False) for name, one in CONTESTANTS.items()}
+def test_who_is_too_large(entered, setting, left_out):
+    forward = {name: one.why_not(setting, is_training=False) for name, one in entered.items()}
     assert {name for name, why in forward.items() if why is not None} == left_out
     assert all("left out above" in forward[name] for name in left_out)
 
 
-def test_flex_has_no_training_step():
+def test_flex_has_no_training_step_on_the_cpu():
     assert "forward only" in CONTESTANTS["flex"].why_not(SMALL, is_training=True)
-
-
-def test_what_does_not_run_is_a_finding(case):
-    def refuse(case):
-        raise NotImplementedError("no such operator\nand a long story")
-
-    assert try_once(Contestant("x", refuse), case, False) == (
-        "does not run here: NotImplementedError: no such operator"
-    )
-    assert try_once(CONTESTANTS["sdpa"], case, True) is None
-
-
-def test_the_step_is_taken_apart(case):
-    found = take_apart(case, Pace(0.01, least=3, most=3))
-    assert list(found) == [WHOLE, *PARTS]
-    assert found[WHOLE]["ratio"] == 1.0
+    assert GPU_CONTESTANTS["flex"].why_not(SMALL, is_training=True) is None

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmt import EdgeList, SbmtError
-from sbmt.attention import dispatch
-from sbmt.experiments.benchmarks import attention, backends, memory, sampler, suites
+from sbmt import SbmtError
+from sbmt.experiments.benchmarks import backends, memory, sampler, suites
 from sbmt.experiments.benchmarks.cases import Setting
 from sbmt.experiments.benchmarks.manifest import machine_manifest
-from sbmt.experiments.benchmarks.progress import counted
 from sbmt.experiments.benchmarks.suites import SUITES, Suite, run_suites, tables_of
+from sbmt.experiments.benchmarks.timing import CPU
 from sbmt.experiments.tables import LEFT_OUT, Table
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
@@ -46,18 +45,11 @@ def test_every_table_has_its_place_on_the_page(result):
     assert text.count(": make bench -->") == len(names)
 
 
-def test_settings_shared_by_sweeps_are_measured_once(result):
+def test_a_case_says_to_which_sweeps_it_belongs(result):
     cases = result["suites"]["attention"]["found"]["cases"]
     keys = [(case["kind"], case["n"], case["density"], case["n_clusters"], case["is_training"]) for case in cases]
     assert len(keys) == len(set(keys))
     assert {tuple(case["sweeps"]) for case in cases if case["n"] == 128} == {("target", "density", "n")}
-    assert {case["is_training"] for case in cases} == {True, False}
-
-
-def test_without_a_reference_there_are_times_and_no_ratios():
-    grid = attention.AttentionGrid((), (), 64, (), ((64, 0.1),), (), contestants=("sbm", "pyg"))
-    found = attention.run(grid, suites.Pace(0.01, 3, 3), lambda done, total: None)
-    assert all(set(one) == {"median", "low", "high", "rounds"} for one in found["cases"][0]["results"].values())
 
 
 @pytest.fixture
@@ -65,23 +57,25 @@ def noted(monkeypatch):
     """Suites that do nothing but note the threads they have and the random number they get."""
     found = []
 
-    def run(asked):
-        list(counted("abc", 3, asked.on_case))
-        found.append((asked.is_quick, torch.get_num_threads(), torch.rand(()).item()))
-        return {"cases": []}
+    def run(is_quick, track):
+        found.append((is_quick, torch.get_num_threads(), torch.rand(()).item()))
+        return {"cases": list(track("abc", description="letters"))}
 
     monkeypatch.setattr(suites, "SUITES", {name: Suite(run, lambda found: []) for name in ("one", "two")})
     return found
 
 
-def test_progress_counts_every_case_and_suite(noted):
-    cases, ready = [], []
-    result = run_suites(
-        on_case=lambda *call: cases.append(call), on_suite=lambda name, so_far: ready.append((name, *so_far["suites"]))
-    )
-    assert cases == [(name, done, 3) for name in ("one", "two") for done in range(4)]
-    assert ready == [("one", "one"), ("two", "one", "two")]
-    assert result["suites"]["one"]["found"] == {"cases": []}
+def test_progress_and_results_are_handed_over(noted):
+    tracked, ready = [], []
+
+    def track(items, description):
+        tracked.append((items, description))
+        return items
+
+    result = run_suites(track=track, on_found=lambda so_far: ready.append(list(so_far["suites"])))
+    assert tracked == [("abc", "letters")] * 2
+    assert ready == [["one"], ["one", "two"]]
+    assert result["suites"]["one"]["found"] == {"cases": ["a", "b", "c"]}
     assert [is_quick for is_quick, _, _ in noted] == [False, False]
 
 
@@ -99,9 +93,20 @@ def test_threads_and_random_numbers_are_as_before(noted):
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"names": ["speed"]}, "suite among 'attention'"), ({"threads": 0}, "threads ≥ 1")],
+    [
+        ({"names": ["speed"]}, "suite among 'attention'"),
+        ({"threads": 0}, "threads ≥ 1"),
+        ({"device": "tpu"}, "device among 'cpu', 'cuda'"),
+        ({"names": ["gpu"]}, "--device cuda for the suite gpu"),
+        ({"names": ["memory"], "device": "cuda"}, "--device cpu for the suite memory"),
+        ({"minutes": 1.0}, "with --device cuda alone"),
+        ({"device": "cuda", "minutes": float("nan")}, "minutes > 0"),
+        ({"device": "cuda", "before": {}}, "a results file of sbmt bench"),
+        ({"device": "cuda", "before": {"is_quick": True, "manifest": {}, "suites": {}}}, "to go on from"),
+    ],
 )
-def test_bad_requests_are_refused(arguments, words):
+def test_bad_requests_are_refused(arguments, words, monkeypatch):
+    monkeypatch.setattr(suites, "usable_device", lambda name: CPU)
     with pytest.raises(SbmtError, match=words):
         run_suites(**arguments)
 
@@ -150,16 +155,6 @@ def test_ways_to_a_product_have_the_same_values_and_gradients(product):
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_what_auto_takes_is_told_without_computing(monkeypatch):
-    tokens = torch.randn(1, 1, 64, 8)
-    full = EdgeList.from_dense(torch.ones(1, 1, 64, 64, dtype=torch.bool))
-    before = dict(dispatch.BACKENDS)
-    assert backends.taken_by_auto(tokens, full) == "dense"
-    monkeypatch.setattr(dispatch, "DENSE_CELLS", 0)
-    assert backends.taken_by_auto(tokens, full) != "dense"
-    assert dispatch.BACKENDS == before
-
-
 def test_the_choice_is_judged_by_the_best(result):
     for one in result["suites"]["backends"]["found"].values():
         for cell in one["cells"]:
@@ -178,7 +173,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells wha
 @linux_only
 def test_memory_is_measured_in_a_process_of_its_own():
     grid = memory.MemoryGrid(((512, 0.04), (65536, 0.0005)), ("dense",))
-    found = memory.run(grid, lambda done, total: None)
+    found = memory.run(grid)
     small, large = (case["results"]["dense"] for case in found["cases"])
     assert small["step"] > 4 * 512**2 * 4 / 2**20  # at least the scores of four heads in float32
     assert small["before"] > 50

@@ -1,18 +1,51 @@
 """Grids so small that a suite takes a second."""
 
-from sbmt.experiments.benchmarks import attention, backends, memory, sampler, suites
+import torch
+
+from sbmt.experiments.benchmarks import attention, backends, memory, sampler
+from sbmt.experiments.benchmarks.attention import Grid, of_both_kinds
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, Contestant, layer_with
 from sbmt.experiments.benchmarks.timing import Pace
+
+PACE = Pace(0.001, least=3, most=3)
+SMALL = {"n_clusters": 8, "n_heads": 2, "d_head": 8}
+
+
+def raising(error):
+    """A contestant that fails."""
+
+    def attend(case):
+        raise error
+
+    return Contestant("x", attend)
+
+
+ON_CPU = GPU_CONTESTANTS | {
+    "sparse": Contestant("sparse", layer_with()),
+    "tiled": Contestant("tiled", layer_with(sampler="bernoulli", backend="dense")),
+    "flex": raising(RuntimeError("Unsupported: x\nlong story")),
+    "pyg": raising(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 34.00 GiB.")),
+}
+"""The contestants of a GPU, as far as a CPU can play them."""
+
+
+def gpu_grid(*densities, **changed):
+    """The suite ``gpu`` on the CPU; contestants may be changed by name."""
+    contestants = {name: ON_CPU[name] for name in ("sdpa", "sparse", "tiled")} | changed
+    settings = of_both_kinds(*((64, density) for density in densities), **SMALL)
+    return Grid({"gpu": settings}, PACE, contestants, [], ("sparse", "tiled"))
 
 
 def use_tiny_grids(patch):
     """Makes every quick suite tiny; ``patch`` is pytest's monkeypatch."""
-    small = {"contestants": ("sdpa", "sbm", "torch.sparse")}
-    sweeps = {"sizes": (64, 128), "densities": (0.05,), "n_fixed": 128, "cluster_counts": ()}
-    patch.setattr(attention, "DEGREE", 6.4)
-    patch.setattr(
-        attention, "QUICK", attention.AttentionGrid(**sweeps, targets=((128, 0.05),), parts=((64, 0.1),), **small)
-    )
-    patch.setattr(sampler, "QUICK", sampler.SamplerGrid(n=64, densities=(0.05, 0.2), sizes=(256, 512), degree=8.0))
-    patch.setattr(backends, "QUICK", backends.BackendGrid((1, 2), (16, 32), (1.0, 0.1), most_cells=2**10))
+    sweeps = {
+        "target": of_both_kinds((128, 0.05)),
+        "density": of_both_kinds((128, 0.05)),
+        "n": of_both_kinds((64, 0.1), (128, 0.05)),
+    }
+    some = {name: CONTESTANTS[name] for name in ("sdpa", "sbm", "torch.sparse")}
+    patch.setattr(attention, "QUICK", Grid(sweeps, PACE, some, of_both_kinds((64, 0.1))))
+    patch.setattr(attention, "GPU_QUICK", gpu_grid(0.1))
+    patch.setattr(sampler, "QUICK", sampler.SamplerGrid(64, (0.05, 0.2), (256, 512), PACE, degree=8.0))
+    patch.setattr(backends, "QUICK", backends.BackendGrid((1, 2), (16, 32), (1.0, 0.1), PACE, most_cells=2**10))
     patch.setattr(memory, "QUICK", memory.MemoryGrid(((256, 0.05),), ("sbm",)))
-    patch.setattr(suites, "Pace", lambda *_: Pace(0.001, least=3, most=3))

@@ -1,23 +1,22 @@
-"""``sbmt bench --device cuda`` where the GPU is played by the CPU."""
+"""``sbmt bench --device cuda`` where the CPU plays the GPU."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 
-from sbmt.experiments.benchmarks import gpu, suites
+from sbmt.experiments.benchmarks import suites
 from sbmt.experiments.benchmarks.timing import CPU
-from tests.experiments.benchmarks.test_gpu import TINY
+from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 
 @pytest.fixture
 def played_gpu(monkeypatch):
     monkeypatch.setattr(suites, "usable_device", lambda name: CPU)
-    monkeypatch.setattr(gpu, "QUICK", replace(TINY, densities=(0.1,)))
+    use_tiny_grids(monkeypatch)
 
 
-def test_a_file_is_written_and_gone_on_with(command_line, played_gpu, tmp_path):
+def test_a_file_is_written_and_continued(command_line, played_gpu, tmp_path):
     options = ["bench", "--device", "cuda", "--quick", "--json", "gpu.json"]
     code, out, _ = command_line(*options, "--minutes", "0.0000001")
     assert code == 0 and "no time left" in out

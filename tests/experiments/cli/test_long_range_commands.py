@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from sbmt.experiments.cli.progress import TrainingProgress
+from sbmt.experiments.cli import train
 from sbmt.experiments.cli.sweep import sweep_trials
 from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
@@ -79,15 +79,13 @@ def test_train_and_evaluate(run, tmp_path):
 
 @pytest.mark.usefixtures("toys")
 def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
-    step = TrainingProgress.step
-
-    def interrupt(self, now, *rest):
-        if now.number == 3:
+    def interrupt(step):
+        if step.number == 3:
             raise KeyboardInterrupt
-        step(self, now, *rest)
+        return ""
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingProgress, "step", interrupt)
+        patch.setattr(train, "numbers_of", interrupt)
         code, out, _ = run("train", "listops", "--reduced", *TINY, "--output", "r")
     assert code not in (0, 2) and "--resume" in out
     assert run("train", "listops", "--reduced", *TINY, "--output", "r", "--resume")[0] == 0

@@ -61,15 +61,15 @@ def test_tables_are_rectangular_and_relative(counted):
 
 
 def test_memory_is_measured_once_for_alike_inputs(monkeypatch):
-    asked, done = [], []
+    asked, tracked = [], []
 
     def peaks(cases):
         asked.append(list(cases))
         return [{"forward": float(case.n), "before": 1.0, "density": None} for case in cases]
 
     monkeypatch.setattr(report_module, "peak_memory", peaks)
-    found = cost_report(["sbm"], on_method=lambda *call: done.append(call))
-    assert done == [(0, 2), (1, 2), (2, 2)]
+    found = cost_report(["sbm"], track=lambda names, description: tracked.append(names) or names)
+    assert tracked == [["full", "sbm"]]
     assert [len(cases) for cases in asked] == [4, 5]  # Image and Pathfinder are alike where no mask is drawn
     assert [one["forward"] for one in found["memory"]["full"]] == [2048, 3072, 4096, 1024, 1024]
     *_, memory = cost_tables(found)

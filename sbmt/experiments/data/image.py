@@ -43,15 +43,11 @@ def grey_levels(rgb: NDArray[np.uint8], rule: str = "floor") -> NDArray[np.uint8
 
     They are computed in whole numbers, so that they are the same on every machine.
 
-    Args:
-        rgb: ``(..., 3, pixels)``, each 0 … 255.
-        rule: ``floor`` for the equation, or ``tensorflow`` for what ``tf.image.rgb_to_grayscale``, and so Long Range
-            Arena, makes of bytes. It scales to 0 … 1 and back by 255.5 before it rounds down, so that a quarter of the
-            colours come out one level brighter. (TensorFlow's rounding errors, which are not imitated, decide about
-            one colour in 70,000.)
+    The rule ``tensorflow`` is what ``tf.image.rgb_to_grayscale``, and so Long Range Arena, makes of bytes: it scales to
+    0 … 1 and back by 255.5 before it rounds down, so that a quarter of the colours come out one level brighter.
+    (TensorFlow's rounding errors, which are not imitated, decide about one colour in 70,000.)
 
-    Returns:
-        ``(..., pixels)``.
+    Shapes: ``(..., 3, pixels)`` to ``(..., pixels)``.
 
     Raises:
         SbmtError: If the rule is unknown.

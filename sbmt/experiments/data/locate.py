@@ -66,15 +66,9 @@ def _cache() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Looks for files by name in a folder, then in sub-folders, and takes the first place that holds any of them.
+    """Looks for files by name in a folder, then in its sub-folders, and takes the first place that holds any of them.
 
-    Args:
-        path: A folder, or one of the files; the others are then looked for beside it.
-        names: The names of the files.
-        folders: Sub-folders of ``path``, in the order in which they are tried.
-
-    Returns:
-        The files found, by name, all from one place. Empty if there are none.
+    If ``path`` is one of the files, the others are looked for beside it. Empty if there are none.
     """
     if path.is_file():
         if path.name not in names:
@@ -100,13 +94,7 @@ def cannot_read(path: Path, error: OSError) -> SbmtError:
 
 
 def checked_sha256(path: Path, name: str = "") -> str:
-    """SHA-256 of a file, after its content has been compared with the checksum that belongs to its name.
-
-    A file whose name is not in :data:`KNOWN` passes unchecked.
-
-    Args:
-        path: The file.
-        name: Its name in :data:`KNOWN`; the file's own name if left out.
+    """SHA-256 of a file, after it has been compared with the checksum of its name in :data:`KNOWN`, if that is there.
 
     Raises:
         SbmtError: If the checksum differs, or the file cannot be read.
@@ -211,14 +199,10 @@ class _Watched:
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of an archive's files, read once from start to end; nothing is written anywhere.
+    """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere.
 
     ``tarfile`` alone takes an archive for complete that stops between two files, or goes on with something that is no
     file. So the rest is read as well and must be zeros, as the format demands.
-
-    Args:
-        path: A tar archive, packed or not.
-        is_wanted: Decides by a member's name whether to read it.
 
     Raises:
         SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, occurs

@@ -22,6 +22,17 @@ from sbmt.experiments.files import read_json, write_bytes, write_json
 from sbmt.experiments.locks import only_writer
 
 FORMAT = 1
+_DAMAGE = (
+    LookupError,
+    AttributeError,
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    TokenError,
+    ArithmeticError,
+    MemoryError,
+)
 _FIELDS = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
 
 Report = Callable[[int, int], None]
@@ -62,13 +73,7 @@ def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: R
     """Makes a source's examples and keeps them in ``cache / source.name``, either all of them or none.
 
     Every shard is kept as soon as it is made, so that after an interruption only the remaining ones are made. Examples
-    that have been prepared already are opened.
-
-    Args:
-        source: What to make.
-        cache: The folder of all prepared examples.
-        is_replaced: Whether to replace examples with the same name but other content.
-        report: See :data:`Report`.
+    that have been prepared already are opened; others with the same name are replaced if ``is_replaced``.
 
     Raises:
         SbmtError: If there are other examples with this name, a shard cannot be made, the folder cannot be written, or
@@ -137,9 +142,7 @@ def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any],
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     """Opens the examples that :func:`prepare` made, memory-mapped.
 
-    Args:
-        folder: The folder in which they are.
-        is_checked: Whether to read all files and compare their checksums. Examples of older versions have none.
+    If ``is_checked``, all files are read and compared with their checksums, which examples of older versions lack.
 
     Raises:
         SbmtError: If there are no examples, or they are damaged or of another version.
@@ -171,20 +174,17 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
             at = _load(folder, f"split-{split}")
             mine = {name: x[at] for name, x in extras.items()}
             splits[split] = Split(at, labels[at], symbols, offsets, lengths, mine)
-    except (LookupError, AttributeError, OSError, EOFError, ValueError, TypeError) as error:
-        if isinstance(error, SbmtError):
-            raise
+    except SbmtError:
+        raise
+    except _DAMAGE as error:
         do = "remove the folder and prepare them again"
         raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
     return Prepared(folder, info, splits)
 
 
 def _load(folder: Path, name: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        return array
-    except (TokenError, OverflowError, MemoryError) as error:  # from a damaged header
-        raise ValueError(f"{name}.npy: {error}") from error
+    array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def _fingerprint_of(source: Source) -> dict[str, Any]:

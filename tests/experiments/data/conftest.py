@@ -10,6 +10,7 @@ import pytest
 
 from sbmt.experiments.data import locate
 from sbmt.experiments.data.source import Pool
+from tests.experiments.data.layouts import documents_of
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +58,7 @@ def pool_of():
             np.concatenate([np.full(len(examples.labels), split) for split, examples in parts]),
             {name: np.concatenate([examples.extras[name] for _, examples in parts]) for name in parts[0][1].extras},
         )
-        symbols = b"".join(examples.symbols.tobytes() for _, examples in parts)
-        ends = np.cumsum(pool.lengths).tolist()
-        documents = [symbols[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        documents = [document for _, examples in parts if len(examples.labels) for document in documents_of(examples)]
         n_documents = pool.lengths.shape[1]
         return pool, [tuple(documents[i : i + n_documents]) for i in range(0, len(documents), n_documents)]
 

@@ -47,3 +47,15 @@ def write_files(task, folder):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
+
+
+def documents_of(examples):
+    """The documents of all examples, end to end, as bytes."""
+    ends = examples.lengths.ravel().cumsum()
+    return [document.tobytes() for document in np.split(examples.symbols, ends[:-1])]
+
+
+def same_examples(first, second):
+    """Whether two shards are equal."""
+    arrays = [(x.symbols, x.lengths, x.labels, *x.extras.values()) for x in (first, second)]
+    return list(first.extras) == list(second.extras) and all(map(np.array_equal, *arrays))

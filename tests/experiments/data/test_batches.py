@@ -1,4 +1,5 @@
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -36,16 +37,7 @@ def test_every_epoch_visits_each_example_once(n, batch_size):
     assert all(sorted(epoch) == list(range(n)) for epoch in epochs)
     if n > 5:
         assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-
-
-def test_its_number_alone_decides_a_batch():
-    forward = [training_examples(50, 8, 1, number).tolist() for number in range(20)]
-    np.random.seed(5)
-    torch.manual_seed(5)
-    assert [training_examples(50, 8, 1, number).tolist() for number in reversed(range(20))] == forward[::-1]
-    assert training_examples(50, 8, 2, 0).tolist() != forward[0]
-    halves = [training_examples(50, 4, 1, number).tolist() for number in range(40)]
-    assert [a + b for a, b in zip(halves[::2], halves[1::2], strict=True)] == forward  # a batch in two parts
+        assert training_examples(n, batch_size, 8, 0).tolist() != seen[:batch_size].tolist()
 
 
 @pytest.mark.parametrize("length", [4, 12, 64])
@@ -72,16 +64,13 @@ def test_pairs_keep_their_order(toys):
             assert real.tolist() == (document.astype(int) + 1).tolist()
 
 
-def test_black_is_a_pixel_unless_the_pipelines_quirks_are_asked_for(toys):
+def test_black_is_a_pixel_and_sequences_are_short_unless_the_pipelines_quirks_are_asked_for(toys):
     split, examples = toys["image"], np.arange(3)
     batch = make_batch(split, examples, Encoding(0, 64, is_image=True))
     assert batch.tokens.tolist() == [split.documents(i)[0].tolist() for i in range(3)]
     assert batch.mask.all() and (batch.tokens == 0).any()
     quirky = make_batch(split, examples, Encoding(0, 64, True, is_padded_to_length=True, is_zero_padding=True))
     assert torch.equal(quirky.tokens, batch.tokens) and torch.equal(quirky.mask, batch.tokens != 0)
-
-
-def test_quirky_sequences_are_as_long_as_the_setting(toys):
     plain = make_batch(toys["text"], np.arange(4), Encoding(1, 32))
     quirky = make_batch(toys["text"], np.arange(4), Encoding(1, 32, is_padded_to_length=True, is_zero_padding=True))
     n = plain.tokens.shape[1]
@@ -119,13 +108,6 @@ def test_empty_documents_are_all_padding(tmp_path):
     assert alone.tokens.tolist() == [[0]] and alone.mask.tolist() == [[False]]
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("sizes", [(0, 4), (4, 0)])
-def test_no_examples_are_refused(sizes):
-    with pytest.raises(SbmtError):
-        training_examples(*sizes, 0, 0)
-
-
 SHAPES = [(640, 5), (1000, 3), (48, 7), (5, 12), (1, 3), (64, 1)]
 
 
@@ -157,33 +139,18 @@ def test_batches_are_those_of_the_pools(n, batch_size):
             assert [batch.tolist() for batch in batches] != naive  # long ones do not always come last
 
 
-@pytest.mark.parametrize(("n", "batch_size"), SHAPES)
-def test_every_epoch_by_length_visits_each_example_once(n, batch_size):
-    """After as many pools as fill whole epochs; of an epoch that is one pool, also within it."""
-    n_pools = int(np.lcm(n, POOL_BATCHES * batch_size)) // (POOL_BATCHES * batch_size)
-    examples_of = batches_by_length(lengths_of(n), batch_size, 0)
-    seen = np.concatenate([examples_of(number) for number in range(n_pools * POOL_BATCHES)])
-    assert np.bincount(seen, minlength=n).tolist() == [len(seen) // n] * n
-    if n == POOL_BATCHES * batch_size:
-        assert n_pools == 1 and sorted(seen.tolist()) == list(range(n))
-
-
-def test_its_number_alone_decides_a_batch_by_length():
+def test_its_number_alone_decides_a_batch():
     lengths = lengths_of(1000)
-    forward = [batches_by_length(lengths, 4, 1)(number).tolist() for number in range(200)]  # anew for every batch
-    examples_of = batches_by_length(lengths, 4, 1)
-    np.random.seed(5)
-    assert [examples_of(number).tolist() for number in reversed(range(200))] == forward[::-1]
-    assert [pickle.loads(pickle.dumps(examples_of))(number).tolist() for number in (0, 77)] == [forward[0], forward[77]]
-    assert batches_by_length(lengths, 4, 2)(0).tolist() != forward[0]
-    assert len({tuple(batch) for batch in forward}) == 200
-
-
-def test_what_a_caller_does_to_a_batch_changes_no_other():
-    for examples_of in (batches_by_length(lengths_of(50), 4, 0), once_by_length(lengths_of(50), 4)):
-        kept = examples_of(3).tolist()
-        examples_of(3)[:] = 0
-        assert examples_of(3).tolist() == kept
+    for make in (lambda seed: partial(training_examples, 1000, 4, seed), partial(batches_by_length, lengths, 4)):
+        forward = [make(1)(number).tolist() for number in range(200)]  # anew for every batch
+        examples_of = make(1)
+        np.random.seed(5)
+        assert [examples_of(number).tolist() for number in reversed(range(200))] == forward[::-1]
+        copy = pickle.loads(pickle.dumps(examples_of))  # in another process
+        assert [copy(number).tolist() for number in (0, 77)] == [forward[0], forward[77]]
+        assert make(2)(0).tolist() != forward[0]
+        examples_of(3)[:] = 0  # changes no other
+        assert examples_of(3).tolist() == forward[3]
 
 
 def test_little_is_padding():
@@ -215,11 +182,9 @@ def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
     order = [example for batch in batches for example in batch.tolist()]
     assert order == sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
     assert all(examples_of(n_batches + i) is None for i in range(3))
-
-
-def test_an_evaluation_can_be_sent_to_other_processes():
-    examples_of = pickle.loads(pickle.dumps(once_by_length(np.array([3, 1, 2]), 2)))
-    assert examples_of(0).tolist() == [1, 2]
+    for number, batch in enumerate(batches):
+        pickle.loads(pickle.dumps(examples_of))(number)[:] = -1  # in another process
+        assert examples_of(number).tolist() == batch.tolist()
 
 
 @pytest.mark.bad_input
@@ -230,5 +195,6 @@ def test_wrong_sizes_of_batches_by_length_are_refused():
             make(lengths, 0)
         with pytest.raises(SbmtError, match=r"one length per example, got the shape \(2, 1\)"):
             make(lengths[:, None], 2)
-    with pytest.raises(SbmtError, match="n_examples ≥ 1"):
-        batches_by_length(lengths[:0], 2, 0)
+    for make in (lambda: batches_by_length(lengths[:0], 2, 0), lambda: training_examples(0, 4, 0, 0)):
+        with pytest.raises(SbmtError, match="n_examples ≥ 1"):
+            make()

@@ -209,16 +209,3 @@ def test_real_colours_become_the_real_grey_levels(real, shared_data, split, name
     made = grey_levels(records[:, 1:].reshape(-1, 3, 1024))
     found = [(int(label), row.tobytes()) in known for label, row in zip(records[:, 0], made, strict=True)]
     assert all(found) and len(found) == {"train": 1500, "test": 300}[split]
-
-
-def test_the_real_colours_are_read_from_the_official_layout(real, shared_data, tmp_path, monkeypatch):
-    """The RGB sample cut into batches gives the levels of the grey sample."""
-    monkeypatch.setattr(image, "N_IMAGES", 250)
-    with gzip.open(shared_data / "image" / "data_batch_subset.bin.gz") as file:
-        content = file.read()
-    for i, name in enumerate(CIFAR):
-        (tmp_path / name).write_bytes(content[i * 250 * 3073 : (i + 1) * 250 * 3073])
-    made = [shard.make() for shard in image_files(tmp_path).shards]
-    known = {row.tobytes() for row in real[1]["train"].symbols.reshape(-1, 1024)}
-    rows = np.concatenate([examples.symbols for examples in made]).reshape(-1, 1024)
-    assert len(rows) == 1500 and all(row.tobytes() in known for row in rows)

@@ -35,29 +35,36 @@ def counting(make=toy_examples, fail_at=None):
     return counted
 
 
-@pytest.mark.parametrize("task", KINDS)
-def test_examples_come_back_as_they_were_made(tmp_path, task):
-    prepared = prepare(toy_source(task), tmp_path)
+def wide(kind):
+    """Symbols up to the largest of a type; some documents are empty."""
+
+    def make(task, n, number):
+        rng = np.random.default_rng([n, number])
+        lengths = rng.integers(0, 6, (n, 1))
+        symbols = rng.integers(0, np.iinfo(kind).max, lengths.sum(), kind, endpoint=True)
+        return Examples(symbols, lengths, rng.integers(0, 2, n))
+
+    return make
+
+
+@pytest.mark.parametrize("task, kind", [*((task, "") for task in KINDS), *(("text", f"uint{n}") for n in (8, 16, 32))])
+def test_examples_come_back_as_they_were_made(tmp_path, task, kind):
+    make = wide(kind) if kind else toy_examples
+    prepared = prepare(toy_source(task, make=make, symbol_type=kind or "uint8"), tmp_path)
     for split in SPLITS:
-        parts = [toy_examples(task, n, i) for i, (name, n) in enumerate(SIZES.items()) if name.startswith(split)]
-        symbols = b"".join(part.symbols.tobytes() for part in parts)
-        lengths = np.concatenate([part.lengths for part in parts])
+        parts = [make(task, n, i) for i, (name, n) in enumerate(SIZES.items()) if name.startswith(split)]
         found = prepared.splits[split]
-        assert len(found) == len(lengths)
+        assert all(isinstance(x, np.memmap) for x in (found.symbols, found.offsets, found.lengths, found.indices))
+        with pytest.raises(ValueError, match="read-only"):
+            found.symbols[0] = 1
         documents = [document for i in range(len(found)) for document in found.documents(i)]
-        assert [len(document) for document in documents] == lengths.ravel().tolist()
-        assert b"".join(document.tobytes() for document in documents) == symbols
+        assert [len(document) for document in documents] == [n for part in parts for n in part.lengths.ravel()]
+        assert np.concatenate(documents).tolist() == [x for part in parts for x in part.symbols.tolist()]
+        assert found.symbols.dtype == prepared.info["symbol_type"] == (kind or "uint8")
         assert found.labels.tolist() == [y for part in parts for y in part.labels.tolist()]
         for name, extra in found.extras.items():
             assert extra.tolist() == [x for part in parts for x in part.extras[name].tolist()]
-    assert prepared.info["extras"] == ([] if task == "image" else ["weight"])
-
-
-def test_examples_are_not_loaded_into_memory(tmp_path):
-    split = prepare(toy_source(), tmp_path).splits["train"]
-    assert all(isinstance(array, np.memmap) for array in (split.symbols, split.offsets, split.lengths, split.indices))
-    with pytest.raises(ValueError, match="read-only"):
-        split.symbols[0] = 1
+    assert prepared.info["extras"] == ([] if kind or task == "image" else ["weight"])
 
 
 def test_info_describes_the_examples(tmp_path):
@@ -79,19 +86,30 @@ def test_info_describes_the_examples(tmp_path):
         assert (about["lengths"]["min"], about["lengths"]["max"]) == (lengths.min(), lengths.max())
 
 
-def test_the_same_source_gives_the_same_bytes(tmp_path):
-    first = prepare(toy_source(), tmp_path / "a")
-    second = prepare(toy_source(), tmp_path / "b")
+def test_further_splits_come_back_in_order(tmp_path):
+    sizes = {"zebra": 4, **SIZES, "mismatched": 6}
+    prepared = prepare(toy_source(sizes=sizes), tmp_path)
+    assert list(prepared.splits) == list(prepared.info["splits"]) == [*SPLITS, "zebra", "mismatched"]
+    for number, name in ((0, "zebra"), (len(sizes) - 1, "mismatched")):
+        made = toy_examples("listops", sizes[name], number)
+        assert prepared.splits[name].labels.tolist() == made.labels.tolist()
+        assert prepared.splits[name].extras["weight"].tolist() == made.extras["weight"].tolist()
+
+
+def test_the_same_source_gives_the_same_bytes_and_is_not_made_again(tmp_path):
+    files = {"tokenizer.json": '{"é": 1}\n', "notes.txt": ""}
+    first, second, without = (
+        prepare(toy_source(files=given), tmp_path / name) for name, given in (("a", files), ("b", files), ("c", {}))
+    )
     assert content(first.folder) == content(second.folder)
-    other = prepare(toy_source(make=lambda task, n, i: toy_examples(task, n, i + 9)), tmp_path / "c")
-    assert other.info["sha256"] != first.info["sha256"]
-
-
-def test_what_is_there_is_not_made_again(tmp_path):
-    prepare(toy_source(), tmp_path)
+    same = {name: value for name, value in content(without.folder).items() if name != "info.json"}  # with checksums
+    beside = {name: text.encode() for name, text in files.items()}
+    assert content(first.folder) == same | beside | {"info.json": content(first.folder)["info.json"]}
     make = counting()
-    prepare(toy_source(make=make), tmp_path)
+    prepare(toy_source(make=make, files=files), tmp_path / "a")
     assert make.calls == []
+    other = prepare(toy_source(make=lambda task, n, i: toy_examples(task, n, i + 9)), tmp_path / "d")
+    assert other.info["sha256"] != first.info["sha256"] == without.info["sha256"]
 
 
 @pytest.mark.parametrize("fail_at", range(len(SIZES)))
@@ -135,18 +153,17 @@ def test_shards_of_other_settings_are_not_taken_over(tmp_path):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("change", [{"settings": {"seed": 1}}, {"origin": "stand-in"}, {"class_names": ("a", "b")}])
+@pytest.mark.parametrize("change", [{"settings": {"seed": 1}}, {"origin": "stand-in"}, {"symbol_type": "uint16"}])
 def test_other_examples_of_the_same_name_are_refused_or_replaced(tmp_path, change):
     before = content(prepare(toy_source(), tmp_path).folder)
-    make = counting(lambda task, n, number: toy_examples(task, n, number + 5))
+    make = counting(wide(change.get("symbol_type", "uint8")))
     other = toy_source(make=make, **change)
     with pytest.raises(SbmtError, match="replace them"):
         prepare(other, tmp_path)
     assert make.calls == [] and content(tmp_path / "toy-listops") == before
     prepared = prepare(other, tmp_path, is_replaced=True)
     name, value = next(iter(change.items()))
-    assert prepared.info[name] == json.loads(json.dumps(value))
-    assert prepared.splits["dev"].labels.tolist() == toy_examples("listops", 14, 8).labels.tolist()
+    assert prepared.info[name] == value and make.calls == list(range(len(SIZES)))
 
 
 def fill_disk(monkeypatch, at):
@@ -202,35 +219,34 @@ def changed(**entries):
     return change
 
 
-DAMAGE = {
-    "symbols cut": ("symbols.bin", truncate),
-    "symbols empty": ("symbols.bin", lambda path: path.write_bytes(b"")),
-    "symbols missing": ("symbols.bin", Path.unlink),
-    "labels missing": ("labels.npy", Path.unlink),
-    "labels cut": ("labels.npy", truncate),
-    "lengths empty": ("lengths.npy", lambda path: path.write_bytes(b"")),
-    "offsets pickled": ("offsets.npy", lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True)),
-    "a pickle": ("offsets.npy", lambda path: path.write_bytes(pickle.dumps([1]))),
-    "a split beyond the end": ("split-dev.npy", lambda path: np.save(path, np.array([10**6]))),
-    "an extra missing": ("extra-weight.npy", Path.unlink),
-    "info cut": ("info.json", truncate),
-    "info of another kind": ("info.json", lambda path: path.write_text("[]")),
-    "info without format": ("info.json", lambda path: path.write_text("{}")),
-    "another format": ("info.json", changed(format=0)),
-    "another type of symbols": ("info.json", changed(symbol_type="uint32")),
-    "no type of symbols": ("info.json", changed(symbol_type="object")),
-    "a split missing": ("info.json", changed(splits=["train", "dev"])),
-}
-
-
 @pytest.mark.bad_input
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_told(tmp_path, kind):
+@pytest.mark.parametrize(
+    "name, damage",
+    [
+        ("symbols.bin", truncate),
+        ("symbols.bin", Path.unlink),
+        ("labels.npy", Path.unlink),
+        ("labels.npy", truncate),
+        ("lengths.npy", lambda path: path.write_bytes(b"")),
+        ("offsets.npy", lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True)),
+        ("offsets.npy", lambda path: path.write_bytes(pickle.dumps([1]))),
+        ("split-dev.npy", lambda path: np.save(path, np.array([10**6]))),
+        ("info.json", truncate),
+        ("info.json", lambda path: path.write_text("[]")),
+        ("info.json", lambda path: path.write_text("{}")),
+        ("info.json", changed(format=0)),
+        ("info.json", changed(symbol_type="uint32")),
+        ("info.json", changed(symbol_type="object")),
+        ("info.json", changed(splits=["train", "dev"])),
+    ],
+)
+def test_damage_is_told(tmp_path, name, damage):
     folder = prepare(toy_source(), tmp_path).folder
-    file, damage = DAMAGE[kind]
-    damage(folder / file)
-    with pytest.raises(SbmtError):
-        open_prepared(folder)
+    damage(folder / name)
+    for is_checked in (True, False):
+        if is_checked or name != "split-dev.npy":
+            with pytest.raises(SbmtError):
+                open_prepared(folder, is_checked=is_checked)
 
 
 @pytest.mark.bad_input
@@ -252,6 +268,7 @@ def test_nothing_prepared_says_how_to(tmp_path):
         (toy_source(make=lambda task, n, i: Examples.of([], [])), "at least one example"),
         (toy_source(arrange=lambda pool: {"train": pool.labels, "dev": pool.labels}), "none named test"),
         (toy_source(arrange=lambda pool: by_shard(pool) | {"../dev": pool.labels}), "letters, digits and _"),
+        (toy_source(make=wide("uint32"), symbol_type="uint16"), "uint16 symbols in every shard, got uint32"),
     ],
 )
 def test_examples_that_make_no_task_are_refused(tmp_path, source, words):
@@ -260,48 +277,9 @@ def test_examples_that_make_no_task_are_refused(tmp_path, source, words):
     assert not (tmp_path / source.name).exists()
 
 
-def test_documents_may_be_empty(tmp_path):
-    def make(task, n, number):
-        return Examples.of([(b"",), (b"\1",)][:n], [0, 1][:n])
-
-    prepared = prepare(toy_source(make=make, sizes={"train": 2, "dev": 2, "test": 1}), tmp_path)
-    assert [len(d) for i in range(2) for d in prepared.splits["train"].documents(i)] == [0, 1]
-    nothing = toy_source(make=lambda task, n, i: Examples.of([(b"",)], [0]), name="nothing")
+def test_all_documents_may_be_empty(tmp_path):
+    nothing = toy_source(make=lambda task, n, i: Examples.of([(b"",)], [0]))
     assert prepare(nothing, tmp_path).splits["dev"].documents(0)[0].size == 0
-
-
-def wide(kind):
-    """Symbols up to the largest of a type."""
-
-    def make(task, n, number):
-        rng = np.random.default_rng([n, number])
-        lengths = rng.integers(0, 6, (n, 1))
-        symbols = rng.integers(0, np.iinfo(kind).max, lengths.sum(), kind, endpoint=True)
-        return Examples(symbols, lengths, rng.integers(0, 2, n))
-
-    return make
-
-
-@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32"])
-def test_symbols_of_every_width_come_back(tmp_path, kind):
-    make = wide(kind)
-    prepared = prepare(toy_source(make=make, symbol_type=kind), tmp_path)
-    assert prepared.info["symbol_type"] == kind
-    train = prepared.splits["train"]
-    assert isinstance(train.symbols, np.memmap) and train.symbols.dtype == kind
-    parts = [make("listops", n, i) for i, (name, n) in enumerate(SIZES.items()) if name.startswith("train")]
-    documents = [document for i in range(len(train)) for document in train.documents(i)]
-    assert [len(document) for document in documents] == np.concatenate(
-        [part.lengths for part in parts]
-    ).ravel().tolist()
-    assert np.concatenate(documents).tolist() == [x for part in parts for x in part.symbols.tolist()]
-
-
-@pytest.mark.bad_input
-def test_a_shard_of_another_width_is_refused(tmp_path):
-    with pytest.raises(SbmtError, match="uint16 symbols in every shard, got uint32"):
-        prepare(toy_source(make=wide("uint32"), symbol_type="uint16"), tmp_path)
-    assert not (tmp_path / "toy-listops").exists()
 
 
 def test_what_was_prepared_when_there_were_only_bytes_still_opens(tmp_path):
@@ -324,32 +302,3 @@ def test_what_was_prepared_when_there_were_only_bytes_still_opens(tmp_path):
     assert make.calls == [] and opened.info == info
     assert opened.splits["dev"].symbols.dtype == np.uint8
     assert opened.splits["dev"].labels.tolist() == toy_examples("listops", SIZES["dev"], 3).labels.tolist()
-
-
-def test_symbols_of_another_width_are_other_examples(tmp_path):
-    prepare(toy_source(make=wide("uint16"), symbol_type="uint16"), tmp_path)
-    with pytest.raises(SbmtError, match="replace them"):
-        prepare(toy_source(make=wide("uint32"), symbol_type="uint32"), tmp_path)
-
-
-def test_files_lie_beside_the_examples(tmp_path):
-    files = {"tokenizer.json": '{"é": 1}\n', "notes.txt": ""}
-    folder = prepare(toy_source(files=files), tmp_path / "with").folder
-    for name, text in files.items():
-        assert (folder / name).read_bytes() == text.encode()
-    without = content(prepare(toy_source(), tmp_path / "without").folder)
-    assert {name for name in without if without[name] != content(folder)[name]} == {"info.json"}  # with their checksums
-    assert set(content(folder)) == {*without, *files}
-    make = counting()
-    prepare(toy_source(make=make), tmp_path / "with")
-    assert make.calls == []
-
-
-def test_further_splits_come_back_in_order(tmp_path):
-    sizes = {"zebra": 4, **SIZES, "mismatched": 6}
-    prepared = prepare(toy_source(sizes=sizes), tmp_path)
-    assert list(prepared.splits) == list(prepared.info["splits"]) == [*SPLITS, "zebra", "mismatched"]
-    for number, name in ((0, "zebra"), (len(sizes) - 1, "mismatched")):
-        made = toy_examples("listops", sizes[name], number)
-        assert prepared.splits[name].labels.tolist() == made.labels.tolist()
-        assert prepared.splits[name].extras["weight"].tolist() == made.extras["weight"].tolist()

@@ -27,13 +27,6 @@ def test_a_seed_fixes_the_draw_and_the_global_seed_governs():
 
 
 @pytest.mark.statistical(share=0.001)
-def test_values_are_uniform(judge):
-    tokens, _ = sample_repeated_tokens(20_000, 5, generator=seeded())
-    assert tokens.min() == 0 and tokens.max() == 4
-    judge(binomial_p_values(tokens.flatten().bincount(), tokens.numel(), 1 / 5))
-
-
-@pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize("length", [2, 3, 16, 64])
 def test_majority_accuracy_is_the_share_of_the_commoner_label(length, judge):
     """Judged on one token of each sequence, since the tokens of one sequence are dependent."""

@@ -74,8 +74,7 @@ def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
     """The blocks of a split of a corpus.
 
     Raises:
-        SbmtError: If the split is not one stream, if its symbols are not ids of such a tokeniser, or ``length`` is less
-            than 3.
+        SbmtError: If the split is not one stream, or its symbols are not ids of such a tokeniser.
     """
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes

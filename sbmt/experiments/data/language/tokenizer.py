@@ -189,11 +189,7 @@ class Tokenizer:
         return np.array(self._encode([text])[0].ids, self.id_type)
 
     def encode_lines(self, text: str) -> Symbols:
-        """The ids of a text whose lines are encoded separately.
-
-        No token crosses the end of a line, so parts of a text can be encoded independently. :meth:`encode` may join
-        blanks before and after a line feed.
-        """
+        """The ids of a text whose lines are encoded separately, so that its parts can be encoded independently."""
         lines = lines_of(text)
         ids = [np.empty(0, self.id_type)]
         for start in range(0, len(lines), LINES_AT_ONCE):
@@ -226,13 +222,8 @@ class Tokenizer:
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
         """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``.
 
-        Examples that are too long lose tokens at their end. In a pair, the longer text is cut until both have the same
-        length, then both are.
-
-        Args:
-            first: The texts, or the first ones of the pairs.
-            second: The second texts of the pairs, or None.
-            length: Largest number of ids per example, special ones included.
+        Examples of more than ``length`` ids, special ones included, lose tokens at their end. In a pair, the longer
+        text is cut until both have the same length, then both are.
 
         Returns:
             The ids of every example, and the number of examples that were cut.
@@ -259,13 +250,9 @@ class Tokenizer:
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> Tokenizer:
     """Learns a tokeniser by byte-pair encoding, which merges the most frequent neighbours first.
 
-    Ids 0 … 4 are :data:`SPECIALS`, followed by all 256 bytes and then the merges. Before anything is merged, the text
-    is divided into lines, and these by GPT-2's rule into words with the blank before them, numbers and signs. The same
-    texts give the same vocabulary.
-
-    Args:
-        texts: Read once, one after the other.
-        vocab_size: Number of tokens. There are fewer if no neighbours are left to merge.
+    Ids 0 … 4 are :data:`SPECIALS`, followed by all 256 bytes and then the merges, as far as there are neighbours to
+    merge. Before that, the text is divided into lines, and these by GPT-2's rule into words with the blank before
+    them, numbers and signs. The same texts give the same vocabulary.
 
     Raises:
         SbmtError: If ``vocab_size`` is too small for the special tokens and the bytes.

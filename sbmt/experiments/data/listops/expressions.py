@@ -1,8 +1,7 @@
 """The language of ListOps: nested operations on single digits, how they are written as tokens, and their values.
 
-An expression is a digit, or an operator followed by expressions and a closing token. For example,
-``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9.
-Its symbols are token ids:
+An expression is a digit, or an operator followed by expressions and a closing token, such as
+``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9. Its symbols are token ids:
 
 | id | token |
 |---|---|

@@ -37,15 +37,11 @@ class Row:
 
 
 def read_rows(metadata: Path, folder: Path) -> list[Row]:
-    """Reads a metadata file.
+    """Reads a metadata file, whose paths are relative to ``folder``.
 
     Each line describes an image: sub-folder, file name, number, label, continuity, contour length, distractor length,
-    and more fields that are ignored.
-
-    Args:
-        metadata: Either UTF-8 text, with blanks between fields and line feeds between lines, or an array of strings
-            as ``np.save`` writes it. Nothing is unpickled.
-        folder: The folder that contains the sub-folders.
+    and more fields that are ignored. The file is either UTF-8 text, with blanks between fields and line feeds between
+    lines, or an array of strings as ``np.save`` writes it. Nothing is unpickled.
 
     Raises:
         SbmtError: If the file is of neither kind, has no lines, or a line has no image or label.
@@ -96,12 +92,7 @@ def _number(text: str) -> float:
 
 
 def read_images(metadata: Path, folder: Path, size: int) -> Examples:
-    """The images of a metadata file, in its order, without those whose file is empty.
-
-    Args:
-        metadata: As in :func:`read_rows`.
-        folder: As in :func:`read_rows`.
-        size: Width and height that each image must have, in pixels.
+    """The images of a metadata file, in its order, without those whose file is empty; see :func:`read_rows`.
 
     Raises:
         SbmtError: If the metadata or an image is damaged or of another kind, with the line.
@@ -126,12 +117,7 @@ def read_images(metadata: Path, folder: Path, size: int) -> Examples:
 def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
     """Grey levels ``(size, size)`` of a PNG file, or None if the file is empty.
 
-    A colour image is accepted if red, green and blue are equal everywhere.
-
-    Args:
-        path: The file.
-        size: Width and height that it must have, in pixels.
-        where: The line that names the file, for error messages.
+    A colour image is accepted if red, green and blue are equal everywhere. ``where`` is the line that names the file.
 
     Raises:
         SbmtError: If the file is missing, no PNG, damaged, of another size, or not grey.
@@ -179,14 +165,11 @@ def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> S
 
     Returns:
         A source of one shard per metadata file, with the extras ``contour_length`` and ``distractor_length`` in
-        paddles, which are NaN if a line does not contain them.
+        paddles, which are NaN if a line does not contain them. The checksum is that of the metadata alone.
 
     Raises:
         SbmtError: If there is no such folder, or an image or metadata file is missing or damaged, with the line and the
             file. Damage within an image is found only when its shard is read.
-
-    Cost: every line and the size of every image are read at once, the images themselves shard by shard. The checksum
-        is that of the metadata, not of the images.
 
     Source: Linsley et al. (2018); Tay et al., Long Range Arena (ICLR 2021).
     """

@@ -24,6 +24,8 @@ N_DIRECTIONS = 64
 TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1, dtype=np.int64)
 """From one paddle to the next, in steps of 2π / 64: at most a right angle, since a sharper turn leads back."""
 
+Ints = NDArray[np.int64]
+
 ONE = 4096
 """Length of the vectors in :attr:`Tables.unit`, and the largest weight of a turn."""
 
@@ -37,18 +39,18 @@ class Tables:
 
     width: int  # of the map in cells, with its frame
     frame: int  # width of the frame on each side in cells, so that nothing extends beyond it
-    unit: NDArray[np.int64]  # (directions, 2), the direction as a vector
-    half: NDArray[np.int64]  # (directions, 2), from a pivot to the middle of the next paddle, and from there on
-    tip: NDArray[np.int64]  # (directions, 2), from the middle of a paddle to its end
-    probes: NDArray[np.int64]  # (directions, places, 2), from a pivot to places along the next paddle
-    first_probes: NDArray[np.int64]  # the same, with places around the paddle's beginning, where a disc may come
-    last_probes: NDArray[np.int64]  # the same, with places around its end
-    paddle_cells: NDArray[np.int64]  # (directions, cells) from which a paddle excludes others, relative to its middle
-    marker_cells: NDArray[np.int64]  # (1, cells) from which a disc does
-    weights: NDArray[np.int64]  # (turns,), the weight of each of TURNS
+    unit: Ints  # (directions, 2), the direction as a vector
+    half: Ints  # (directions, 2), from a pivot to the middle of the next paddle, and from there on
+    tip: Ints  # (directions, 2), from the middle of a paddle to its end
+    probes: Ints  # (directions, places, 2), from a pivot to places along the next paddle
+    first_probes: Ints  # the same, with places around the paddle's beginning, where a disc may come
+    last_probes: Ints  # the same, with places around its end
+    paddle_cells: Ints  # (directions, cells) from which a paddle excludes others, relative to its middle
+    marker_cells: Ints  # (1, cells) from which a disc does
+    weights: Ints  # (turns,), the weight of each of TURNS
 
 
-def vectors(length: float) -> NDArray[np.int64]:
+def vectors(length: float) -> Ints:
     """Vectors of a length in all directions, ``(directions, 2)``, rounded so that last bits do not count."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
@@ -87,7 +89,7 @@ def tables(settings: PathfinderSettings) -> Tables:
     )
 
 
-def _cells_within(radius: float, length: float, width: int) -> NDArray[np.int64]:
+def _cells_within(radius: float, length: float, width: int) -> Ints:
     """Cells within a radius of a segment, by direction; shorter rows are filled with copies of their first cell."""
     reach = math.ceil((radius + length / 2) * CELLS)
     y, x = CELL_UNITS * np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sbmt.experiments.data.pathfinder.geometry import ONE, UNITS, tables
+from sbmt.experiments.data.pathfinder.geometry import ONE, UNITS, Ints, tables
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
 from sbmt.experiments.data.pathfinder.snakes import Snakes, generate_snakes
 
@@ -18,12 +18,12 @@ class PathfinderImages:
     """Images, and what is known of them."""
 
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
-    labels: NDArray[np.int64]  # (images,), 1 where the discs lie on the ends of one long snake
+    labels: Ints  # (images,), 1 where the discs lie on the ends of one long snake
     marker_distances: NDArray[np.float64]  # (images,), in pixels, from disc to disc
     turns: NDArray[np.float64]  # (images,), the mean over the discs of how much the snakes under them wind, in radians
     targets: Snakes  # the two long snakes of each image
     distractors: Snakes  # the short snakes
-    discs: NDArray[np.int64]  # (images, 2, 2), on the beginning of a snake, then on the end of one
+    discs: Ints  # (images, 2, 2), on the beginning of a snake, then on the end of one
 
 
 def generate_images(
@@ -75,7 +75,7 @@ def generate_images(
     )
 
 
-def draw_images(snakes: list[Snakes], discs: NDArray[np.int64], settings: PathfinderSettings) -> NDArray[np.uint8]:
+def draw_images(snakes: list[Snakes], discs: Ints, settings: PathfinderSettings) -> NDArray[np.uint8]:
     """Draws the paddles of some kinds of snakes, and white discs ``(images, discs, 2)`` over them.
 
     Every pixel is the rounded mean of its samples. A sample is as bright as the brightest thing that covers it.
@@ -103,7 +103,7 @@ class _Canvas:
         y, x = np.mgrid[-self.reach : self.reach + 1, -self.reach : self.reach + 1].reshape(2, -1)
         self.window = np.stack([x, y], axis=-1)
 
-    def draw_paddle(self, middles: NDArray[np.int64], directions: NDArray[np.int64]) -> None:
+    def draw_paddle(self, middles: Ints, directions: Ints) -> None:
         """Draws a rectangle in each image."""
         settings, unit = self.settings, tables(self.settings).unit[directions][:, None]
         (x, y), samples = self._around(middles)
@@ -116,15 +116,13 @@ class _Canvas:
         is_covered = (abs(along) <= half_length) & (-half_thickness <= across) & (across < half_thickness)
         self.samples[samples[is_covered]] = round(WHITE * settings.paddle_contrast)
 
-    def draw_disc(self, middles: NDArray[np.int64]) -> None:
+    def draw_disc(self, middles: Ints) -> None:
         """Draws a disc in each image."""
         (x, y), samples = self._around(middles)
         is_covered = x**2 + y**2 <= round(UNITS * self.settings.antialias * self.settings.marker_radius) ** 2
         self.samples[samples[is_covered]] = WHITE
 
-    def _around(
-        self, middles: NDArray[np.int64]
-    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]:
+    def _around(self, middles: Ints) -> tuple[tuple[Ints, Ints], Ints]:
         """Samples near a middle: their distances from it, where samples are UNITS apart, and their numbers."""
         middles = middles * self.settings.antialias
         nearest = middles // UNITS

@@ -52,12 +52,11 @@ class PathfinderSettings:
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        for name in ("padding", "paddle_margin", "continuity"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a finite number")
-        for name in ("paddle_length", "marker_radius"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SbmtError(f"{name} > 0", getattr(self, name), "give a finite number")
+        for name in ("padding", "paddle_margin", "continuity", "paddle_length", "marker_radius"):
+            may_be_zero = name in ("padding", "paddle_margin", "continuity")
+            value = getattr(self, name)
+            if not 0 <= value < math.inf or (value == 0 and not may_be_zero):
+                raise SbmtError(f"{name} {'≥' if may_be_zero else '>'} 0", value, "give a finite number")
         if not 1 / self.antialias <= self.paddle_thickness < math.inf:
             do = "make paddles thicker or antialias larger, or paddles will fall between samples"
             raise SbmtError(f"paddle_thickness ≥ 1/{self.antialias}, of a sample", self.paddle_thickness, do)

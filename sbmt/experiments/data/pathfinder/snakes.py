@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.data.pathfinder.geometry import CELL_UNITS, N_DIRECTIONS, TURNS, UNITS, tables, vectors
+from sbmt.experiments.data.pathfinder.geometry import CELL_UNITS, N_DIRECTIONS, TURNS, UNITS, Ints, tables, vectors
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
 
 FREE, CLOSED = 0, -1
@@ -26,19 +26,12 @@ class OccupiedMap:
         owners[:, inside[:, None], inside] = FREE
         self._owners = owners.ravel()
 
-    def has_room(self, images: NDArray[np.int64], places: NDArray[np.int64], beside: int) -> NDArray[np.bool_]:
+    def has_room(self, images: Ints, places: Ints, beside: int) -> NDArray[np.bool_]:
         """Whether all places ``(images, paddles, places, 2)`` are open, or belong to the one paddle ``beside``."""
         owners = self._owners[self._cells(images, places)]
         return np.logical_and.reduce((owners == FREE) | (owners == beside), axis=-1)
 
-    def claim(
-        self,
-        images: NDArray[np.int64],
-        places: NDArray[np.int64],
-        offsets: NDArray[np.int64],
-        owner: int,
-        rival: int | None = None,
-    ) -> None:
+    def claim(self, images: Ints, places: Ints, offsets: Ints, owner: int, rival: int | None = None) -> None:
         """Gives open cells to a paddle; they are ``offsets`` from those of the places, one for each image.
 
         A snake may continue beside its last paddle, that is, through that paddle's cells. If the other snake claims a
@@ -50,14 +43,12 @@ class OccupiedMap:
         if rival is not None:
             self._owners[cells[before == rival]] = CLOSED
 
-    def release(
-        self, images: NDArray[np.int64], places: NDArray[np.int64], offsets: NDArray[np.int64], owner: int
-    ) -> None:
-        """Opens the cells that belong to a paddle; the arguments are those of :meth:`claim`."""
+    def release(self, images: Ints, places: Ints, offsets: Ints, owner: int) -> None:
+        """Opens the cells that belong to a paddle; see :meth:`claim`."""
         cells = self._cells(images, places)[:, None] + offsets
         self._owners[cells[self._owners[cells] == owner]] = FREE
 
-    def _cells(self, images: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _cells(self, images: Ints, places: Ints) -> Ints:
         width, frame = self.tables.width, self.tables.frame
         cells = places // CELL_UNITS
         first = (images * width + frame) * width + frame
@@ -75,8 +66,8 @@ _PLACES = 8  # places where a distractor may begin, per attempt; the first free 
 class Snakes:
     """Snakes of equal length, the same number in each image."""
 
-    middles: NDArray[np.int64]  # (images, snakes, paddles, 2), the middle of each paddle
-    directions: NDArray[np.int64]  # (images, snakes, paddles), from the snake's beginning to its end
+    middles: Ints  # (images, snakes, paddles, 2), the middle of each paddle
+    directions: Ints  # (images, snakes, paddles), from the snake's beginning to its end
 
     @classmethod
     def empty(cls, n_images: int, n_snakes: int, n_paddles: int) -> "Snakes":
@@ -84,11 +75,11 @@ class Snakes:
         shape = (n_images, n_snakes, n_paddles)
         return cls(np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=np.int64))
 
-    def take(self, images: NDArray[np.int64]) -> "Snakes":
+    def take(self, images: Ints) -> "Snakes":
         """The snakes of some images."""
         return Snakes(self.middles[images], self.directions[images])
 
-    def ends(self, settings: PathfinderSettings) -> NDArray[np.int64]:
+    def ends(self, settings: PathfinderSettings) -> Ints:
         """The outer ends of each snake's first and last paddle, ``(images, snakes, 2, 2)``."""
         tip = tables(settings).tip
         first = self.middles[:, :, 0] - tip[self.directions[:, :, 0]]
@@ -163,28 +154,17 @@ class _Growth:
             return None
         return self.owner(1 - snake, paddle if snake else paddle - 1)
 
-    def put(
-        self,
-        images: NDArray[np.int64],
-        snake: int,
-        paddle: int,
-        middles: NDArray[np.int64],
-        directions: NDArray[np.int64],
-    ) -> None:
+    def put(self, images: Ints, snake: int, paddle: int, middles: Ints, directions: Ints) -> None:
         """Adds a paddle."""
         self.snakes.middles[images, snake, paddle] = middles
         self.snakes.directions[images, snake, paddle] = directions
-        owner, rival = self.owner(snake, paddle), self.rival(snake, paddle)
-        self.occupied.claim(images, middles, self.tables.paddle_cells[directions], owner, rival)
+        self.claim(images, snake, paddle, middles, self.tables.paddle_cells[directions])
 
-    def keep_for_disc(self, images: NDArray[np.int64], snake: int, paddle: int, places: NDArray[np.int64]) -> None:
-        """Excludes others from the place where a disc may be drawn."""
-        owner, rival = self.owner(snake, paddle), self.rival(snake, paddle)
-        self.occupied.claim(images, places, self.tables.marker_cells, owner, rival)
+    def claim(self, images: Ints, snake: int, paddle: int, places: Ints, offsets: Ints) -> None:
+        """Excludes others from the cells of a paddle, or from those where a disc may be drawn on it."""
+        self.occupied.claim(images, places, offsets, self.owner(snake, paddle), self.rival(snake, paddle))
 
-    def extend(
-        self, images: NDArray[np.int64], snake: int, paddle: int, probes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def extend(self, images: Ints, snake: int, paddle: int, probes: Ints) -> Ints:
         """Adds a paddle in a direction drawn among those with room; returns the images in which there was one."""
         before = self.snakes.directions[images, snake, paddle - 1]
         pivots = self.snakes.middles[images, snake, paddle - 1] + self.tables.half[before]
@@ -199,7 +179,7 @@ class _Growth:
         self.put(images, snake, paddle, pivots[able] + self.tables.half[taken], taken)
         return images
 
-    def remove(self, images: NDArray[np.int64], snake: int, n_paddles: int) -> None:
+    def remove(self, images: Ints, snake: int, n_paddles: int) -> None:
         """Removes the first paddles of a snake."""
         for paddle in range(n_paddles):
             middles = self.snakes.middles[images, snake, paddle]
@@ -224,7 +204,7 @@ def _attempt(n_attempts: int, generator: np.random.Generator, settings: Pathfind
     return targets.take(images), distractors.take(images)
 
 
-def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
+def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> Ints:
     """Grows both long snakes; returns the images in which that succeeded."""
     t = growth.tables
     images = _begin_targets(growth, settings)
@@ -233,7 +213,8 @@ def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.i
         for snake in range(2):
             images = growth.extend(images, snake, paddle, t.last_probes if paddle == last else t.probes)
             if paddle == last:
-                growth.keep_for_disc(images, snake, last, growth.snakes.take(images).ends(settings)[:, snake, 1])
+                ends = growth.snakes.take(images).ends(settings)[:, snake, 1]
+                growth.claim(images, snake, last, ends, t.marker_cells)
     ends = growth.snakes.take(images).ends(settings).reshape(-1, 4, 2)
     one, other = np.triu_indices(4, 1)
     squares = ((ends[:, one] - ends[:, other]) ** 2).sum(-1)
@@ -241,7 +222,7 @@ def _grow_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.i
     return images[(squares >= least**2).all(1)]
 
 
-def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.int64]:
+def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> Ints:
     """Places the first paddles, each with its outer end on a seed; returns the images in which there was room."""
     t, side = growth.tables, settings.size * UNITS
     images = np.arange(len(growth.snakes.directions))
@@ -258,13 +239,11 @@ def _begin_targets(growth: _Growth, settings: PathfinderSettings) -> NDArray[np.
         able = growth.occupied.has_room(images, probes, FREE)[:, 0]
         images, taken, places = images[able], taken[able], places[able]
         growth.put(images, snake, 0, places + t.tip[taken], taken)
-        growth.keep_for_disc(images, snake, 0, places)
+        growth.claim(images, snake, 0, places, t.marker_cells)
     return images
 
 
-def _grow_distractor(
-    growth: _Growth, images: NDArray[np.int64], snake: int, settings: PathfinderSettings
-) -> NDArray[np.int64]:
+def _grow_distractor(growth: _Growth, images: Ints, snake: int, settings: PathfinderSettings) -> Ints:
     """Grows one short snake; returns the images in which that succeeded, and leaves no trace in the others."""
     t = growth.tables
     draws = growth.generator.random((len(images), _PLACES, 3))

@@ -10,9 +10,10 @@ from sbmt.experiments.data.glue.files import glue_files, read_glue
 from sbmt.experiments.data.glue.tasks import GLUE
 from tests.experiments.data.glue.layout import DEV_MNLI, table
 
-STEMS = {task: ("train", "dev") for task in GLUE} | {"mnli": ("train", "dev_matched", "dev_mismatched")}
 SIZES = {"train": 40, "dev": 7, "dev_matched": 7, "dev_mismatched": 5, "train_subset": 30, "dev_subset": 6}
+SPLITS = ("train", "test", "mismatched")
 SAMPLE = ("train_subset", "dev_subset")
+MNLI = ("train", "dev_matched", "dev_mismatched")
 
 
 def rows_of(task, stem):
@@ -23,108 +24,82 @@ def rows_of(task, stem):
     return texts, [written[label] for label in labels], labels
 
 
-def encoded(task, *stems):
-    return [tuple(text.encode() for text in row) for stem in stems for row in rows_of(task, stem)[0]]
-
-
 @pytest.fixture
 def write(tmp_path):
-    """Writes tables of a task; returns the folder above."""
+    """Writes tables of a task; returns their folder."""
 
-    def write(task, stems, *, folder="", end=".tsv"):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    def write(task, stems, end=".tsv"):
         for stem in stems:
             texts, labels, _ = rows_of(task, stem)
             content = table(task, texts, labels, DEV_MNLI if stem.startswith("dev_m") else None)
-            packed = gzip.compress(content) if end.endswith(".gz") else content
-            (tmp_path / folder / f"{stem}{end}").write_bytes(packed)
+            (tmp_path / f"{stem}{end}").write_bytes(gzip.compress(content) if end.endswith(".gz") else content)
         return tmp_path
 
     return write
 
 
 @pytest.mark.parametrize("end", [".tsv", ".tsv.gz"])
-@pytest.mark.parametrize("folder", ["", "{}", "glue/{}", "GLUE/{}"])
-@pytest.mark.parametrize("task", GLUE)
-def test_official_tables_are_read(write, pool_of, task, folder, end):
-    source = glue_files(task, write(task, STEMS[task], folder=folder.format(GLUE[task].folder), end=end))
-    assert (source.name, source.task, source.origin) == (task, task, "official")
-    assert (source.class_names, source.vocab_size, source.first_id) == (GLUE[task].class_names, 257, 1)
+@pytest.mark.parametrize(
+    ("task", "given", "read", "origin"),
+    [
+        ("sst2", ("train", "dev"), ("train", "dev"), "official"),
+        ("qqp", ("train", "dev"), ("train", "dev"), "official"),
+        ("qnli", ("train", "dev"), ("train", "dev"), "official"),
+        ("mnli", MNLI, MNLI, "official"),
+        ("mnli", (*MNLI, *SAMPLE), MNLI, "official"),
+        ("sst2", SAMPLE, SAMPLE, "stand-in"),
+        ("mnli", SAMPLE, SAMPLE, "stand-in"),
+        ("qnli", (*SAMPLE, "dev"), ("train_subset", "dev"), "stand-in"),
+        ("mnli", (*SAMPLE, *MNLI[1:]), ("train_subset", *MNLI[1:]), "stand-in"),
+        ("mnli", (*SAMPLE, "dev_matched"), SAMPLE, "stand-in"),  # one of two official dev tables is not enough
+    ],
+)
+def test_tables_become_splits(write, pool_of, any_checksum, task, end, given, read, origin):
+    source = glue_files(task, write(task, given, end))
+    assert (source.name, source.task) == (task if origin == "official" else f"{task}-subset", task)
+    assert source.origin == origin
+    note, is_tested_on_sample = source.settings["note"], "dev_subset" in read
+    assert ("do not compare" in note) == (origin == "stand-in")
+    assert ("a sample of training rows" in note) == is_tested_on_sample
+    assert ("test is the official dev table" in note) != is_tested_on_sample
     pool, documents = pool_of(source)
-    assert documents == encoded(task, *STEMS[task])
-    assert pool.labels.tolist() == [label for stem in STEMS[task] for label in rows_of(task, stem)[2]]
-    splits = ("train", "test", "mismatched")
-    wanted = [split for split, stem in zip(splits, STEMS[task], strict=False) for _ in range(SIZES[stem])]
-    assert pool.splits.tolist() == wanted
-
-
-@pytest.mark.parametrize(("task", "n_held_out"), [("sst2", 4), ("mnli", 4)])
-def test_dev_is_held_out_of_the_training_rows(write, pool_of, task, n_held_out):
-    source = glue_files(task, write(task, STEMS[task]))
-    arranged = source.arrange(pool_of(source)[0])
-    assert list(arranged) == ["train", "dev", "test"] + ["mismatched"] * (task == "mnli")
+    tables = zip(SPLITS, read, strict=False)
+    rows = [(split, *row) for split, stem in tables for row in zip(*rows_of(task, stem), strict=True)]
+    assert documents == [tuple(text.encode() for text in texts) for _, texts, *_ in rows]
+    assert pool.labels.tolist() == [label for *_, label in rows]
+    assert pool.splits.tolist() == [split for split, *_ in rows]
+    arranged = source.arrange(pool)
+    assert list(arranged) == ["train", "dev", *SPLITS[1 : len(read)]]
+    n_train = SIZES[read[0]]
     train, dev = arranged["train"].tolist(), arranged["dev"].tolist()
-    assert len(dev) == n_held_out and sorted(train + dev) == list(range(40))  # at most a tenth
-    assert train != sorted(train) and dev != sorted(dev)
-    assert arranged["test"].tolist() == list(range(40, 47))
-    if task == "mnli":
-        assert arranged["mismatched"].tolist() == list(range(47, 52))
-    again = source.arrange(pool_of(source)[0])
-    assert all(again[split].tolist() == rows.tolist() for split, rows in arranged.items())
+    assert len(dev) == n_train // 10 and sorted(train + dev) == list(range(n_train))
+    assert train != sorted(train)
+    assert [row for split in SPLITS[1 : len(read)] for row in arranged[split]] == list(range(n_train, len(documents)))
 
 
-def test_dev_is_no_larger_than_test(write, pool_of, monkeypatch):
-    monkeypatch.setitem(SIZES, "train", 200)
-    source = glue_files("sst2", write("sst2", STEMS["sst2"]))
-    assert {s: len(rows) for s, rows in source.arrange(pool_of(source)[0]).items()} == dict(train=193, dev=7, test=7)
-    monkeypatch.setitem(SIZES, "train", 3)
-    source = glue_files("sst2", write("sst2", STEMS["sst2"]))
-    assert {s: len(rows) for s, rows in source.arrange(pool_of(source)[0]).items()} == dict(train=2, dev=1, test=7)
+@pytest.mark.parametrize("n_train, n_dev", [(200, 7), (3, 1)])
+def test_dev_is_no_larger_than_test(write, pool_of, monkeypatch, n_train, n_dev):
+    monkeypatch.setitem(SIZES, "train", n_train)
+    source = glue_files("sst2", write("sst2", ("train", "dev")))
+    sizes = {split: len(rows) for split, rows in source.arrange(pool_of(source)[0]).items()}
+    assert sizes == dict(train=n_train - n_dev, dev=n_dev, test=7)
 
 
-@pytest.mark.parametrize("task", GLUE)
-def test_a_sample_stands_in_for_missing_tables(write, pool_of, task, any_checksum):
-    source = glue_files(task, write(task, SAMPLE, folder=GLUE[task].folder, end=".tsv.gz"))
-    assert (source.name, source.task, source.origin) == (f"{task}-subset", task, "stand-in")
-    assert "do not compare" in source.settings["note"] and "a sample of training rows" in source.settings["note"]
-    pool, documents = pool_of(source)
-    assert documents == encoded(task, *SAMPLE)
-    assert {s: len(rows) for s, rows in source.arrange(pool).items()} == dict(train=27, dev=3, test=6)
-
-
-@pytest.mark.parametrize("task", ["qnli", "mnli"])
-def test_a_sample_is_tested_on_the_official_tables_where_they_are(write, pool_of, task):
-    write(task, SAMPLE)
-    source = glue_files(task, write(task, STEMS[task][1:]))
-    assert (source.name, source.origin) == (f"{task}-subset", "stand-in")
-    assert "test is the official dev table" in source.settings["note"]
-    pool, documents = pool_of(source)
-    assert documents == encoded(task, "train_subset", *STEMS[task][1:])
-    assert list(source.arrange(pool)) == ["train", "dev", "test"] + ["mismatched"] * (task == "mnli")
-
-
-def test_one_of_two_official_dev_tables_is_not_enough(write, pool_of):
-    write("mnli", SAMPLE)
-    _, documents = pool_of(glue_files("mnli", write("mnli", ["dev_matched"])))
-    assert documents == encoded("mnli", *SAMPLE)
-
-
-def test_official_tables_come_first_and_plain_ones_before_packed_ones(write, tmp_path):
-    write("sst2", SAMPLE)
-    write("sst2", STEMS["sst2"], end=".tsv.gz")
-    assert set(glue_files("sst2", tmp_path).settings["files"]) == {"train.tsv.gz", "dev.tsv.gz"}
+def test_plain_tables_come_before_packed_ones(write, tmp_path):
+    write("sst2", ("train", "dev"), ".tsv.gz")
     write("sst2", ["dev"])
     source = glue_files("sst2", str(tmp_path / "dev.tsv"))  # one of them brings the others
     assert source.settings["splits"] == {"train": "train.tsv.gz", "test": "dev.tsv"}
 
 
 def test_settings_say_what_was_read(write, tmp_path):
-    write("qqp", STEMS["qqp"])
+    write("qqp", ("train", "dev"))
     path = tmp_path / "train.tsv"
     path.write_bytes(path.read_bytes() + b"too\tshort\n" + b"0\t1\t2\t\t \t1\n")
     source = glue_files("qqp", tmp_path)
+    names = ("train.tsv", "dev.tsv")
     assert source.settings == {
-        "files": {f"{s}.tsv": hashlib.sha256((tmp_path / f"{s}.tsv").read_bytes()).hexdigest() for s in STEMS["qqp"]},
+        "files": {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in names},
         "rows": {
             "train.tsv": {"read": 41, "skipped": 1, "empty_texts": 2},
             "dev.tsv": {"read": 7, "skipped": 0, "empty_texts": 0},
@@ -140,8 +115,6 @@ def test_settings_say_what_was_read(write, tmp_path):
 @pytest.mark.parametrize(
     ("stems", "message"),
     [
-        ([], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got none of them.*gluebenchmark.com"),
-        (["train"], "got only train.tsv"),
         (["train", "dev_matched"], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got only dev_m"),
         (["train", *SAMPLE], "got only dev_subset.tsv, train.tsv, train_subset.tsv"),
         (["dev_matched", "dev_mismatched"], "expected train.tsv, .*got only dev_matched.tsv, dev_mismatched.tsv"),
@@ -153,16 +126,6 @@ def test_missing_tables_are_told(write, stems, message):
         glue_files("mnli", write("mnli", stems))
 
 
-def test_tables_of_another_task_are_refused(write):
-    with pytest.raises(SbmtError, match="columns question, sentence, label in line 1 of .*sst2.*|got sentence, label"):
-        glue_files("qnli", write("sst2", STEMS["sst2"]))
-
-
-def test_a_sample_with_other_content_is_refused(write):
-    with pytest.raises(SbmtError, match="expected sha256 9ce136c2.*train_subset.tsv.gz"):
-        glue_files("qnli", write("qnli", SAMPLE, end=".tsv.gz"))
-
-
 @pytest.mark.bad_input
 def test_an_unknown_task_is_refused(tmp_path):
     for read in (lambda: glue_files("cola", tmp_path), lambda: read_glue(tmp_path / "train.tsv", "cola")):
@@ -170,26 +133,19 @@ def test_an_unknown_task_is_refused(tmp_path):
             read()
 
 
-REAL = {  # origin, and rows per label in the order of the labels
-    "sst2": ("sst2", "official", [29_780, 37_569], [428, 444]),
-    "qnli": ("qnli-subset", "stand-in", [4_523, 4_476], [2_702, 2_761]),
-    "mnli": ("mnli-subset", "stand-in", [2_958, 2_980, 3_061], [320, 333, 347]),
-    "qqp": ("qqp-subset", "stand-in", [5_747, 3_252], [623, 377]),
-}
-GOLDEN = {
-    "sst2": "64185385072ac6c6",
-    "qnli": "44b27ed17459ab92",
-    "mnli": "1abbb86582ad0143",
-    "qqp": "56380b83d6837899",
+REAL = {  # name, rows per label in the order of the labels, and golden: texts and labels of the dev split
+    "sst2": ("sst2", [29_780, 37_569], [428, 444], "64185385072ac6c6"),
+    "qnli": ("qnli-subset", [4_523, 4_476], [2_702, 2_761], "44b27ed17459ab92"),
+    "mnli": ("mnli-subset", [2_958, 2_980, 3_061], [320, 333, 347], "1abbb86582ad0143"),
+    "qqp": ("qqp-subset", [5_747, 3_252], [623, 377], "56380b83d6837899"),
 }
 
 
 @pytest.mark.parametrize("task", REAL)
 def test_the_real_tables_have_the_known_balance(shared_data, pool_of, task):
-    """And golden: texts and labels of the dev split, which pins down the reading and the drawing."""
-    name, origin, train, test = REAL[task]
+    name, train, test, golden = REAL[task]
     source = glue_files(task, shared_data)
-    assert (source.name, source.origin) == (name, origin)
+    assert (source.name, source.origin) == (name, "official" if name == task else "stand-in")
     assert (module.COPY in source.settings["note"]) == (task in ("sst2", "qnli"))
     for rows in source.settings["rows"].values():
         assert (rows["skipped"], rows["empty_texts"]) == (0, 0)
@@ -201,23 +157,27 @@ def test_the_real_tables_have_the_known_balance(shared_data, pool_of, task):
     assert (counts["train"] + counts["dev"]).tolist() == train and counts["test"].tolist() == test
     digest = hashlib.sha256(b"".join(b"\t".join(documents[row]) + b"\n" for row in arranged["dev"]))
     digest.update(pool.labels[arranged["dev"]].astype("<i8").tobytes())
-    assert digest.hexdigest()[:16] == GOLDEN[task]
+    assert digest.hexdigest()[:16] == golden
 
 
-def test_real_tables_in_official_layouts_are_read(shared_data, tmp_path, pool_of):
+@pytest.mark.parametrize(("task", "dev"), [("mnli", ("dev_matched", "dev_mismatched")), ("qqp", ("dev",))])
+def test_real_tables_in_official_layouts_are_read(shared_data, tmp_path, pool_of, task, dev):
     """Untouched rows of all columns, under official names."""
-    for task, dev in (("mnli", "dev_matched"), ("qqp", "dev")):
-        folder = shared_data / "glue" / GLUE[task].folder
-        place = tmp_path / GLUE[task].folder
-        place.mkdir()
-        tables = {"train": "official_layout_train", dev: f"official_layout_{dev}"}
-        tables |= {"dev_mismatched": f"official_layout_{dev}"} if task == "mnli" else {}
-        for stem, name in tables.items():
-            (place / f"{stem}.tsv").write_bytes(gzip.decompress((folder / f"{name}.tsv.gz").read_bytes()))
-        pool, documents = pool_of(glue_files(task, tmp_path))
-        n_classes = len(GLUE[task].class_names)
-        assert np.bincount(pool.labels).tolist() == [80 * len(tables)] * n_classes
-        assert all(text.decode() for pair in documents for text in pair)
+    folder = shared_data / "glue" / GLUE[task].folder
+    for stem, name in {"train": "train", **dict.fromkeys(dev, dev[0])}.items():
+        content = (folder / f"official_layout_{name}.tsv.gz").read_bytes()
+        (tmp_path / f"{stem}.tsv").write_bytes(gzip.decompress(content))
+    pool, documents = pool_of(glue_files(task, tmp_path))
+    assert np.bincount(pool.labels).tolist() == [80 * (1 + len(dev))] * len(GLUE[task].class_names)
+    assert all(text.decode() for pair in documents for text in pair)
+
+
+def test_real_tables_hold_stray_quotes_and_final_blanks(shared_data):
+    questions = read_glue(shared_data / "glue/QNLI/dev.tsv.gz", "qnli")
+    assert sum('"' in "\t".join(texts) for texts in questions.texts) == 606
+    assert questions.index == tuple(str(i) for i in range(5_463))
+    phrases = read_glue(shared_data / "glue/SST-2/train.tsv.gz", "sst2")
+    assert all(text.endswith(" ") for (text,) in phrases.texts)
 
 
 TRAPS = [  # twelve, each in the first text of a row
@@ -258,55 +218,28 @@ def traps_of(task, n=12):
 @pytest.mark.parametrize("task", GLUE)
 def test_texts_are_read_as_they_are_written(write_table, task, name):
     texts, labels = traps_of(task)
-    rows = read_glue(write_table(table(task, texts, labels), name), task)
-    assert rows.texts == tuple(texts) and len(rows) == len(TRAPS)
-    n_classes = len(GLUE[task].class_names)
-    assert rows.labels.dtype == np.int64 and rows.labels.tolist() == [i % n_classes for i in range(len(TRAPS))]
-    assert (rows.n_skipped, rows.n_empty) == (0, 2)
-    assert rows.index == tuple(str(i) for i in range(len(TRAPS)))
-
-
-def test_labels_mean_what_the_benchmark_says():
-    assert {name: task.class_names for name, task in GLUE.items()} == {
-        "sst2": ("negative", "positive"),
-        "qqp": ("different", "duplicate"),
-        "mnli": ("contradiction", "neutral", "entailment"),
-        "qnli": ("entailment", "not_entailment"),
-    }
-    assert {name: task.folder for name, task in GLUE.items()} == dict(sst2="SST-2", qqp="QQP", mnli="MNLI", qnli="QNLI")
+    content = table(task, texts, labels)
+    editors = (content.replace(b"\n", b"\r\n"), content[:-1], b"\xef\xbb\xbf" + content)  # change nothing
+    for written in (content, *editors):
+        rows = read_glue(write_table(written, name), task)
+        assert rows.texts == tuple(texts) and len(rows) == len(TRAPS)
+        n_classes = len(GLUE[task].class_names)
+        assert rows.labels.dtype == np.int64 and rows.labels.tolist() == [i % n_classes for i in range(len(TRAPS))]
+        assert (rows.n_skipped, rows.n_empty) == (0, 2)
+        assert rows.index == tuple(str(i) for i in range(len(TRAPS)))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("content", "texts", "labels", "index"),
     [
-        lambda content: content.replace(b"\n", b"\r\n"),
-        lambda content: content[:-1],  # the last line is not ended
-        lambda content: b"\xef\xbb\xbf" + content,
+        (b"is_duplicate\tquestion2\tx\tquestion1\n1\tsecond\t?\tfirst\n", (("first", "second"),), [1], ("0",)),
+        (b"id\tquestion1\tquestion2\tis_duplicate\tis_duplicate\n7\ta\tb\t1\t0\n", (("a", "b"),), [0], ("7",)),
     ],
-    ids=["carriage returns", "no end", "mark of byte order"],
+    ids=["another order", "of two labels the last"],
 )
-@pytest.mark.parametrize("task", GLUE)
-def test_what_editors_do_to_files_changes_nothing(write_table, task, change):
-    texts, labels = traps_of(task)
-    plain, changed = (
-        read_glue(write_table(content, name), task)
-        for content, name in ((table(task, texts, labels), "a.tsv"), (change(table(task, texts, labels)), "b.tsv"))
-    )
-    assert changed.texts == plain.texts and changed.labels.tolist() == plain.labels.tolist()
-    assert (changed.index, changed.n_skipped) == (plain.index, 0)
-
-
-def test_columns_are_found_by_name(write_table):
-    content = b"is_duplicate\tquestion2\tx\tquestion1\n1\tsecond\t?\tfirst\n"
+def test_columns_are_found_by_name(write_table, content, texts, labels, index):
     rows = read_glue(write_table(content), "qqp")
-    assert (rows.texts, rows.labels.tolist(), rows.index) == ((("first", "second"),), [1], ("0",))
-
-
-def test_the_last_gold_label_counts(write_table):
-    """Beside those of single annotators, in any number; and of two with that name the last."""
-    header = b"index\tsentence1\tsentence2\tlabel1\tgold_label\tlabel2\tgold_label\n"
-    rows = read_glue(write_table(header + b"7\ta\tb\tneutral\tneutral\tneutral\tcontradiction\n"), "mnli")
-    assert (rows.labels.tolist(), rows.index) == ([0], ("7",))
+    assert (rows.texts, rows.labels.tolist(), rows.index) == (texts, labels, index)
 
 
 def test_rows_that_are_too_short_are_counted(write_table):
@@ -316,19 +249,8 @@ def test_rows_that_are_too_short_are_counted(write_table):
     rows = read_glue(write_table(header + lines[0] + broken + lines[1]), "qqp")
     assert (rows.texts, rows.labels.tolist()) == ((("a", "b"), ("c", "d")), [0, 1])
     assert rows.n_skipped == 3 and len(rows.index) == 2
-
-
-def test_rows_without_numbers_are_counted_with_those_that_are_skipped(write_table):
-    rows = read_glue(write_table(b"sentence\tlabel\ngood\t1\nshort\nbad\t0\n"), "sst2")
+    rows = read_glue(write_table(b"sentence\tlabel\ngood\t1\nshort\nbad\t0\n"), "sst2")  # without numbers
     assert (rows.index, rows.n_skipped) == (("0", "2"), 1)
-
-
-@pytest.mark.parametrize("name", ["train.tsv", "train.tsv.gz"])
-def test_a_last_row_that_is_cut_is_no_short_row(write_table, name):
-    content = table("qnli", [("a", "b")] * 3, ["entailment"] * 3)
-    for n_bytes in range(12, len(content.splitlines(keepends=True)[-1])):
-        with pytest.raises(SbmtError, match=f"4 columns and a line feed in .*{name}, line 4, .*it is cut off"):
-            read_glue(write_table(content[:-n_bytes], name), "qnli")
 
 
 def test_rows_without_an_agreed_label_are_counted(write_table):
@@ -351,33 +273,19 @@ def test_tables_without_labels(write_table, task):
     assert read_glue(write_table(table(task, texts, labels)), task, is_labelled=False).texts == rows.texts
 
 
-@pytest.mark.parametrize("name", ["train.tsv", "train.tsv.gz"])
-@pytest.mark.parametrize(
-    ("task", "label", "allowed"),
-    [
-        ("sst2", "2", "0, 1"),
-        ("sst2", "", "0, 1"),
-        ("qqp", "1.0", "0, 1"),
-        ("qqp", "-", "0, 1"),
-        ("mnli", "Neutral", "contradiction, neutral, entailment"),
-        ("mnli", "hidden", "contradiction, neutral, entailment"),
-        ("qnli", "not entailment", "entailment, not_entailment"),
-        ("qnli", "entailment ", "entailment, not_entailment"),
-    ],
-)
-def test_a_wrong_label_is_named(write_table, task, label, allowed, name):
-    texts, labels = traps_of(task)
+@pytest.mark.parametrize("label", ["2", "", "1.0", "-", " 1"])
+def test_a_wrong_label_is_named(write_table, label):
+    texts, labels = traps_of("qqp")
     labels[4] = label
-    with pytest.raises(SbmtError) as error:
-        read_glue(write_table(table(task, texts, labels), name), task)
-    expected = f"one of the labels {allowed} in "
-    assert expected in str(error.value) and f"{name}, line 6, got {label!r}: correct that line" in str(error.value)
+    with pytest.raises(SbmtError, match=f"one of the labels 0, 1 in .*train.tsv, line 6, got '{label}': correct"):
+        read_glue(write_table(table("qqp", texts, labels)), "qqp")
 
 
-def test_a_row_with_too_many_columns_is_named(write_table):
-    content = table("qnli", [("a", "b")] * 3, ["entailment"] * 3) + b"3\ta\ttab in a text\tb\tentailment\n"
-    with pytest.raises(SbmtError, match=r"4 columns in .*train.tsv, line 5, as in its line 1, got 5"):
-        read_glue(write_table(content), "qnli")
+def test_a_last_row_that_is_cut_is_no_short_row(write_table):
+    content = table("qnli", [("a", "b")] * 3, ["entailment"] * 3)
+    for n_bytes in range(12, len(content.splitlines(keepends=True)[-1])):
+        with pytest.raises(SbmtError, match="4 columns and a line feed in .*train.tsv, line 4, .*it is cut off"):
+            read_glue(write_table(content[:-n_bytes]), "qnli")
 
 
 @pytest.mark.parametrize(
@@ -387,45 +295,14 @@ def test_a_row_with_too_many_columns_is_named(write_table):
         (b"\xef\xbb\xbf", "got an empty line"),
         (b"\n", "columns sentence, label in line 1 of .*, got an empty line"),
         (b"it 's good\t1\n", "columns sentence, label in line 1 of .*got it 's good, 1"),
-        (b"sentence,label\ngood,1\n", "got sentence,label"),
         (b"question1\tquestion2\tis_duplicate\n", "got question1, question2, is_duplicate"),
         (b"sentence\tlabel\n", "rows of SST-2 in .*got none, and 0 that are"),
         (b"sentence\tlabel\nshort\n\n", "got none, and 2 that are too short"),
-        (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 in .*train.tsv(.gz)?, line 3, got .*xe9b"),
-        (b"sent\xff\tlabel\n", "UTF-8 in .*train.tsv(.gz)?, line 1, got"),
+        (b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n", "2 columns in .*train.tsv, line 3, as in its line 1, got 3"),
+        (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 in .*train.tsv, line 3, got .*xe9b"),
+        (b"sent\xff\tlabel\n", "UTF-8 in .*train.tsv, line 1, got"),
     ],
 )
 def test_what_is_no_table_of_the_task_is_refused(write_table, content, message):
-    for name in ("train.tsv", "train.tsv.gz"):
-        with pytest.raises(SbmtError, match=message):
-            read_glue(write_table(content, name), "sst2")
-
-
-def test_damaged_or_missing_files_are_refused(write_table, tmp_path):
-    path = write_table(table("sst2", [("good",)], ["1"]), "train.tsv.gz")
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(SbmtError, match="a whole gzip file .*train.tsv.gz"):
-        read_glue(path, "sst2")
-    with pytest.raises(SbmtError, match="to read .*absent.tsv"):
-        read_glue(tmp_path / "absent.tsv", "sst2")
-
-
-REAL_TABLES = [  # rows per label of those that no source reads
-    ("qnli", "QNLI/dev_subset.tsv.gz", [504, 496]),
-    ("qnli", "QNLI/official_layout_train.tsv.gz", [80, 80]),
-]
-
-
-@pytest.mark.parametrize(("task", "name", "counts"), REAL_TABLES)
-def test_real_tables_have_the_known_balance(shared_data, task, name, counts):
-    rows = read_glue(shared_data / "glue" / name, task)
-    assert np.bincount(rows.labels).tolist() == counts
-    assert (len(rows), rows.n_skipped, rows.n_empty) == (sum(counts), 0, 0)
-
-
-def test_real_tables_hold_stray_quotes_and_final_blanks(shared_data):
-    questions = read_glue(shared_data / "glue/QNLI/dev.tsv.gz", "qnli")
-    assert sum('"' in "\t".join(texts) for texts in questions.texts) == 606
-    assert questions.index == tuple(str(i) for i in range(5_463))
-    phrases = read_glue(shared_data / "glue/SST-2/train.tsv.gz", "sst2")
-    assert all(text.endswith(" ") for (text,) in phrases.texts)
+    with pytest.raises(SbmtError, match=message):
+        read_glue(write_table(content), "sst2")

@@ -48,18 +48,13 @@ def prepared(tmp_path_factory):
 
 
 def naive(split, tokenizer, length):
-    """Ids of every example, one at a time: the longer text loses its last token, of two alike the once shorter one."""
-    examples = []
-    n_cut = 0
+    """Ids of every example, packed one at a time, and the number of those that were cut."""
+    examples, n_cut = [], 0
     for example in range(len(split)):
-        parts = [tokenizer.encode(bytes(document).decode()).tolist() for document in split.documents(example)]
-        room, shorter = length - 2 * len(parts), min(range(len(parts)), key=lambda i: len(parts[i]))
-        n_cut += sum(map(len, parts)) > room
-        while sum(map(len, parts)) > room:
-            parts[max(range(len(parts)), key=lambda i: (len(parts[i]), i == shorter))].pop()
-        start, end = tokenizer.start_id, tokenizer.end_id
-        first, *second = parts
-        examples.append([start, *first, end] + [i for part in second for i in [end, *part, end]])
+        first, *second = ([bytes(document).decode()] for document in split.documents(example))
+        (ids,), is_cut = tokenizer.pack(first, *(second or [None]), length)
+        examples.append(ids.tolist())
+        n_cut += is_cut
     return examples, n_cut
 
 
@@ -77,13 +72,6 @@ def test_examples_are_packed_in_their_order(prepared, tokenizer, task, length, c
         assert encoded.symbols.dtype == np.uint16
         lengths = encoded.lengths[encoded.indices].sum(1).tolist()
         assert lengths == [len(ids) for ids in wanted] and max(lengths) <= length
-
-
-def test_mismatched_pairs_are_a_split_of_their_own(prepared):
-    assert {name: len(split) for name, split in prepared["mnli"].splits.items()} == dict(
-        train=81, dev=9, test=12, mismatched=12
-    )
-    assert list(prepared["sst2"].splits) == ["train", "dev", "test"]
 
 
 def test_text_comes_back(prepared, tokenizer):
@@ -132,16 +120,3 @@ def test_what_is_no_text_is_refused(prepared, tokenizer):
         encode_split(replace(split, indices=np.arange(1), lengths=three, offsets=three), tokenizer, 20)
     with pytest.raises(SbmtError, match="length ≥"):
         encode_split(split, tokenizer, 3)
-
-
-def test_the_real_pairs_of_a_sample(shared_data, tmp_path):
-    """Every example of the dev split begins and ends as it should, and as many are cut as are too long."""
-    split = prepare(glue_files("qnli", shared_data), tmp_path).splits["dev"]
-    texts = [bytes(document).decode() for example in range(len(split)) for document in split.documents(example)]
-    tokenizer = train_tokenizer(texts, 2000)
-    encoded, n_cut = encode_split(split, tokenizer, 4096)
-    assert n_cut == 0 and len(encoded) == 899
-    lengths = encoded.lengths[:, 0]
-    assert encode_split(split, tokenizer, 128)[1] == (lengths > 128).sum() > 0
-    assert (encoded.symbols == tokenizer.end_id).sum() == 3 * 899
-    assert np.array_equal(encoded.symbols[encoded.offsets[:, 0]], np.full(899, tokenizer.start_id))

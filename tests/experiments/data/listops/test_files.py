@@ -15,8 +15,8 @@ from sbmt.experiments.data.listops.expressions import (
 )
 from sbmt.experiments.data.listops.files import listops_files
 from sbmt.experiments.data.listops.trees import TreeLaw
+from tests.experiments.data.layouts import documents_of, same_examples
 from tests.experiments.data.listops import twin
-from tests.experiments.data.listops.twin import documents
 
 FILES = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
 HEADER = "Source\tTarget\r\n"
@@ -53,7 +53,7 @@ def train(folder, content):
 
 def test_rows_come_back(trees, folder):
     for split, examples in made(folder).items():
-        expressions = documents(examples)
+        expressions = documents_of(examples)
         assert expressions == [encode_expression(twin.written(tree)) for tree in trees[split]]
         assert examples.labels.tolist() == [twin.value_of(tree) for tree in trees[split]]
         assert examples.labels.tolist() == [evaluate_expression(x) for x in expressions]
@@ -61,49 +61,31 @@ def test_rows_come_back(trees, folder):
         assert examples.extras["n_operators"].tolist() == [count_operators(x) for x in expressions]
 
 
-def test_line_ends_may_be_line_feeds(folder):
+def test_what_editors_do_to_files_changes_nothing(folder):
     crlf = (folder / FILES["train"]).read_bytes()
     assert b"\r\n" in crlf
-    first, second = made(folder)["train"], train(folder, crlf.replace(b"\r\n", b"\n"))
-    assert first.symbols.tobytes() == second.symbols.tobytes() and first.labels.tolist() == second.labels.tolist()
-
-
-def test_a_byte_order_mark_is_dropped(folder):
-    plain = (folder / FILES["train"]).read_bytes()
-    assert documents(train(folder, b"\xef\xbb\xbf" + plain)) == documents(train(folder, plain))
+    plain = made(folder)["train"]
+    for content in (crlf.replace(b"\r\n", b"\n"), b"\xef\xbb\xbf" + crlf):
+        assert same_examples(train(folder, content), plain)
 
 
 def test_repeated_rows_and_single_digits_stay(folder):
     examples = train(folder, HEADER + "7\t7\r\n( ( ( [SM 8 ) 3 ) ] )\t1\r\n7\t7\r\n")
-    assert documents(examples) == [b"\r", bytes([4, 14, 9, 5]), b"\r"] and examples.labels.tolist() == [7, 1, 7]
+    assert documents_of(examples) == [b"\r", bytes([4, 14, 9, 5]), b"\r"] and examples.labels.tolist() == [7, 1, 7]
     assert examples.extras["depth"].tolist() == [1, 2, 1]
 
 
 def test_every_split_is_its_file(folder):
     source = listops_files(folder)
     assert [shard.split for shard in source.shards] == ["train", "dev", "test"]
-    assert (source.name, source.task, source.origin) == ("listops", "listops", "official")
-    assert source.class_names == tuple("0123456789") and (source.vocab_size, source.first_id) == (17, 0)
     sums = {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in FILES.values()}
     assert source.settings["sha256"] == sums
-
-
-@pytest.mark.parametrize(
-    "below", ["listops-1000", "listops", "lra_release/listops-1000", "lra_release/lra_release/listops-1000"]
-)
-def test_files_are_found_in_the_unpacked_archive(folder, tmp_path_factory, below):
-    top = tmp_path_factory.mktemp("data")
-    (top / below).parent.mkdir(parents=True, exist_ok=True)
-    folder.rename(top / below)
-    assert listops_files(top).settings["sha256"] == listops_files(top / below).settings["sha256"]
 
 
 def test_a_missing_file_is_named(folder):
     (folder / FILES["dev"]).unlink()
     with pytest.raises(SbmtError, match="got only basic_test.tsv, basic_train.tsv: unpack .*lra_release.gz"):
         listops_files(folder)
-    with pytest.raises(SbmtError, match="basic_train.tsv, .* in .*nowhere, got no such file or folder"):
-        listops_files(folder / "nowhere")
 
 
 ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
@@ -114,7 +96,6 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
     [
         ("", "a header and rows in .*basic_train.tsv, got none"),
         (HEADER, "a header and rows in .*basic_train.tsv, got none"),
-        (ROW, "the header Source, Target in line 1 of .*basic_train.tsv"),
         ("Target\tSource\r\n" + ROW, "the header Source, Target in line 1"),
         (HEADER + "\ufeff" + ROW, "tokens among .* in line 2"),  # it belongs at the start of the file
         (HEADER + ROW + "[MAX 1 2 ]\t7\r\n", "the label 2, the value of the expression, in line 3 of .*, got 7"),
@@ -123,17 +104,13 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
         ("9\t( ( ( [MAX 2 ) 9 ) ] )\r\n", "the header Source, Target in line 1"),
         (HEADER + ROW + "( ( [MAX 2 ) ] )\r\n", "2 columns in line 3 of .*basic_train.tsv, got 1"),
         (HEADER + ROW + ROW[:-2] + "\t1\r\n", "2 columns in line 3 of .*basic_train.tsv, got 3"),
-        (HEADER + ROW + "\r\n" + ROW, "2 columns in line 3 of .*, got 1"),
         (HEADER + ROW + ROW.replace("MAX", "PM"), "tokens among .* in line 3 of .*basic_train.tsv, got '.PM'"),
         (HEADER + ROW + f'"{ROW[:-4]}"\t9\r\n', "in line 3 of .*, got '\"'"),
         (HEADER + '"' + ROW + ROW[:-4] + '"\t9\r\n', "in line 2 of .*, got '\"'"),  # no quote spans two rows
         (HEADER + "\t9\r\n", "at least one token in line 2 of .*basic_train.tsv"),
         (HEADER + ROW + ROW.replace("9\r\n", "10\r\n"), "a label 0 … 9 in line 3 of .*basic_train.tsv, got '10'"),
-        (HEADER + ROW.replace("9\r\n", "-1\r\n"), "a label 0 … 9 in line 2 of .*, got '-1'"),
-        (HEADER + ROW.replace("9\r\n", "9.0\r\n"), "a label 0 … 9 in line 2 of .*, got '9.0'"),
         (HEADER + ROW.replace("9\r\n", "\r\n"), "a label 0 … 9 in line 2 of .*, got ''"),
         (HEADER + ROW.replace("9\r\n", "²\r\n"), "a label 0 … 9 in line 2 of .*, got '²'"),
-        (HEADER + ROW + ROW[:-2], "a line feed after line 3 of .*basic_train.tsv"),
         (HEADER + ROW + ROW[:-1], "a line feed after line 3 of .*basic_train.tsv"),
         (HEADER + ROW + ROW[:11], "a line feed after line 3 of .*basic_train.tsv"),
         (HEADER.encode() + b"\xff\xfe\t9\r\n", "tokens among .* in line 2 of .*basic_train.tsv"),

@@ -85,23 +85,3 @@ def skeleton_law(law, depth=1):
             for operator in OPERATORS:
                 found[f"{operator} {' '.join(children)} ]"] += p
     return found
-
-
-def value_law(law, depth=1):
-    """P(value = v), shape (10,), of a tree that is not bounded."""
-    digits = np.full(10, 0.1)
-    if depth == law.max_depth:
-        return digits
-    below, operator = value_law(law, depth + 1), np.zeros(10)
-    for n_children in range(2, law.max_args + 1):
-        for values in itertools.product(range(10), repeat=n_children):
-            p = np.prod(below[list(values)]) / (law.max_args - 1) / len(OPERATORS)
-            for name in OPERATORS:
-                operator[apply(name, list(values))] += p
-    return law.digit_share * digits + (1 - law.digit_share) * operator
-
-
-def documents(examples):
-    """The expressions of a shard."""
-    ends = examples.lengths.ravel().cumsum()
-    return [x.tobytes() for x in np.split(examples.symbols, ends[:-1])]

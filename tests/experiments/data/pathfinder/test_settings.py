@@ -22,13 +22,10 @@ def test_rules_for_distractors():
     "wrong, words",
     [
         (dict(size=0), "size ≥ 1"),
-        (dict(size=32.0), "size ≥ 1"),
         (dict(antialias=0), "antialias ≥ 1"),
         (dict(contour_length=1), "contour_length ≥ 2"),
-        (dict(contour_length=2.5), "contour_length ≥ 2"),
         (dict(distractor_length=0), "distractor_length ≥ 1"),
         (dict(n_distractors=-1), "n_distractors ≥ 0"),
-        (dict(n_distractors=0.5), "n_distractors ≥ 0"),
         (dict(n_distractors=10_000), "at most 32000 paddles per image, got 40028"),
         (dict(padding=-0.1), "padding ≥ 0"),
         (dict(paddle_margin=float("nan")), "paddle_margin ≥ 0, got nan"),
@@ -37,7 +34,6 @@ def test_rules_for_distractors():
         (dict(marker_radius=-1.0), "marker_radius > 0"),
         (dict(paddle_thickness=0.4), "paddle_thickness ≥ 1/2"),
         (dict(seed_distance=3.9), "seed_distance ≥ .* = 4.0, got 3.9"),
-        (dict(paddle_contrast=0.0), "paddle_contrast in"),
         (dict(paddle_contrast=1.1), "paddle_contrast in"),
     ],
 )

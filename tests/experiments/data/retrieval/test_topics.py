@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.retrieval.topics import LENGTHS, generate_topic_pairs, topic_words, topics_source
+from tests.experiments.data.layouts import documents_of
 from tests.statistics import binomial_p_values
 
 GOLDEN = "d7e6bf3eb00d9789d548a9fc1bf59723e5b02dd73a851ef714db95e1af8b0b12"  # sha256 of symbols and labels
@@ -23,18 +23,16 @@ def topics_of(document, words):
     return {topic for topic, own in enumerate(words[1:]) if found & set(own)}
 
 
-def documents_of(examples):
-    starts = examples.lengths.cumsum() - examples.lengths.ravel()
-    symbols = examples.symbols.tobytes()
-    cut = [symbols[a : a + n] for a, n in zip(starts, examples.lengths.ravel(), strict=True)]
-    return list(zip(cut[::2], cut[1::2], strict=True))
+def pairs_of(examples):
+    documents = documents_of(examples)
+    return list(zip(documents[::2], documents[1::2], strict=True))
 
 
 def test_a_label_says_whether_the_topics_are_the_same():
     words = topic_words(16)
     assert len({w for topic in words for w in topic}) == sum(map(len, words)), "a word of two topics proves nothing"
     examples = generate_topic_pairs(300, generator(), words)
-    for (first, second), label in zip(documents_of(examples), examples.labels, strict=True):
+    for (first, second), label in zip(pairs_of(examples), examples.labels, strict=True):
         assert (topics_of(first, words) == topics_of(second, words)) == bool(label)
         assert all(LENGTHS[0] <= len(d.split(b" ")) < LENGTHS[1] for d in (first, second))
 
@@ -43,23 +41,15 @@ def test_a_label_says_whether_the_topics_are_the_same():
 def test_labels_are_a_fair_coin_and_half_of_the_words_are_common(judge):
     words = topic_words(4)
     examples = generate_topic_pairs(2000, generator(1), words)
-    written = [w for pair in documents_of(examples) for d in pair for w in d.split(b" ")]
+    written = [w for pair in pairs_of(examples) for d in pair for w in d.split(b" ")]
     n_common = sum(w in set(words[0]) for w in written)
     counts = ((int(examples.labels.sum()), 2000), (n_common, len(written)))
     judge(np.array([binomial_p_values(count, n, 0.5) for count, n in counts]))
 
 
-def test_pairs_are_the_same_every_time():
-    shards = topics_source(n_train=20, n_dev=5, n_test=5).shards
-    made = [shard.make() for shard in (*shards, shards[0])]
-    assert made[0].symbols.tobytes() == made[3].symbols.tobytes() != made[1].symbols.tobytes()
-    assert hashlib.sha256(made[0].symbols.tobytes() + made[0].labels.astype("<i8").tobytes()).hexdigest() == GOLDEN
-
-
-def test_they_can_be_prepared(tmp_path):
-    prepared = prepare(topics_source(n_train=20, n_dev=5, n_test=6), tmp_path)
-    assert {name: len(split) for name, split in prepared.splits.items()} == {"train": 20, "dev": 5, "test": 6}
-    assert prepared.info["n_documents"] == 2 and len(prepared.splits["test"].documents(0)) == 2
+def test_pairs_never_change():
+    made = topics_source(n_train=20, n_dev=5, n_test=5).shards[0].make()
+    assert hashlib.sha256(made.symbols.tobytes() + made.labels.astype("<i8").tobytes()).hexdigest() == GOLDEN
 
 
 @pytest.mark.bad_input

@@ -53,7 +53,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-test: lint unit gpu-test notebooks-test site-test install-test
+# The site and the installation take one core each, so they take their turn together.
+test: lint unit gpu-test notebooks-test
+	$(MAKE) --no-print-directory --jobs 2 site-test install-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .

@@ -1,6 +1,6 @@
 """Runs many degenerate inputs, mistakes and random command lines, and writes what came of them.
 
-``python tests/faults/run_many.py --cases 20000 --json results/faults.json``: ten minutes on one core. Cases are drawn
+``python tests/faults/run_many.py --cases 10000 --json results/faults.json``: ten minutes on one core. Cases are drawn
 from fixed seeds, so that they are the same each time. Exit code 1 if a property failed anywhere.
 """
 
@@ -82,7 +82,7 @@ def run_group(name: str, n_cases: int) -> dict[str, Any]:
 def main() -> int:
     """Runs, prints and writes; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=20_000, help="of all groups together")
+    parser.add_argument("--cases", type=int, default=10_000, help="of all groups together")
     parser.add_argument("--group", action="append", choices=list(GROUPS), help="repeat it for several; all if left out")
     parser.add_argument("--json", type=Path, help="where the result goes")
     asked = parser.parse_args()

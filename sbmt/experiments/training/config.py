@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -153,9 +153,6 @@ class TrainingConfig(AttentionConfig, ABC):
 
     The fields are the settings that a user chooses. The methods are what the task decides; a new task is a subclass
     that overrides those in which it differs.
-
-    Raises:
-        SbmtError: If a value is out of range.
     """
 
     task: str = option("", "name of the task")
@@ -167,6 +164,9 @@ class TrainingConfig(AttentionConfig, ABC):
 
     has_dev = True
     """Whether dev examples choose the weights that are kept; otherwise the last ones are."""
+
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"
+    """Which score on dev decides which weights are kept."""
 
     score_type = torch.float32
     """The type in which the scores of batches are added up."""
@@ -278,11 +278,6 @@ class TrainingConfig(AttentionConfig, ABC):
     def row_every(self) -> int:
         """Steps that a row of the table of metrics averages."""
         return max(1, self.steps // ROWS)
-
-    @property
-    def best_by(self) -> Literal["accuracy", "loss"]:
-        """Which score on dev decides which weights are kept."""
-        return "accuracy"
 
     @property
     def n_dev(self) -> int | None:

@@ -1,9 +1,10 @@
 """What a run reads: feeds that make batches by number, and streams of them that divide among processes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,26 +32,6 @@ INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_
 """What results record of prepared examples."""
 
 
-@runtime_checkable
-class Feed(Protocol):
-    """A split, from which batches are made by number."""
-
-    def __len__(self) -> int:
-        """How many examples there are."""
-
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
-        """A part of batch ``number``, which holds these examples; the number decides what is drawn."""
-
-    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """The batches of training."""
-
-    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first ``n_examples`` in order; None means all."""
-
-    def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The same in whatever order is fastest."""
-
-
 def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
     """The first ``n_examples`` in order, each exactly once."""
 
@@ -61,9 +42,33 @@ def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
     return examples_of
 
 
+class Feed(ABC):
+    """A split, from which batches are made by number. The orders given here suit prepared examples."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many examples there are."""
+
+    @abstractmethod
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of batch ``number``, which holds these examples; the number decides what is drawn."""
+
+    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
+        """The batches of training: permutations of all examples, one after the other."""
+        return lambda number: training_examples(len(self), batch_size, seed, number)
+
+    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The first ``n_examples`` in order; None means all."""
+        return numbered(min(len(self), n_examples or len(self)), batch_size)
+
+    def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
+        """The same in whatever order is fastest."""
+        return self.in_order(batch_size, n_examples)
+
+
 @dataclass(frozen=True, eq=False)
-class ExampleFeed:
-    """Labelled examples; see :class:`Feed`.
+class ExampleFeed(Feed):
+    """Labelled examples.
 
     Attributes:
         split: Where they are.
@@ -89,25 +94,21 @@ class ExampleFeed:
         return make_batch(self.split, examples[part], self.encoding)
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Permutations of all examples, one after the other."""
+        """Permutations of all examples, batched by length where that is wanted."""
         if self.is_by_length:
             return batches_by_length(self._lengths, batch_size, seed)
-        return lambda number: training_examples(len(self), batch_size, seed, number)
-
-    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first ``n_examples`` in order."""
-        return numbered(min(len(self), n_examples or len(self)), batch_size)
+        return super().endless(batch_size, seed)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples``, from short to long if those of similar length share a batch."""
         if self.is_by_length:
             return once_by_length(self._lengths[:n_examples], batch_size)
-        return self.in_order(batch_size, n_examples)
+        return super().once(batch_size, n_examples)
 
 
 @dataclass(frozen=True, eq=False)
-class BlockFeed:
-    """Blocks of a corpus with tokens to be guessed; see :class:`Feed`.
+class BlockFeed(Feed):
+    """Blocks of a corpus with tokens to be guessed.
 
     Attributes:
         blocks: Where they are.
@@ -127,20 +128,10 @@ class BlockFeed:
         """A part of a batch; tokens are selected and masked anew each time a block comes round."""
         return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
 
-    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Permutations of all blocks, one after the other."""
-        return lambda number: training_examples(len(self), batch_size, seed, number)
-
-    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first blocks in order."""
-        return numbered(min(len(self), n_examples or len(self)), batch_size)
-
-    once = in_order
-
 
 @dataclass(eq=False)
-class SequenceFeed:
-    """Sequences of repeated tokens, drawn one after the other from one generator; see :class:`Feed`.
+class SequenceFeed(Feed):
+    """Sequences of repeated tokens, drawn one after the other from one generator.
 
     Sequence i is the same whatever the batches are: the generator skips to it.
 
@@ -187,8 +178,6 @@ class SequenceFeed:
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first sequences in order, as many as are asked for."""
         return numbered(n_examples or self.n_sequences, batch_size)
-
-    once = in_order
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,5 @@
 """The several metrics that papers call F1."""
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 from torchmetrics import Metric
@@ -9,7 +8,7 @@ from torchmetrics.classification import BinaryF1Score, MulticlassF1Score
 from sbmt.errors import SbmtError
 
 
-class PipelineF1(Metric):
+class PipelineF1(BinaryF1Score):
     r"""The F1 that the pipeline behind the paper's GLUE results prints: label 1 against label 0.
 
     $$F_1 = \frac{2\,TP}{2\,TP + FP + FN}, \quad TP = \#\{y = 1, p = 1\}, \quad FP = \#\{y = 0, p = 1\}, \quad
@@ -24,29 +23,18 @@ class PipelineF1(Metric):
     caption accuracy, and its experiments ran in that pipeline; 84 for a network of four layers on MNLI, as that table
     has it, is no usual accuracy. So the published figure is probably this one, and not to be compared with an accuracy.
 
-    Shapes:
-        ``update(predictions, labels)``: int64 ``(batch,)`` each.
-
     Source: the GLUE code of the Nyströmformer repository, in our words.
 
     Example, by hand: TP = 1 and FN = 1, while both confusions with class 2 go unseen, hence 2 / (2 + 0 + 1):
+        >>> import torch
         >>> metric = PipelineF1()
         >>> metric.update(torch.tensor([1, 0, 2, 1]), torch.tensor([1, 1, 1, 2]))
         >>> round(float(metric.compute()), 4)
         0.6667
     """
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    n_true_positive: Tensor
-    n_false_positive: Tensor
-    n_false_negative: Tensor
-
     def __init__(self) -> None:
-        super().__init__()
-        for name in ("n_true_positive", "n_false_positive", "n_false_negative"):
-            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
+        super().__init__(ignore_index=2)
 
     def update(self, predictions: Int[Tensor, " batch"], labels: Int[Tensor, " batch"]) -> None:
         """Counts a batch in.
@@ -57,14 +45,8 @@ class PipelineF1(Metric):
         if predictions.shape != labels.shape:
             got = f"{tuple(predictions.shape)} and {tuple(labels.shape)}"
             raise SbmtError("as many predictions as labels", got, "take the argmax over the classes first")
-        self.n_true_positive += ((labels == 1) & (predictions == 1)).sum()
-        self.n_false_positive += ((labels == 0) & (predictions == 1)).sum()
-        self.n_false_negative += ((labels == 1) & (predictions == 0)).sum()
-
-    def compute(self) -> Tensor:
-        """The F1 of everything counted so far, in [0, 1]."""
-        counted = 2 * self.n_true_positive + self.n_false_positive + self.n_false_negative
-        return 2 * self.n_true_positive / counted.clamp(min=1)
+        is_left_out = (predictions > 1) | (labels > 1)
+        super().update(predictions.clamp(max=1), labels.masked_fill(is_left_out, 2))
 
 
 def glue_metrics(n_classes: int) -> dict[str, Metric]:

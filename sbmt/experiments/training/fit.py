@@ -17,7 +17,7 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.files import load_weights, read_json, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
+from sbmt.experiments.training.data import BatchStream, ExamplesOf, Feed
 from sbmt.experiments.training.run import Run, Step, describe
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _fit(
     from sbmt.experiments.training.module import TrainingModule
 
     data = config.open_data()
+    feeds = data.feeds
     module = TrainingModule(config, data.info)
     origin = config.start_from(module.model)
     table = MetricsTable(folder, config.row_every)
@@ -89,14 +90,19 @@ def _fit(
     with _quiet():
         trainer = _make_trainer(config, folder, [*steps, table, *checkpoints(folder, config)], where)
         claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
-        loaders = _Loaders(config, data, trainer)
+        size = config.batch_size // config.accumulate
+
+        def evaluation(name: str) -> DataLoader[Any]:
+            n_examples = config.n_dev if name == "dev" else config.n_test
+            return _loader(trainer, feeds[name], feeds[name].once(config.test_batch_size(size), n_examples))
+
         start = time.perf_counter()
         done = checkpoint_of(folder / STATE, module, table)["global_step"] if resume else 0
         with _interruptible(), restoring(folder / STATE, table) if resume else nullcontext():
             trainer.fit(
                 module,
-                loaders.train(done),
-                loaders.evaluation("dev") if config.has_dev else None,
+                _loader(trainer, feeds["train"], feeds["train"].endless(size, config.seed), done * config.accumulate),
+                evaluation("dev") if config.has_dev else None,
                 ckpt_path=folder / STATE if resume else None,
             )
         if trainer.global_step < config.steps:
@@ -107,7 +113,7 @@ def _fit(
         tests = {}
         for name in data.tests:
             with _interruptible():
-                trainer.test(module, loaders.evaluation(name), verbose=False)
+                trainer.test(module, evaluation(name), verbose=False)
             tests[name] = module.scores
     about = describe(config, data, table.rows, tests) | origin
     run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
@@ -152,6 +158,12 @@ def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], wh
     return trainer
 
 
+def _loader(trainer: "Trainer", feed: Feed, examples_of: ExamplesOf, first: int = 0) -> DataLoader[Any]:
+    """The batches from number ``first`` on, each divided among the processes of a trainer."""
+    stream = BatchStream(feed, examples_of, rank=trainer.global_rank, n_ranks=trainer.world_size, first=first)
+    return DataLoader(stream, batch_size=None)
+
+
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     """Makes the folder this configuration's, or checks that it is.
 
@@ -177,27 +189,6 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
 def is_first_process() -> bool:
     """Whether this process is the one that writes and prints."""
     return not any(int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
-
-
-class _Loaders:
-    """The streams of a run, each divided among the processes of a trainer."""
-
-    def __init__(self, config: TrainingConfig, data: TaskData, trainer: "Trainer") -> None:
-        self.config, self.data, self.trainer = config, data, trainer
-        self.size = config.batch_size // config.accumulate
-
-    def train(self, step: int) -> DataLoader[Any]:
-        first = step * self.config.accumulate
-        return self._loader("train", self.data.feeds["train"].endless(self.size, self.config.seed), first)
-
-    def evaluation(self, name: str) -> DataLoader[Any]:
-        n_examples = self.config.n_dev if name == "dev" else self.config.n_test
-        size = self.config.test_batch_size(self.size)
-        return self._loader(name, self.data.feeds[name].once(size, n_examples), 0)
-
-    def _loader(self, name: str, examples_of: ExamplesOf, first: int) -> DataLoader[Any]:
-        ranks = {"rank": self.trainer.global_rank, "n_ranks": self.trainer.world_size}
-        return DataLoader(BatchStream(self.data.feeds[name], examples_of, first=first, **ranks), batch_size=None)
 
 
 @contextmanager

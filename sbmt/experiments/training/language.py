@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -45,11 +45,7 @@ REDUCED_EXAMPLES = 70_000
 
 @dataclass(frozen=True)
 class LanguageConfig(SequenceConfig):
-    """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks.
-
-    Raises:
-        SbmtError: If a value is out of range.
-    """
+    """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks."""
 
     length: int = option(512, "tokens of a sequence, start and end included")
     option_defaults: tuple[tuple[str, Any], ...] = family_defaults(window=64)
@@ -67,11 +63,7 @@ class LanguageConfig(SequenceConfig):
 
 @dataclass(frozen=True)
 class MlmConfig(LanguageConfig):
-    """Everything that decides a run of pre-training, apart from text, tokeniser, versions and hardware.
-
-    Raises:
-        SbmtError: If a value is out of range.
-    """
+    """Everything that decides a run of pre-training, apart from text, tokeniser, versions and hardware."""
 
     task: str = option(MLM, "always mlm")
     data: str = option("corpus", "name of the prepared corpus")
@@ -81,14 +73,11 @@ class MlmConfig(LanguageConfig):
     eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
     learning_rate: float = option(1e-4, "AdamW's largest learning rate")
 
+    best_by = "loss"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("task", self.task, {MLM: None})
-
-    @property
-    def best_by(self) -> Literal["accuracy", "loss"]:
-        """The dev loss decides which weights are kept."""
-        return "loss"
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A masked language model."""

@@ -1,6 +1,6 @@
 """The generators that a run draws its masks from."""
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
@@ -9,21 +9,22 @@ from torch import Tensor
 _EVALUATION = 1 << 62  # no batch of a training has so large a number
 
 
-@runtime_checkable
-class MaskSource(Protocol):
+class MaskSource(ABC):
     """Gives every batch the generator of its masks."""
 
+    @abstractmethod
     def generator(self, number: int, *, is_training: bool) -> torch.Generator:
         """The generator of batch ``number`` of training or of an evaluation."""
 
     def state(self) -> Tensor | None:
         """What a checkpoint must hold so that training goes on with the same masks; None if that is nothing."""
+        return None
 
-    def restore(self, state: Tensor | None) -> None:
+    def restore(self, state: Tensor | None) -> None:  # noqa: B027 - most have nothing to restore
         """Takes up what :meth:`state` returned."""
 
 
-class MasksByNumber:
+class MasksByNumber(MaskSource):
     """A generator of its own for every batch, seeded by (seed, number): any batch can be computed by itself."""
 
     def __init__(self, seed: int) -> None:
@@ -35,21 +36,9 @@ class MasksByNumber:
         state = np.random.SeedSequence(key).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
 
-    def state(self) -> Tensor | None:
-        """None."""
-        return None
 
-    def restore(self, state: Tensor | None) -> None:
-        """Does nothing."""
-
-
-class MasksInOrder:
-    """One generator for all of training, and one that every evaluation starts anew.
-
-    Args:
-        seed: Of training.
-        evaluation_seed: Of an evaluation.
-    """
+class MasksInOrder(MaskSource):
+    """One generator for all of training, and one that every evaluation starts anew."""
 
     def __init__(self, seed: int, evaluation_seed: int) -> None:
         self.training = torch.Generator().manual_seed(seed)
@@ -64,10 +53,10 @@ class MasksInOrder:
         return self.evaluation
 
     def state(self) -> Tensor | None:
-        """That of training."""
+        """The state of training's generator."""
         return self.training.get_state()
 
     def restore(self, state: Tensor | None) -> None:
-        """Takes it up."""
+        """Gives training's generator this state."""
         assert state is not None
         self.training.set_state(state)

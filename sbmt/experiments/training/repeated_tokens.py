@@ -28,9 +28,6 @@ class RepeatedTokensConfig(TrainingConfig):
 
     Adam follows a constant learning rate, with a cooldown if asked for. Sequences and masks are drawn one after the
     other from a generator each.
-
-    Raises:
-        SbmtError: If a value is out of range.
     """
 
     task: str = option(REPEATED_TOKENS, "always repeated_tokens")

@@ -23,9 +23,6 @@ class SequenceConfig(TrainingConfig):
     """Everything that decides a run on prepared examples, apart from what one kind of task alone has.
 
     AdamW follows a learning rate that rises along a line and falls along another.
-
-    Raises:
-        SbmtError: If a value is out of range.
     """
 
     data: str = option("", "name of the prepared examples; the task's own if left out")

@@ -58,7 +58,7 @@ def test_the_pipelines_f1_counts_three_of_nine_cells():
     for cell in cells:
         metric = PipelineF1()
         metric.update(*(torch.tensor([x]) for x in cell))
-        if metric.n_true_positive + metric.n_false_positive + metric.n_false_negative:
+        if metric.tp + metric.fp + metric.fn:
             counted.append(cell)
     assert counted == [(1, 0), (0, 1), (1, 1)]
 

@@ -6,7 +6,7 @@ import torch
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.attention import dispatch
-from sbmt.kernels import attention, draws, masks, products, tiles
+from sbmt.kernels import draws, rows, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
 
@@ -33,7 +33,7 @@ def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=to
 
 def attend_backward(density, **options):
     arguments = [x.detach() if isinstance(x, torch.Tensor) else x for x in attend(density, **options)]
-    results = list(attention.attend(*arguments))
+    results = list(rows.attend(*arguments))
     return torch.randn_like(results[0]), results, [*arguments[:5]], [*arguments[5:10]], *arguments[10:]
 
 
@@ -105,18 +105,18 @@ ON_GPU = {  # those whose kernels Triton's interpreter can run
     "attend_tiles_backward": lambda density: [attend_tiles_backward(density)],
 }
 CASES = {  # operator by operator: where it is defined, and arguments
-    "attend": (attention.attend, lambda density: [attend(density, **gate) for gate in GATES]),
+    "attend": (rows.attend, lambda density: [attend(density, **gate) for gate in GATES]),
     "attend_backward": (
-        attention.attend_backward,
+        rows.attend_backward,
         lambda density: [attend_backward(density, **gate) for gate in GATES],
     ),
-    "edge_dot": (products.edge_dot, lambda density: [edge_products(density)]),
-    "edge_gate": (products.edge_gate, lambda density: [edge_products(density)]),
-    "edge_dot_backward": (products.edge_dot_backward, lambda density: [edge_dot_backward(density)]),
+    "edge_dot": (rows.edge_dot, lambda density: [edge_products(density)]),
+    "edge_gate": (rows.edge_gate, lambda density: [edge_products(density)]),
+    "edge_dot_backward": (rows.edge_dot_backward, lambda density: [edge_dot_backward(density)]),
     "attend_tiles": (tiles.attend_tiles, lambda density: []),
     "attend_tiles_backward": (tiles.attend_tiles_backward, lambda density: []),
-    "transpose": (masks.transpose, lambda density: [transpose(density)]),
-    "merge_rows": (masks.merge_rows, lambda density: [merge_rows(density)]),
+    "transpose": (rows.transpose, lambda density: [transpose(density)]),
+    "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [cell_uniforms(density)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
 }
@@ -144,8 +144,8 @@ def test_operators_keep_them_on_the_gpu(name, density):
 
 
 def test_operators_keep_them_in_float32_too():
-    torch.library.opcheck(attention.attend, attend(0.4, dtype=torch.float32))
-    torch.library.opcheck(attention.attend_backward, attend_backward(0.4, dtype=torch.float32))
+    torch.library.opcheck(rows.attend, attend(0.4, dtype=torch.float32))
+    torch.library.opcheck(rows.attend_backward, attend_backward(0.4, dtype=torch.float32))
 
 
 def test_a_broken_rule_is_noticed():

@@ -6,9 +6,9 @@ from torch import Tensor
 from sbmt.attention.inputs import GateRule
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels.attention import attend
 from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.rows import attend
 
 
 def attend_on_cpu(
@@ -26,9 +26,8 @@ def attend_on_cpu(
     """
     if any(t.device.type != "cpu" for t in (query, edges.keys)):
         raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
-    dtype = accumulator(value)
-    query, key, wide = query.to(dtype), key.to(dtype), value.to(dtype)
-    return _attend_along(query, key, wide, edges, gate, gate_rule, weight_scale, use_gpu=False).to(value.dtype)
+    wide = [t.to(accumulator(value)) for t in (query, key, value)]
+    return _attend_along(wide, edges, gate, gate_rule, weight_scale, use_gpu=False).to(value.dtype)
 
 
 def attend_on_gpu(
@@ -48,22 +47,19 @@ def attend_on_gpu(
     if not has_gpu_kernels(query.device) or query.device != edges.keys.device:
         do = 'use backend="auto", or move them to a GPU that Triton serves'
         raise SbmtError("tensors on one GPU", f"a query on {query.device}", do)
-    return _attend_along(query, key, value, edges, gate, gate_rule, weight_scale, use_gpu=True)
+    return _attend_along([query, key, value], edges, gate, gate_rule, weight_scale, use_gpu=True)
 
 
 def _attend_along(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    tokens: list[Tensor],
     edges: EdgeList,
     gate: Tensor | None,
     gate_rule: GateRule,
     weight_scale: Tensor | None,
-    *,
     use_gpu: bool,
 ) -> Tensor:
-    flat = [t.flatten(0, 2).contiguous() for t in (query, key, value)]
-    dtype = accumulator(value)
+    flat = [t.flatten(0, 2).contiguous() for t in tokens]
+    dtype = accumulator(tokens[2])
     none = flat[0].new_empty(0, dtype=dtype)
     flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)

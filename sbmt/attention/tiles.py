@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
-from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.model import BlockModel, check_block_model
-from sbmt.errors import SbmtError
+from sbmt.attention.inputs import GateRule
+from sbmt.block_model.model import BlockModel
 from sbmt.kernels.gpu import can_run_on, is_interpreted
+from sbmt.kernels.structures import Drawing
 from sbmt.kernels.tiles import attend_tiles
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
@@ -60,61 +59,6 @@ def attend_by_tiles(
     key: Tensor,
     value: Tensor,
     block_model: BlockModel,
-    *,
-    exploration: float = 0.0,
-    gate_rule: GateRule = "score",
-    window: int | None = None,
-    dropout: float = 0.0,
-    seed: int,
-    dropout_seed: int = 0,
-    first_example: int = 0,
-) -> tuple[Tensor, Tensor]:
-    r"""Draws, gates and attends in one kernel: what the sampler ``bernoulli`` and any backend compute together.
-
-    Each tile forms its probabilities, draws its mask in registers, and takes part in a running softmax; the backward
-    pass draws the tiles again. The edges are those that ``bernoulli`` draws from the same seed, except where a uniform
-    number lies within rounding of its probability.
-
-    Args:
-        query: ``(batch, heads, n_queries, d)``.
-        key: ``(batch, heads, n_keys, d)``.
-        value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where masks come from; its masks say what is padding.
-        exploration: δ in [0, 1).
-        gate_rule: Where the straight-through gate enters.
-        window: Pairs with |i − j| ≤ window / 2 are certain; None for none.
-        dropout: On the attention weights, in [0, 1).
-        seed: Of the edges.
-        dropout_seed: Of dropout.
-        first_example: Number of the batch's first example.
-
-    Returns:
-        Values ``(batch, heads, n_queries, d_value)`` and the density ``(batch, heads)``, with gradients to query, key,
-        value and the block model.
-
-    Raises:
-        SbmtError: Where Triton serves no such tensors, or heads or clusters are too many for a tile: more than 128 and
-            256, on small chips 64 and 128.
-
-    Cost: O(n² (d + k)) time, O(n · (d + k)) memory.
-    """
-    check_attention_inputs(query, key, value, window)
-    check_attention_settings(gate_rule, window, dropout)
-    check_exploration(exploration)
-    check_block_model(block_model, query, key)
-    if not can_tile(query, value, block_model):
-        got = f"{query.dtype} {tuple(query.shape)} on {query.device} and {block_model.n_clusters} clusters"
-        expected = f"no float64, heads up to {MAX_WIDTH} wide and {MAX_CLUSTERS} clusters (small chips: half), on a GPU"
-        raise SbmtError(expected, got, 'use sampler="exact"')
-    drawing = exploration, gate_rule, window, dropout, seed, dropout_seed, first_example
-    return attend_in_tiles(query, key, value, block_model, *drawing)
-
-
-def attend_in_tiles(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    block_model: BlockModel,
     exploration: float,
     gate_rule: GateRule,
     window: int | None,
@@ -123,7 +67,21 @@ def attend_in_tiles(
     dropout_seed: int,
     first_example: int,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`attend_by_tiles` without its checks."""
+    r"""Draws, gates and attends in one kernel: what the sampler ``bernoulli`` and any backend compute together.
+
+    Each tile forms its probabilities, draws its mask in registers, and takes part in a running softmax; the backward
+    pass draws the tiles again. The edges are those that ``bernoulli`` draws from the same seed, except where a uniform
+    number lies within rounding of its probability.
+
+    The arguments are those of :func:`sbmt.sbm_attention`, which checks them, for inputs that :func:`can_tile` accepts;
+    ``seed`` is that of the edges.
+
+    Returns:
+        Values ``(batch, heads, n_queries, d_value)`` and the density ``(batch, heads)``, with gradients to query, key,
+        value and the block model.
+
+    Cost: O(n² (d + k)) time, O(n · (d + k)) memory.
+    """
     dtype = torch.promote_types(query.dtype, key.dtype)
     rates = block_model.query_rates, block_model.key_membership
     masks = [
@@ -131,7 +89,8 @@ def attend_in_tiles(
         for mask in (block_model.query_mask, block_model.key_mask)
     ]
     inputs = [t.contiguous() for t in (query.to(dtype), key.to(dtype), value, *rates, *masks)]
-    drawing = (seed, dropout_seed, first_example, exploration, -1 if window is None else window // 2, dropout)
+    reach = -1 if window is None else window // 2
     rules = block_model.link.is_poisson, gate_rule == "score"
-    out, density, *_ = attend_tiles(*inputs, block_model.n_pairs, *drawing, *rules)
+    drawing = Drawing(seed, dropout_seed, first_example, exploration, reach, dropout, *rules)
+    out, density, *_ = attend_tiles(*inputs, block_model.n_pairs, *drawing)
     return out.to(value.dtype), density

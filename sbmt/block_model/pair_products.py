@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels import products as kernels
+from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 

@@ -7,7 +7,7 @@ plain one that gives the same result on any device.
 import torch
 from torch import Tensor
 
-from sbmt.kernels import masks
+from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
@@ -15,7 +15,7 @@ from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """The mask sorted by key, see :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges); a sort where no kernels run."""
     if can_run_on(keys.device) or has_gpu_kernels(keys.device):
-        return masks.transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
+        return kernels.transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
 
@@ -40,7 +40,7 @@ def merge_rows(
     O(edges + second · log first).
     """
     if can_run_on(first_keys.device):
-        return masks.merge_rows(first_ptr, first_keys, second_ptr, second_keys)
+        return kernels.merge_rows(first_ptr, first_keys, second_ptr, second_keys)
     return merge_rows_by_searching(first_ptr, first_keys, second_ptr, second_keys, n_keys)
 
 

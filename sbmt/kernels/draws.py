@@ -7,47 +7,27 @@ from torch import Tensor
 
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.structures import RateFactors
 
 
-def draw_exact(
-    rates: Tensor,
-    key: Tensor,
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    exploration: float,
-    is_poisson: bool,
-    seed: int,
-    first_example: int,
-) -> tuple[Tensor, Tensor] | None:
-    """Independent Bernoulli edges of probability min(x, 1) or, under the Poisson link, 1 − e^{−x}, with x = T · K̂ + δ.
+def draw_exact(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor] | None:
+    """Independent Bernoulli edges, as ``row_ptr`` and ``keys``.
 
-    Args:
-        rates: T = Q̂ S, ``(batch, heads, n_queries, k)``.
-        key: K̂ ``(batch, heads, n_keys, k)``.
-        query_mask: bool ``(batch, n_queries)`` or None.
-        key_mask: bool ``(batch, n_keys)`` or None.
-        exploration: δ.
-        is_poisson: The link.
-        seed: The key of the streams.
-        first_example: Number of the batch's first example.
-
-    Returns:
-        ``row_ptr`` and ``keys``, or None where there are no kernels or plain torch is expected to be faster.
+    None where there are no kernels, or where plain torch is expected to be faster.
     """
-    given = rates, key, query_mask, key_mask, exploration, is_poisson, seed, first_example
-    if can_run_on(key.device):
-        return draw_on_cpu(*given)
-    if has_gpu_kernels(key.device):
-        from sbmt.kernels.gpu.draws import launch
+    if can_run_on(factors.key.device):
+        return draw_on_cpu(*factors, seed, first_example)
+    if has_gpu_kernels(factors.key.device):
+        from sbmt.kernels.gpu.draws import sample
 
-        with torch.cuda.device_of(key):
-            return launch.sample(*given)
+        with torch.cuda.device_of(factors.key):
+            return sample(factors, seed, first_example)
     return None
 
 
 @torch.library.custom_op("sbmt::sample_exact", mutates_args=(), device_types="cpu")
 def draw_on_cpu(
-    rates: Tensor,
+    query: Tensor,
     key: Tensor,
     query_mask: Tensor | None,
     key_mask: Tensor | None,
@@ -59,10 +39,11 @@ def draw_on_cpu(
     """:func:`draw_exact` as an operator."""
     from sbmt.kernels.cpu.draws.sample import sample
 
-    return sample(rates, key, query_mask, key_mask, exploration, is_poisson, seed, first_example)
+    factors = RateFactors(query, key, query_mask, key_mask, exploration, is_poisson)
+    return sample(factors, seed, first_example)
 
 
 @draw_on_cpu.register_fake
-def _(rates: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     n_edges = torch.library.get_ctx().new_dynamic_size()
-    return rates.new_empty(rates[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
+    return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)

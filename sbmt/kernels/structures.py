@@ -1,7 +1,7 @@
 """The groups of arrays that kernels take together.
 
-A structure holds torch tensors until :func:`as_arrays` makes NumPy arrays of them for the CPU. Numba compiles named
-tuples into code that is no slower than one with an argument for each field.
+A structure holds torch tensors until :func:`as_arrays` turns them into NumPy arrays for the CPU. Numba compiles named
+tuples into code that is as fast as code with one argument per field.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class ByKey(NamedTuple):
 
 
 class AttentionInputs(NamedTuple):
-    """What attention along a mask's rows computes with. ``gate`` and ``weight_scale`` of length 0 mean ones."""
+    """The inputs of attention along a mask's rows. A ``gate`` or ``weight_scale`` of length 0 stands for ones."""
 
     query: Tensor  # (graphs · n_queries, d)
     key: Tensor  # (graphs · n_keys, d)
@@ -37,12 +37,50 @@ class AttentionInputs(NamedTuple):
 
 
 class AttentionResults(NamedTuple):
-    """What attention along a mask's rows computes."""
+    """The results of attention along a mask's rows."""
 
     out: Tensor  # (graphs · n_queries, d_value)
     log_total: Tensor  # (graphs · n_queries,), the logarithm of each row's softmax denominator, in float64
 
 
+class RateFactors(NamedTuple):
+    """What the exact law draws edges from: rates x = T · K̂ + δ, and the link that makes probabilities of them."""
+
+    query: Tensor  # T = Q̂ S, (batch, heads, n_queries, k)
+    key: Tensor  # K̂, (batch, heads, n_keys, k)
+    query_mask: Tensor | None  # bool (batch, n_queries)
+    key_mask: Tensor | None  # bool (batch, n_keys)
+    exploration: float  # δ
+    is_poisson: bool  # p = 1 − e^{−x} rather than min(x, 1)
+
+
+class TileInputs(NamedTuple):
+    """The tensors that attention over drawn tiles reads. A mask of length 0 means that all tokens are real."""
+
+    query: Tensor  # (batch, heads, n_queries, d)
+    key: Tensor  # (batch, heads, n_keys, d)
+    value: Tensor  # (batch, heads, n_keys, d_value)
+    query_rate: Tensor  # (batch, heads, n_queries, k)
+    key_rate: Tensor  # (batch, heads, n_keys, k)
+    query_mask: Tensor  # bool (batch, n_queries)
+    key_mask: Tensor  # bool (batch, n_keys)
+
+
+class Drawing(NamedTuple):
+    """What decides which edges tiles draw, besides the rates, and how they attend."""
+
+    seed: int
+    dropout_seed: int
+    first_example: int  # number of the batch's first example
+    exploration: float  # δ
+    window: int  # pairs with |i − j| ≤ window are certain; −1 for none
+    dropout: float
+    is_poisson: bool
+    is_score_rule: bool
+
+
 def as_arrays(structure: Any) -> Any:
-    """The same structure with NumPy arrays for its tensors, whose memory they share."""
-    return type(structure)(*(x.numpy() if isinstance(x, Tensor) else x for x in structure))
+    """A structure with NumPy arrays in place of its tensors, whose memory they share; single tensors likewise."""
+    if isinstance(structure, Tensor):
+        return structure.numpy()
+    return type(structure)(*map(as_arrays, structure)) if isinstance(structure, tuple) else structure

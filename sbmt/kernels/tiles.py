@@ -6,35 +6,28 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.gpu import accumulator
+from sbmt.kernels.structures import Drawing, TileInputs
+
+_INPUTS = ", ".join(f"Tensor {name}" for name in TileInputs._fields)
+_DRAWING = (
+    "int seed, int dropout_seed, int first_example, float exploration, int window, float dropout, "
+    "bool is_poisson, bool is_score_rule"
+)
 
 
-@torch.library.custom_op("sbmt::attend_tiles", mutates_args=())
-def attend_tiles(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_rate: Tensor,
-    key_rate: Tensor,
-    query_mask: Tensor,
-    key_mask: Tensor,
-    n_pairs: Tensor,
-    seed: int,
-    dropout_seed: int,
-    first_example: int,
-    exploration: float,
-    window: int,
-    dropout: float,
-    is_poisson: bool,
-    is_score_rule: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Values, density, and for the backward pass the denominators' logarithms to base 2 and the largest weights."""
+@torch.library.custom_op(
+    "sbmt::attend_tiles",
+    mutates_args=(),
+    schema=f"({_INPUTS}, Tensor n_pairs, {_DRAWING}) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def attend_tiles(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Values and density, and for the backward pass the denominators' logarithms to base 2 and the largest weights."""
     from sbmt.kernels.gpu.tiles import launch
 
-    inputs = query, key, value, query_rate, key_rate, query_mask, key_mask
-    drawing = launch.Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
-    with torch.cuda.device_of(query):
+    inputs, n_pairs, drawing = TileInputs(*arguments[:7]), arguments[7], Drawing(*arguments[8:])
+    with torch.cuda.device_of(inputs.query):
         out, degrees, log_total, largest = launch.attend_tiles(inputs, drawing)
-    density = degrees.sum(-1).to(query_rate.dtype) / n_pairs.clamp(min=1)[:, None]
+    density = degrees.sum(-1).to(inputs.query_rate.dtype) / n_pairs.clamp(min=1)[:, None]
     return out, density, log_total, largest
 
 
@@ -48,32 +41,22 @@ def _(
     return out, query_rate.new_empty(query.shape[:2]), row, row.clone()
 
 
-@torch.library.custom_op("sbmt::attend_tiles_backward", mutates_args=())
+@torch.library.custom_op(
+    "sbmt::attend_tiles_backward",
+    mutates_args=(),
+    schema=f"(Tensor grad_out, Tensor grad_density, Tensor[] results, Tensor[] inputs, Tensor n_pairs, {_DRAWING}) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
 def attend_tiles_backward(
-    grad_out: Tensor,
-    grad_density: Tensor,
-    results: list[Tensor],
-    inputs: list[Tensor],
-    n_pairs: Tensor,
-    seed: int,
-    dropout_seed: int,
-    first_example: int,
-    exploration: float,
-    window: int,
-    dropout: float,
-    is_poisson: bool,
-    is_score_rule: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    grad_out: Tensor, grad_density: Tensor, results: list[Tensor], inputs: list[Tensor], n_pairs: Tensor, *drawing: Any
+) -> tuple[Tensor, ...]:
     """Gradients of query, key, value and the rate factors; ``results`` are all of the forward pass but the density."""
     from sbmt.kernels.gpu.tiles import launch
 
-    drawing = launch.Drawing(seed, dropout_seed, first_example, exploration, window, dropout, is_poisson, is_score_rule)
-    out, log_total, largest = results
+    given = TileInputs(*inputs), Drawing(*drawing)
     per_edge = grad_density / n_pairs.clamp(min=1)[:, None]
-    query, key, value, query_rate, key_rate, query_mask, key_mask = inputs
-    given = query, key, value, query_rate, key_rate, query_mask, key_mask
     with torch.cuda.device_of(grad_out):
-        return launch.attend_tiles_backward(given, drawing, out, log_total, largest, grad_out, per_edge)
+        return launch.attend_tiles_backward(*given, results, grad_out, per_edge)
 
 
 @attend_tiles_backward.register_fake

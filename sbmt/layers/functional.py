@@ -7,7 +7,7 @@ from torch import Tensor
 from sbmt.attention.dispatch import attend_along, check_backend
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
-from sbmt.attention.tiles import attend_in_tiles, is_tiled
+from sbmt.attention.tiles import attend_by_tiles, is_tiled
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel, check_block_model
@@ -78,7 +78,7 @@ def sbm_attention(
 
     if not return_edges and is_tiled(query, value, block_model, sampler, backend, expected_density + exploration):
         drawing = exploration, gate_rule, window, dropout, seed, dropout_seed, first_example
-        values, density = attend_in_tiles(query, key, value, block_model, *drawing)
+        values, density = attend_by_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, expected_density)
 
     edges = draw_edges(block_model, sampler, exploration, seed, first_example)

@@ -8,6 +8,7 @@ from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.draws import draw_exact
+from sbmt.kernels.structures import RateFactors
 from sbmt.samplers.streams import (
     choose_by_weight,
     cumulative_table,
@@ -34,7 +35,8 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if link.has_kernels:
         rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
-        found = draw_exact(rates, key, *masks, exploration, link.is_poisson, seed, first_example)
+        factors = RateFactors(rates, key, *masks, exploration, link.is_poisson)
+        found = draw_exact(factors, seed, first_example)
         if found is not None:
             return EdgeList(*found, block_model.shape, *masks)
     return sample_with_torch(block_model, exploration, seed, first_example)

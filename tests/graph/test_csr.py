@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sbmt.graph import csr
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels import masks
+from sbmt.kernels import rows
 
 
 @st.composite
@@ -33,7 +33,7 @@ def assert_same(found, twin):
 
 def assert_transposed(edges):
     arguments = edges.row_ptr, edges.keys, *edges.shape[2:]
-    assert_same(masks.transpose(*arguments, False), csr.transpose_by_sorting(*arguments))
+    assert_same(rows.transpose(*arguments, False), csr.transpose_by_sorting(*arguments))
 
 
 def assert_merged(first, second):
@@ -63,7 +63,7 @@ def test_so_they_are_where_graphs_are_large(density):
 def test_where_each_edge_stands_among_its_graph_s():
     """By columns, ``positions`` leads back to the rows: the key found there is the column's."""
     edges = large(0.3)
-    column_ptr, queries, positions = masks.transpose(edges.row_ptr, edges.keys, 50, 70, False)
+    column_ptr, queries, positions = rows.transpose(edges.row_ptr, edges.keys, 50, 70, False)
     column = torch.arange(column_ptr.numel() - 1).repeat_interleave(column_ptr.diff())
     graph = column // 70
     place = edges.row_ptr[graph * 50] + positions

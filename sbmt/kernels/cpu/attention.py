@@ -4,63 +4,12 @@ Everything is flattened as in :mod:`sbmt.kernels.cpu.products`.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from sbmt.kernels.cpu.elementary import exp, log
-from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
-from sbmt.kernels.cpu.products import dots, sum_over_queries, weighted_sum
+from sbmt.kernels.cpu.products import dots, weighted_sum
 from sbmt.kernels.cpu.toolchain import kernel
-from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask, as_arrays
-
-
-class Gradients(NamedTuple):
-    """What the backward pass along rows writes."""
-
-    query: Tensor
-    score: Tensor  # per edge, of q·k
-    gate: Tensor  # per edge
-    weight: Tensor  # per edge, not a gradient: the weight of its value, which the gradients of values need
-
-
-def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
-    """Output, and the logarithms of denominators in float64, since float32 would lose digits of large scores."""
-    n_rows, d_value = inputs.query.shape[0], inputs.value.shape[1]
-    results = AttentionResults(
-        inputs.value.new_empty(n_rows, d_value), inputs.query.new_empty(n_rows, dtype=torch.float64)
-    )
-    arrays = as_arrays(mask)
-    parts = balanced_parts(arrays.row_ptr, _work_per_edge(inputs))
-    in_parallel(attend_rows, parts, as_arrays(inputs), arrays, is_score_rule, as_arrays(results))
-    return results
-
-
-def attend_backward(
-    grad_out: Tensor,
-    results: AttentionResults,
-    inputs: AttentionInputs,
-    mask: Mask,
-    by_key: ByKey,
-    is_score_rule: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and gate."""
-    query, _, _, gate, _ = inputs
-    per_edge = query.new_empty(mask.keys.shape)
-    grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), torch.empty_like(per_edge))
-    arrays = as_arrays(mask)
-    parts = balanced_parts(arrays.row_ptr, _work_per_edge(inputs))
-    given = as_arrays(inputs), arrays, is_score_rule, as_arrays(results), grad_out.numpy()
-    in_parallel(differentiate_rows, parts, *given, as_arrays(grads))
-    grad_key = sum_over_queries(grads.score, query, mask, by_key)
-    grad_value = sum_over_queries(grads.weight, grad_out, mask, by_key)
-    return grads.query, grad_key, grad_value, grads.gate
-
-
-def _work_per_edge(inputs: AttentionInputs) -> int:
-    return 2 * (inputs.key.shape[1] + inputs.value.shape[1])
 
 
 @kernel

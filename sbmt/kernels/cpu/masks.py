@@ -1,35 +1,6 @@
-"""CSR masks put in the order of their keys, and merged."""
+"""Puts CSR masks in the order of their keys, and merges them."""
 
-import torch
-from torch import Tensor
-
-from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
-from sbmt.kernels.structures import ByKey, Mask, as_arrays
-
-
-def transpose(mask: Mask) -> ByKey:
-    """See :attr:`sbmt.EdgeList.by_key`."""
-    row_ptr, keys, n_queries, n_keys = mask
-    n_graphs = (row_ptr.numel() - 1) // n_queries
-    column_ptr = row_ptr.new_empty(n_graphs * n_keys + 1)
-    column_ptr[-1] = keys.numel()
-    by_key = ByKey(column_ptr, *(torch.empty(keys.shape, dtype=torch.int32) for _ in range(2)))
-    parts = equal_parts(n_graphs, 4 * (keys.numel() // n_graphs + n_queries + n_keys))
-    in_parallel(transpose_graphs, parts, as_arrays(mask), as_arrays(by_key))
-    return by_key
-
-
-def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of the edges that are in either mask, given as such pairs too."""
-    row_ptr = torch.zeros_like(first[0])
-    both = [tuple(t.numpy() for t in mask) for mask in (first, second)]
-    parts = balanced_parts(both[0][0] + both[1][0], 8)
-    in_parallel(count_union, parts, *both, row_ptr[1:].numpy())
-    row_ptr = row_ptr.cumsum(0)
-    keys = first[1].new_empty(int(row_ptr[-1]))
-    in_parallel(fill_union, parts, *both, row_ptr.numpy(), keys.numpy())
-    return row_ptr, keys
 
 
 @kernel
@@ -65,10 +36,8 @@ def transpose_graphs(start, stop, mask, by_key):
 
 
 @kernel
-def count_union(start, stop, first, second, counts):
+def count_union(start, stop, first_ptr, first_keys, second_ptr, second_keys, counts):
     """Counts the keys that each of rows start … stop has in either mask."""
-    first_ptr, first_keys = first
-    second_ptr, second_keys = second
     for row in range(start, stop):
         a, a_end, b, b_end = first_ptr[row], first_ptr[row + 1], second_ptr[row], second_ptr[row + 1]
         count = a_end - a + b_end - b
@@ -81,10 +50,8 @@ def count_union(start, stop, first, second, counts):
 
 
 @kernel
-def fill_union(start, stop, first, second, row_ptr, keys):
+def fill_union(start, stop, first_ptr, first_keys, second_ptr, second_keys, row_ptr, keys):
     """Writes the keys that each of rows start … stop has in either mask, in ascending order."""
-    first_ptr, first_keys = first
-    second_ptr, second_keys = second
     for row in range(start, stop):
         a, a_end, b, b_end = first_ptr[row], first_ptr[row + 1], second_ptr[row], second_ptr[row + 1]
         for to in range(row_ptr[row], row_ptr[row + 1]):

@@ -5,38 +5,8 @@ graph · n_keys + j of ``key``.
 """
 
 import numpy as np
-from torch import Tensor
 
-from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
-from sbmt.kernels.structures import ByKey, Mask, as_arrays
-
-
-def edge_dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
-    """⟨query_i, key_j⟩ for every edge (i, j)."""
-    out = query.new_empty(mask.keys.shape)
-    arrays = as_arrays(mask)
-    parts = balanced_parts(arrays.row_ptr, query.shape[1])
-    in_parallel(dots_along_rows, parts, query.numpy(), key.numpy(), arrays, out.numpy())
-    return out
-
-
-def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
-    """Σ_j w_ij key_j for every query i."""
-    out = key.new_empty(mask.row_ptr.numel() - 1, key.shape[1])
-    arrays = as_arrays(mask)
-    parts = balanced_parts(arrays.row_ptr, key.shape[1])
-    in_parallel(sum_rows, parts, weights.numpy(), key.numpy(), arrays, out.numpy())
-    return out
-
-
-def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey) -> Tensor:
-    """Σ_i w_ij query_i for every key j."""
-    out = query.new_empty(by_key.column_ptr.numel() - 1, query.shape[1])
-    columns = as_arrays(by_key)
-    parts = balanced_parts(columns.column_ptr, query.shape[1])
-    in_parallel(sum_columns, parts, weights.numpy(), query.numpy(), as_arrays(mask), columns, out.numpy())
-    return out
 
 
 @kernel

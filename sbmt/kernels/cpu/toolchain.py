@@ -29,7 +29,7 @@ def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST) -> Callable[
     compiled = numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function)
     try:
         compiled._cache = _KernelCache(function)
-    except RuntimeError:  # numba's word for: no directory can be written
+    except RuntimeError:  # numba raises this if it finds no directory to write to
         pass
     return compiled
 
@@ -41,38 +41,23 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _stamp() -> str:
-    """A hash of all that goes into kernels: code is inlined across files, so a file's own hash would miss changes."""
+    """A hash of every source that kernels are made of, since code is inlined across files."""
     sources = sorted([*Path(__file__).parent.rglob("*.py"), Path(structures.__file__), Path(counter_rng.__file__)])
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-def _in_one_piece(locator: Any) -> Any:
-    class OfAllKernels(locator):
-        def get_source_stamp(self) -> str:
-            return _stamp()
-
-        def get_disambiguator(self) -> str:
-            return "checked" if config.BOUNDSCHECK else "fast"  # the flag is not part of numba's own key
-
-    return OfAllKernels
-
-
-class _KernelCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012 - numba's own attribute
-        _in_one_piece(where)
-        for where in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
-    ]
-
-
 class _KernelCache(caching.FunctionCache):
-    _impl_class = _KernelCacheImpl
+    """Numba's cache, which by itself would notice neither changes in other files nor the flag for checked indices."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return *super()._index_key(sig, codegen), _stamp(), bool(config.BOUNDSCHECK)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # files that a machine without power or room has cut short raise anything
+        except Exception:  # files cut short by a power failure or a full disk raise anything
             with suppress(OSError):
-                self._cache_file.flush()  # forgets all, or saving would read the same
+                self._cache_file.flush()  # empties the index; otherwise saving would read the same broken file
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

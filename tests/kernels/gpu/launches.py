@@ -5,7 +5,7 @@ from unittest.mock import patch
 import torch
 
 from sbmt.kernels.gpu import accumulator
-from sbmt.kernels.structures import AttentionInputs, ByKey, Mask
+from sbmt.kernels.structures import AttentionInputs, ByKey, Drawing, Mask, RateFactors, TileInputs
 from tests.kernels.gpu.builds import Launch, recorded
 
 N = 256  # queries and keys; kernels do not depend on how many there are
@@ -26,11 +26,11 @@ def tile_launches(
 
     tokens, rates = torch.zeros(2, 2, N, d, dtype=dtype), torch.zeros(2, 2, N, n_clusters)
     mask = torch.zeros((2, N) if is_padded else 0, dtype=torch.bool)
-    about = tile_launch.Drawing(1 << 40, 1 << 41, 0, 0.01, window, dropout, is_poisson, not is_poisson)
+    about = Drawing(1 << 40, 1 << 41, 0, 0.01, window, dropout, is_poisson, not is_poisson)
     with recorded() as launches:
-        inputs = (tokens, tokens, tokens, rates, rates, mask, mask)
-        out, _, log_total, largest = tile_launch.attend_tiles(inputs, about)
-        tile_launch.attend_tiles_backward(inputs, about, out, log_total, largest, out, torch.zeros(2, 2))
+        inputs = TileInputs(tokens, tokens, tokens, rates, rates, mask, mask)
+        out, _, *rest = tile_launch.attend_tiles(inputs, about)
+        tile_launch.attend_tiles_backward(inputs, about, [out, *rest], out, torch.zeros(2, 2))
     return launches
 
 
@@ -48,19 +48,19 @@ def row_launches(dtype: torch.dtype, d: int, n_clusters: int, *, is_gated: bool 
         results = row_launch.attend(inputs, mask, True)
         row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)
         row_launch.dots(rates, rates, mask)
-        row_launch.sum_over_keys(per_edge, rates, mask, rates.dtype)
-        row_launch.sum_over_queries(per_edge, rates, mask, by_key, rates.dtype)
+        row_launch.sum_over_keys(per_edge, rates, mask)
+        row_launch.sum_over_queries(per_edge, rates, mask, by_key)
     return launches
 
 
 def draw_launches(n_clusters: int, *, is_padded: bool = False, is_poisson: bool = False, n: int = N) -> list[Launch]:
     """The exact sampler: a kernel that counts, and the same one again, which writes."""
-    from sbmt.kernels.gpu.draws import launch as draw_launch
+    from sbmt.kernels.gpu import draws as draw_launch
 
     rates = torch.zeros(2, min(n, 2), n, n_clusters)
     mask = torch.zeros(2, n, dtype=torch.bool) if is_padded else None
     bounds = draw_launch.Bounds(*[rates[..., 0]] * 2, *[rates[..., 0].double()] * 2)
     nobody_counts = patch.object(torch, "empty", torch.zeros)  # there are no edges then
     with recorded() as launches, nobody_counts:
-        draw_launch.draw_by_skipping(rates, rates, bounds, mask, 0.01, is_poisson, 1 << 40, 0)
+        draw_launch.draw_by_skipping(RateFactors(rates, rates, None, mask, 0.01, is_poisson), bounds, 1 << 40, 0)
     return launches

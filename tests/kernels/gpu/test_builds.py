@@ -9,7 +9,7 @@ import torch
 
 from sbmt.attention import tiles
 from sbmt.kernels.gpu import is_interpreted
-from sbmt.kernels.structures import AttentionInputs, ByKey, Mask
+from sbmt.kernels.structures import AttentionInputs, ByKey, Drawing, Mask, TileInputs
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -72,13 +72,13 @@ def test_counts_of_one():
 
     token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
     rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
-    about = tile_launch.Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
+    about = Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
     mask = Mask(torch.tensor([0, 1]), one - 1, 1, 1)
     by_key = ByKey(torch.tensor([0, 1]), one.int(), one.int())
     with recorded() as launches:
-        inputs = (token, token, token, rates, rates, none, none)
+        inputs = TileInputs(token, token, token, rates, rates, none, none)
         out, _, *kept = tile_launch.attend_tiles(inputs, about)
-        tile_launch.attend_tiles_backward(inputs, about, out, *kept, out, torch.zeros(1, 1))
+        tile_launch.attend_tiles_backward(inputs, about, [out, *kept], out, torch.zeros(1, 1))
         inputs = AttentionInputs(row, row, row, torch.ones(1), torch.ones(1))
         results = row_launch.attend(inputs, mask, True)
         row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList
+from sbmt.kernels.gpu import draws as draw_launch
 from sbmt.kernels.gpu import is_interpreted
-from sbmt.kernels.gpu.draws import launch as draw_launch
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from tests.kernels.gpu.device import DEVICE

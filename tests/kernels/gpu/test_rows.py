@@ -79,9 +79,9 @@ def test_sums_and_products_along_edges():
     mask, by_key = Mask(row_ptr, keys, *edges.shape[2:]), ByKey(*to_device(*edges.by_key))
     dots = row_launch.dots(flat_query, flat_key, mask)
     torch.testing.assert_close(dots.cpu(), (query @ key.mT).flatten()[cells], rtol=0, atol=1e-12)
-    to_query = row_launch.sum_over_keys(weights, flat_key, mask, torch.float64)
+    to_query = row_launch.sum_over_keys(weights, flat_key, mask)
     torch.testing.assert_close(to_query.cpu(), (dense @ key).flatten(0, 2), rtol=0, atol=1e-12)
-    to_key = row_launch.sum_over_queries(weights, flat_query, mask, by_key, torch.float64)
+    to_key = row_launch.sum_over_queries(weights, flat_query, mask, by_key)
     torch.testing.assert_close(to_key.cpu(), (dense.mT @ query).flatten(0, 2), rtol=0, atol=1e-12)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from sbmt.graph import csr
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels import masks
+from sbmt.kernels import rows
 from sbmt.kernels.structures import Mask
 from tests.kernels.gpu.device import to_device
 
@@ -30,7 +30,7 @@ def edge_lists():
 @pytest.mark.parametrize("edges", list(edge_lists()), ids=lambda edges: str(edges.shape))
 def test_by_key(edges):
     row_ptr, keys = to_device(edges.row_ptr, edges.keys)
-    found = masks.transpose(row_ptr, keys, *edges.shape[2:], True)
+    found = rows.transpose(row_ptr, keys, *edges.shape[2:], True)
     twin = csr.transpose_by_sorting(edges.row_ptr, edges.keys, *edges.shape[2:])
     for ours, theirs in zip(found, twin, strict=True):
         assert ours.dtype == theirs.dtype and torch.equal(ours.cpu(), theirs)

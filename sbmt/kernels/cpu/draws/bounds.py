@@ -4,10 +4,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.structures import RateFactors
 
 
 class Model(NamedTuple):
@@ -40,17 +40,10 @@ class RowBounds(NamedTuple):
     expected: np.ndarray  # the sum of the rates
 
 
-def as_model(
-    rates: Tensor,
-    key: Tensor,
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    exploration: float,
-    is_poisson: bool,
-) -> Model:
-    """The arrays of rate factors ``(batch, heads, n, k)`` and masks ``(batch, n)``."""
-    batch, heads, n_queries, _ = rates.shape
-    n_keys = key.shape[2]
+def as_model(factors: RateFactors) -> Model:
+    """The arrays of rate factors."""
+    rates, key, query_mask, key_mask, exploration, is_poisson = factors
+    (batch, heads, n_queries, _), n_keys = rates.shape, key.shape[2]
     query, flat_key = (t.flatten(0, 2).contiguous().numpy() for t in (rates, key))
     is_real_query = np.ones((batch, n_queries), np.bool_)
     if query_mask is not None:

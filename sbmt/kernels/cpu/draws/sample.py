@@ -9,22 +9,14 @@ from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model,
 from sbmt.kernels.cpu.draws.rows import Plan, draw_rows
 from sbmt.kernels.cpu.draws.tables import Tables, with_tables
 from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+from sbmt.kernels.structures import RateFactors
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
 _SPARE = 64.0, 8.0  # room beyond the expected number of edges: so many, and so many standard deviations
 
 
-def sample(
-    rates: Tensor,
-    key: Tensor,
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    exploration: float,
-    is_poisson: bool,
-    seed: int,
-    first_example: int,
-) -> tuple[Tensor, Tensor]:
+def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor]:
     r"""``row_ptr`` and ``keys`` of a mask; see :func:`sbmt.kernels.draws.draw_exact`.
 
     *Skipping*: with $\bar p_i \ge p_{ij}$ over row i, geometric steps visit each key with probability $\bar p_i$, and a
@@ -42,10 +34,10 @@ def sample(
     Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, into room for what is
     expected of them, and copied when the number of all edges is known.
     """
-    model = as_model(rates, key, query_mask, key_mask, exploration, is_poisson)
+    model = as_model(factors)
     bounds = bound_keys(model)
     rows = bound_rows(model, bounds)
-    boost = np.ones_like(rows.upper) if is_poisson else _boost(rows.upper)
+    boost = np.ones_like(rows.upper) if factors.is_poisson else _boost(rows.upper)
     plan = Plan(rows.most, rows.upper, boost, prefer_clusters(model, bounds, rows, boost))
     most_expected = np.minimum(rows.expected, rows.upper * _per_row(model.n_real, rows))
     counts = np.empty(rows.upper.size, np.int64)

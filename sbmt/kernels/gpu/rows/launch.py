@@ -7,7 +7,10 @@ from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.rows import attention as row_attention
 from sbmt.kernels.gpu.rows import sums as row_sums
 from sbmt.kernels.gpu.rows.pieces import Pieces, cut_rows
+from sbmt.kernels.gpu.rows.transposing import transpose
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
+
+__all__ = ["attend", "attend_backward", "dots", "sum_over_keys", "sum_over_queries", "transpose"]
 
 EDGES = 32  # at a time: a warp fetches their keys at once
 ATTEND_WIDTH, SUM_WIDTH = 64, 128  # of a vector, per warp
@@ -62,15 +65,17 @@ def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
     return out
 
 
-def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask, dtype: torch.dtype) -> Tensor:
+def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
     """Σ_j w_ij key_j for every query i."""
-    return _sum(weights, key, mask, (None, None), dtype)
+    return _sum(weights, key, mask, (None, None), key.dtype)
 
 
-def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey, dtype: torch.dtype) -> Tensor:
-    """Σ_i w_ij query_i for every key j."""
+def sum_over_queries(
+    weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Σ_i w_ij query_i for every key j, of the queries' type unless another is given."""
     transposed = Mask(by_key.column_ptr, by_key.queries, mask.n_keys, mask.n_queries)
-    return _sum(weights, query, transposed, (by_key.positions, mask.row_ptr), dtype)
+    return _sum(weights, query, transposed, (by_key.positions, mask.row_ptr), dtype or query.dtype)
 
 
 def _sum(

@@ -1,6 +1,6 @@
-"""Kernels over tiles, called with torch tensors."""
+"""Launches the kernels over tiles."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,14 @@ from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.tiles import forward as tiles
 from sbmt.kernels.gpu.tiles import gradients as tile_gradients
 from sbmt.kernels.gpu.tiles import scales as tile_scales
+from sbmt.kernels.structures import Drawing, TileInputs
 
 ROW_SCALE = 5  # its place among the kernels' arguments
-MEASURED = 16  # tokens that a program splits or measures
+MEASURED = 16  # tokens that one program splits or measures
 
 Shapes = dict[str, tuple[int, int, int, int]]
-"""Of each kernel: queries and keys of a tile, warps, and tiles under way at a time."""
-# By the instructions of a pair, spilled registers and shared memory in the assembler's output. Not timed.
+"""For each kernel: queries and keys of a tile, warps, and pipeline stages."""
+# Chosen by instructions per pair, spilled registers and shared memory in the assembler's output. Not timed.
 BY_GROUPS: dict[str, Shapes] = {  # where four warps together feed a matrix unit with 64 rows at a time
     "narrow": {"attend": (128, 64, 8, 2), "by query": (64, 32, 4, 2), "by key": (32, 64, 4, 2)},
     "wide": {"attend": (64, 32, 4, 1), "by query": (64, 32, 4, 1), "by key": (32, 64, 4, 1)},
@@ -28,77 +29,52 @@ BY_WARPS: dict[str, Shapes] = {  # where each warp feeds its own
     "huge": {"attend": (32, 32, 4, 1), "by query": (32, 32, 4, 1), "by key": (32, 32, 4, 1)},
 }
 
-Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-"""query, key, value, query_rate, key_rate ``(batch, heads, n, width)``, and the masks ``(batch, n)`` or empty."""
 
+def attend_tiles(inputs: TileInputs, drawing: Drawing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output, and of each query its degree, the logarithm of its denominator to base 2, and its largest weight.
 
-@dataclass(frozen=True)
-class Drawing:
-    """What decides the edges of a call, besides the rates.
-
-    Attributes:
-        seed: Of the edges.
-        dropout_seed: Of attention dropout.
-        first_example: Number of the batch's first example.
-        exploration: δ.
-        window: Reach of the pairs that are certain, |i − j| ≤ window; −1 for none.
-        dropout: Probability that a weight is dropped.
-        is_poisson: Whether the link is Poisson's.
-        is_score_rule: Whether the gate multiplies scores.
+    The output has the type of sums: in 16 bits it would double the error of the gates' gradients.
     """
-
-    seed: int
-    dropout_seed: int
-    first_example: int
-    exploration: float
-    window: int
-    dropout: float
-    is_poisson: bool
-    is_score_rule: bool
-
-
-def attend_tiles(inputs: Inputs, drawing: Drawing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output, and of each query its degree, the logarithm of its denominator in powers of 2, and its largest weight.
-
-    The output has the type of sums: 16 bits of it would make the gradients of the gates twice as wrong as they need be.
-    """
-    query, _, value, *_ = inputs
+    query, value = inputs.query, inputs.value
     out = value.new_empty(*query.shape[:3], value.shape[3], dtype=accumulator(value))
     degrees = query.new_empty(query.shape[:3], dtype=torch.int32)
     log_total, largest = (query.new_empty(query.shape[:3], dtype=accumulator(value)) for _ in range(2))
-    about = _constants(inputs, drawing, "attend")
+    options = _constants(inputs, drawing, "attend")
     arguments = (*_pointers(inputs), out, degrees, log_total, largest, *_scalars(inputs, drawing))
-    tiles.attend_tiles[_grid(query, about["ROWS"])](*arguments, **about)
+    tiles.attend_tiles[_grid(query, options["ROWS"])](*arguments, **options)
     return out, degrees, log_total, largest
 
 
 def attend_tiles_backward(
-    inputs: Inputs,
-    drawing: Drawing,
-    out: Tensor,
-    log_total: Tensor,
-    largest: Tensor,
-    grad_out: Tensor,
-    grad_density: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and both rate factors; ``grad_density`` is that of one more edge of a graph."""
-    query, key, *_ = inputs
-    given, density = _pointers(inputs), grad_density.to(log_total.dtype).contiguous()
-    measured = measure_slopes(inputs, drawing, given[ROW_SCALE], out, largest, grad_out, density)
+    inputs: TileInputs, drawing: Drawing, results: Sequence[Tensor], grad_out: Tensor, grad_density: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients of query, key, value and both rate factors.
+
+    Args:
+        inputs: Those of the forward pass.
+        drawing: That of the forward pass.
+        results: Its output, the logarithms of its denominators, and the largest weights.
+        grad_out: The output's gradient.
+        grad_density: For each graph, the gradient of one more edge.
+    """
+    out, log_total, largest = results
+    pointers, density = _pointers(inputs), grad_density.to(log_total.dtype).contiguous()
+    measured = measure_slopes(inputs, drawing, pointers[ROW_SCALE], out, largest, grad_out, density)
     slope, delta, slope_scale, largest_slope = measured
-    given, scalars = (*given, slope, delta, log_total), _scalars(inputs, drawing)
-    to_query, to_key, to_value, to_query_rate, to_key_rate = (torch.empty_like(t) for t in inputs[:5])
-    about = _constants(inputs, drawing, "by query") | {"IS_SCORE_RULE": drawing.is_score_rule}
-    program = tile_gradients.differentiate_queries[_grid(query, about["ROWS"])]
-    program(*given, slope_scale, density, to_query, to_query_rate, *scalars, **about)
-    about = _constants(inputs, drawing, "by key") | {"IS_SCORE_RULE": drawing.is_score_rule}
-    program = tile_gradients.differentiate_keys[_grid(key, about["KEYS"])]
-    program(*given, largest_slope, density, to_key, to_value, to_key_rate, *scalars, **about)
-    return to_query, to_key, to_value, to_query_rate, to_key_rate
+    pointers, scalars = (*pointers, slope, delta, log_total), _scalars(inputs, drawing)
+    grads = to_query, to_key, to_value, to_query_rate, to_key_rate = tuple(torch.empty_like(t) for t in inputs[:5])
+    rule = {"IS_SCORE_RULE": drawing.is_score_rule}
+    options = _constants(inputs, drawing, "by query") | rule
+    program = tile_gradients.differentiate_queries[_grid(inputs.query, options["ROWS"])]
+    program(*pointers, slope_scale, density, to_query, to_query_rate, *scalars, **options)
+    options = _constants(inputs, drawing, "by key") | rule
+    program = tile_gradients.differentiate_keys[_grid(inputs.key, options["KEYS"])]
+    program(*pointers, largest_slope, density, to_key, to_value, to_key_rate, *scalars, **options)
+    return grads
 
 
 def measure_slopes(
-    inputs: Inputs,
+    inputs: TileInputs,
     drawing: Drawing,
     row_scale: Tensor,
     out: Tensor,
@@ -107,20 +83,18 @@ def measure_slopes(
     grad_density: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See :func:`sbmt.kernels.gpu.tiles.scales.slopes_of_queries`; ``row_scale`` is that of :func:`split`."""
-    query, key, value, *_ = inputs
-    query_mask, key_mask = map(_unless_empty, inputs[5:])
+    query, key, value, _, _, query_mask, key_mask = inputs
     heads, n_queries, n_keys = *query.shape[1:3], key.shape[2]
-    about: dict[str, Any] = {"D": query.shape[3], "D_VALUE": value.shape[3], "ROWS": MEASURED}
+    options: dict[str, Any] = {"D": query.shape[3], "D_VALUE": value.shape[3], "ROWS": MEASURED}
     longest = largest.new_zeros(*largest.shape[:2], 2)
     program = tile_scales.longest_of_keys[_grid(key, MEASURED)]
-    program(key, value, key_mask, longest, heads, n_keys, -(-n_keys // MEASURED), **about)
+    program(key, value, _unless_empty(key_mask), longest, heads, n_keys, -(-n_keys // MEASURED), **options)
     slope, delta, slope_scale = torch.empty_like(out, dtype=value.dtype), *(torch.empty_like(largest) for _ in range(2))
-    largest_slope = largest.new_zeros(largest.shape[:2])
-    about |= {"DROPOUT": drawing.dropout, "IS_SCORE_RULE": drawing.is_score_rule}
-    given = query, query_mask, grad_out.contiguous(), out, largest, row_scale, longest, grad_density
+    found = slope, delta, slope_scale, largest.new_zeros(largest.shape[:2])
+    options |= {"DROPOUT": drawing.dropout, "IS_SCORE_RULE": drawing.is_score_rule}
+    given = query, _unless_empty(query_mask), grad_out.contiguous(), out, largest, row_scale, longest, grad_density
     program = tile_scales.slopes_of_queries[_grid(query, MEASURED)]
-    found = slope, delta, slope_scale, largest_slope
-    program(*given, *found, heads, n_queries, -(-n_queries // MEASURED), **about)
+    program(*given, *found, heads, n_queries, -(-n_queries // MEASURED), **options)
     return found
 
 
@@ -140,36 +114,33 @@ def has_warp_groups(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
-def tile_shape(inputs: Inputs, kernel: str) -> tuple[int, int, int, int]:
-    """Queries and keys of a tile of one of the kernels, its warps, and how many tiles are under way."""
-    query, _, value, query_rate, *_ = inputs
-    is_narrow = max(query.shape[3], value.shape[3]) <= 64 and query_rate.shape[3] <= 128
+def tile_shape(inputs: TileInputs, kernel: str) -> tuple[int, int, int, int]:
+    """Queries and keys of a tile of one of the kernels, its warps, and its pipeline stages."""
+    query, value = inputs.query, inputs.value
+    is_narrow = max(query.shape[3], value.shape[3]) <= 64 and inputs.query_rate.shape[3] <= 128
     is_short = value.dtype.itemsize == 2
     size = "narrow" if is_narrow and is_short else "wide" if is_narrow or is_short else "huge"
     return (BY_GROUPS if has_warp_groups(query.device) else BY_WARPS)[size][kernel]
 
 
-def _pointers(inputs: Inputs) -> tuple[Any, ...]:
-    query, key, value, query_rate, key_rate, *masks = inputs
-    row_scale = query_rate.new_empty(query_rate.shape[:3])
-    of_queries = (*split(query_rate, row_scale), row_scale)
-    return query, key, value, *of_queries, *split(key_rate, None), *map(_unless_empty, masks)
+def _pointers(inputs: TileInputs) -> tuple[Any, ...]:
+    row_scale = inputs.query_rate.new_empty(inputs.query_rate.shape[:3])
+    rates = *split(inputs.query_rate, row_scale), row_scale, *split(inputs.key_rate, None)
+    return *inputs[:3], *rates, _unless_empty(inputs.query_mask), _unless_empty(inputs.key_mask)
 
 
 def _unless_empty(mask: Tensor) -> Tensor | None:
     return mask if mask.numel() else None
 
 
-def _scalars(inputs: Inputs, drawing: Drawing) -> tuple[int | float, ...]:
-    query, key, *_ = inputs
-    seeds = drawing.seed, drawing.dropout_seed, drawing.first_example
-    return *seeds, query.shape[1], query.shape[2], key.shape[2], drawing.exploration
+def _scalars(inputs: TileInputs, drawing: Drawing) -> tuple[int | float, ...]:
+    _, heads, n_queries, _ = inputs.query.shape
+    return *drawing[:3], heads, n_queries, inputs.key.shape[2], drawing.exploration
 
 
-def _constants(inputs: Inputs, drawing: Drawing, kernel: str) -> dict[str, Any]:
-    query, _, value, query_rate, *_ = inputs
+def _constants(inputs: TileInputs, drawing: Drawing, kernel: str) -> dict[str, Any]:
     rows, keys, warps, stages = tile_shape(inputs, kernel)
-    widths = {"D": query.shape[3], "D_VALUE": value.shape[3], "CLUSTERS": query_rate.shape[3]}
+    widths = {"D": inputs.query.shape[3], "D_VALUE": inputs.value.shape[3], "CLUSTERS": inputs.query_rate.shape[3]}
     law = {"WINDOW": drawing.window, "DROPOUT": drawing.dropout, "IS_POISSON": drawing.is_poisson}
     return widths | law | {"ROWS": rows, "KEYS": keys, "num_warps": warps, "num_stages": stages}
 

@@ -1,13 +1,94 @@
-"""Bernoulli edges of a row by geometric steps over its keys, which come out in order."""
+"""The exact law on a GPU: bounds by torch, then geometric steps over the keys of each row, which come out in order."""
 
+from typing import NamedTuple
+
+import torch
 import triton.language as tl
+from torch import Tensor
 
 from sbmt.kernels.gpu.philox import philox
 from sbmt.kernels.gpu.tiles.forward import poisson_link
 from sbmt.kernels.gpu.toolchain import kernel
+from sbmt.kernels.structures import RateFactors
 
+VISITS = 64  # keys of a row at a time
+LONG = 2**24  # from this many keys per row on, positions up to VISITS keys beyond the row may exceed 32 bits
+# How many visits cost as much as one candidate that torch draws, sorts and merges: an estimate, not measured.
+VISITS_PER_CANDIDATE = 32.0
+_SLACK = 1e-6  # more than float32 rounds
+SLACK = 4e-6  # more than a few such roundings, and those of exponentials
+_ROUNDED_UP = 1 + 1e-12
 COLUMNS = tl.constexpr(8)  # of the rate factors, at a time
 CANDIDATE, KEEP = tl.constexpr(2 << 28), tl.constexpr(3 << 28)  # of sbmt.counter_rng: purposes above the head's bits
+
+
+class Bounds(NamedTuple):
+    """Bounds of rates and probabilities that need no product of a pair.
+
+    With M each cluster's largest membership, key j has l_j M ≤ K̂_j ≤ b_j M.
+    """
+
+    lowest: Tensor  # l ``(batch, heads, n_keys)``
+    highest: Tensor  # b
+    row: Tensor  # p̄ float64 ``(batch, heads, n_queries)``, at least every probability of the row; 0 for an empty row
+    row_rate: Tensor  # T Mᵀ float64 ``(batch, heads, n_queries)``
+
+
+def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor] | None:
+    r"""``row_ptr`` and ``keys`` of a mask; see :func:`sbmt.kernels.draws.draw_exact`.
+
+    With $\bar p_i \ge p_{ij}$ over row i, geometric steps visit each key with probability $\bar p_i$, and a visited key
+    is kept with probability $p_{ij} / \bar p_i$. With M the clusters' largest memberships and
+    $l_j M \le \hat K_j \le b_j M$, the rate lies between $l_j\, T_i M$ and $b_j\, T_i M$, so that most coins need no
+    product. One pass of the kernel counts the edges and a second one writes them. Keys come out in ascending order, and
+    both passes read the same streams, so nothing is sorted or stored in between.
+
+    Returns None where memberships differ so much that rows would visit many times the keys they keep.
+
+    Cost: O(n k) for the bounds, O(visits) for the steps, O(k) for each coin in doubt; memory for the edges.
+    """
+    bounds = bound(factors)
+    visits = bounds.row.sum() * factors.key.shape[2]
+    candidates = (factors.query.double().sum(2) * factors.key.double().sum(2)).sum()  # the sum of all rates
+    if bool(visits > VISITS_PER_CANDIDATE * candidates):
+        return None
+    return draw_by_skipping(factors, bounds, seed, first_example)
+
+
+def bound(factors: RateFactors) -> Bounds:
+    """Cost: O(n k)."""
+    key, query_mask = factors.key, factors.query_mask
+    largest = key.amax(2, keepdim=True)  # M, batch heads 1 k
+    ratio = key / largest.clamp(min=torch.finfo(key.dtype).tiny)
+    lowest = ratio.masked_fill(largest == 0, float("inf")).amin(-1).clamp(max=1.0)  # empty clusters bound no key
+    with torch.autocast(key.device.type, enabled=False):
+        row_rate = (factors.query.double() @ largest.double().mT).squeeze(-1) * _ROUNDED_UP  # batch heads n_queries
+    row = row_rate + factors.exploration
+    row = -torch.expm1(-row) if factors.is_poisson else row.clamp(max=1.0)
+    if query_mask is not None:
+        row = row * query_mask[:, None]
+    return Bounds(lowest * (1 - _SLACK), ratio.amax(-1) * (1 + _SLACK), row, row_rate)
+
+
+def draw_by_skipping(factors: RateFactors, bounds: Bounds, seed: int, first_example: int) -> tuple[Tensor, Tensor]:
+    """Launches the kernel twice, to count edges and to write their keys."""
+    rates, key, _, key_mask, exploration, is_poisson = factors
+    batch, heads, n_queries, n_clusters = rates.shape
+    n_keys, n_rows = key.shape[2], batch * heads * n_queries
+    mask = None if key_mask is None else key_mask.expand(batch, -1).contiguous()
+    delta = bounds.row.new_full((1,), exploration)  # as an argument it would be rounded to float32
+    stride = -1 / torch.log1p(-bounds.row)  # 0 where every key is visited
+    tensors = rates, key, bounds.lowest, bounds.highest, bounds.row, stride, bounds.row_rate
+    given = [*(t.contiguous() for t in tensors), delta, mask]
+    sizes = (seed, first_example, heads, n_queries, n_keys)
+    options = {"CLUSTERS": n_clusters, "VISITS": VISITS, "SLACK": SLACK, "IS_POISSON": is_poisson}
+    options |= {"IS_LONG": n_keys >= LONG, "num_warps": 1}
+    counts = torch.empty(n_rows, dtype=torch.int64, device=key.device)
+    skip[(n_rows,)](*given, counts, counts, *sizes, **options, IS_COUNT=True)
+    row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    keys = counts.new_empty(int(row_ptr[-1]))
+    skip[(n_rows,)](*given, row_ptr, keys, *sizes, **options, IS_COUNT=False)
+    return row_ptr, keys
 
 
 @kernel

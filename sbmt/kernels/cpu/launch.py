@@ -1,0 +1,102 @@
+"""Runs the CPU kernels along rows on torch tensors."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmt.kernels.cpu import attention, masks, products
+from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask, as_arrays
+
+
+class Gradients(NamedTuple):
+    """What the backward pass along rows writes."""
+
+    query: Tensor
+    score: Tensor  # per edge, of q·k
+    gate: Tensor  # per edge
+    weight: Tensor  # per edge, not a gradient: the weight of its value, which the gradients of values need
+
+
+def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
+    """Attention. The logarithms of denominators are float64, since float32 would lose digits of large scores."""
+    query, value = inputs.query, inputs.value
+    log_total = query.new_empty(query.shape[0], dtype=torch.float64)
+    results = AttentionResults(value.new_empty(query.shape[0], value.shape[1]), log_total)
+    _run(attention.attend_rows, mask.row_ptr, _work_per_edge(inputs), inputs, mask, is_score_rule, results)
+    return results
+
+
+def attend_backward(
+    grad_out: Tensor,
+    results: AttentionResults,
+    inputs: AttentionInputs,
+    mask: Mask,
+    by_key: ByKey,
+    is_score_rule: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and gate."""
+    query, gate = inputs.query, inputs.gate
+    per_edge = query.new_empty(mask.keys.shape)
+    grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), torch.empty_like(per_edge))
+    given = inputs, mask, is_score_rule, results, grad_out, grads
+    _run(attention.differentiate_rows, mask.row_ptr, _work_per_edge(inputs), *given)
+    grad_key = sum_over_queries(grads.score, query, mask, by_key)
+    grad_value = sum_over_queries(grads.weight, grad_out, mask, by_key)
+    return grads.query, grad_key, grad_value, grads.gate
+
+
+def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
+    """⟨query_i, key_j⟩ for every edge (i, j)."""
+    out = query.new_empty(mask.keys.shape)
+    _run(products.dots_along_rows, mask.row_ptr, query.shape[1], query, key, mask, out)
+    return out
+
+
+def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
+    """Σ_j w_ij key_j for every query i."""
+    out = key.new_empty(mask.row_ptr.numel() - 1, key.shape[1])
+    _run(products.sum_rows, mask.row_ptr, key.shape[1], weights, key, mask, out)
+    return out
+
+
+def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey) -> Tensor:
+    """Σ_i w_ij query_i for every key j."""
+    out = query.new_empty(by_key.column_ptr.numel() - 1, query.shape[1])
+    _run(products.sum_columns, by_key.column_ptr, query.shape[1], weights, query, mask, by_key, out)
+    return out
+
+
+def transpose(mask: Mask) -> ByKey:
+    """See :attr:`sbmt.EdgeList.by_key`."""
+    row_ptr, keys, n_queries, n_keys = mask
+    n_graphs, n_edges = (row_ptr.numel() - 1) // n_queries, keys.numel()
+    by_key = ByKey(
+        row_ptr.new_empty(n_graphs * n_keys + 1), *(torch.empty(n_edges, dtype=torch.int32) for _ in range(2))
+    )
+    by_key.column_ptr[-1] = n_edges
+    parts = equal_parts(n_graphs, 4 * (n_edges // n_graphs + n_queries + n_keys))
+    in_parallel(masks.transpose_graphs, parts, as_arrays(mask), as_arrays(by_key))
+    return by_key
+
+
+def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of the edges that are in either mask."""
+    both = first_ptr, first_keys, second_ptr, second_keys
+    row_ptr, both_ptr = torch.zeros_like(first_ptr), first_ptr + second_ptr
+    _run(masks.count_union, both_ptr, 8, *both, row_ptr[1:])
+    row_ptr = row_ptr.cumsum(0)
+    keys = first_keys.new_empty(int(row_ptr[-1]))
+    _run(masks.fill_union, both_ptr, 8, *both, row_ptr, keys)
+    return row_ptr, keys
+
+
+def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:
+    """Runs a kernel on all rows, in parts that hold about equally many edges."""
+    in_parallel(kernel, balanced_parts(row_ptr.numpy(), work_per_edge), *map(as_arrays, arguments))
+
+
+def _work_per_edge(inputs: AttentionInputs) -> int:
+    return 2 * (inputs.key.shape[1] + inputs.value.shape[1])

@@ -1,1 +1,0 @@
-"""Drawing edges by the exact law."""

@@ -1,0 +1,195 @@
+"""The operators along the rows of a mask, for CPU and GPU kernels: attention, products along edges, and masks.
+
+Rows of all graphs are flattened as in :class:`sbmt.kernels.structures.Mask`. Only gradients need the mask by key, which
+may be empty elsewhere.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
+
+
+def _kernels(use_gpu: bool) -> Any:
+    """The module that launches kernels; both have the same functions."""
+    if use_gpu:
+        from sbmt.kernels.gpu.rows import launch as on_gpu
+
+        return on_gpu
+    from sbmt.kernels.cpu import launch as on_cpu
+
+    return on_cpu
+
+
+# --- attention ---
+
+
+@torch.library.custom_op("sbmt::attend", mutates_args=())
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    gate: Tensor,
+    weight_scale: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+    is_score_rule: bool,
+    use_gpu: bool,
+) -> tuple[Tensor, Tensor]:
+    """The fields of :class:`~sbmt.kernels.structures.AttentionResults`."""
+    inputs = AttentionInputs(query, key, value, gate, weight_scale)
+    with torch.cuda.device_of(query):
+        return tuple(_kernels(use_gpu).attend(inputs, Mask(row_ptr, keys, n_queries, n_keys), is_score_rule))
+
+
+@attend.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    log_total = query.new_empty(query.shape[0], dtype=torch.float64)
+    return value.new_empty(query.shape[0], value.shape[1]), log_total
+
+
+@torch.library.custom_op("sbmt::attend_backward", mutates_args=())
+def attend_backward(
+    grad_out: Tensor,
+    results: list[Tensor],
+    inputs: list[Tensor],
+    mask_and_by_key: list[Tensor],
+    n_queries: int,
+    n_keys: int,
+    is_score_rule: bool,
+    use_gpu: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and gate."""
+    row_ptr, keys, *columns = mask_and_by_key
+    masks = Mask(row_ptr, keys, n_queries, n_keys), ByKey(*columns)
+    given = grad_out.contiguous(), AttentionResults(*results), AttentionInputs(*inputs), *masks, is_score_rule
+    with torch.cuda.device_of(grad_out):
+        return tuple(_kernels(use_gpu).attend_backward(*given))
+
+
+@attend_backward.register_fake
+def _(
+    grad_out: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    query, key, value, gate = (torch.empty_like(t) for t in inputs[:4])
+    return query, key, value, gate
+
+
+def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*output, *inputs[:10])
+    ctx.sizes_and_rules = inputs[10:]
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_attention(ctx: Any, grad_out: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    if grad_out is None:
+        return (None,) * 14
+    saved = list(ctx.saved_tensors)
+    results, inputs, mask_and_by_key = saved[:2], saved[2:7], saved[7:]
+    return *attend_backward(grad_out, results, inputs, mask_and_by_key, *ctx.sizes_and_rules), *(None,) * 10
+
+
+attend.register_autograd(_differentiate_attention, setup_context=_save_attention)
+
+
+# --- products along edges ---
+
+
+def _edge_dot(
+    query: Tensor,
+    key: Tensor,
+    row_ptr: Tensor,
+    keys: Tensor,
+    column_ptr: Tensor,
+    queries: Tensor,
+    positions: Tensor,
+    n_queries: int,
+    n_keys: int,
+    use_gpu: bool,
+) -> Tensor:
+    with torch.cuda.device_of(query):
+        out: Tensor = _kernels(use_gpu).dots(query, key, Mask(row_ptr, keys, n_queries, n_keys))
+    return out
+
+
+def _edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+    return query.new_ones(keys.shape)
+
+
+_schema = torch.library.infer_schema(_edge_dot, mutates_args=())
+edge_dot = torch.library.custom_op("sbmt::edge_dot", _edge_dot, mutates_args=(), schema=_schema)
+"""⟨query_i, key_j⟩ for every edge (i, j)."""
+edge_gate = torch.library.custom_op("sbmt::edge_gate", _edge_gate, mutates_args=(), schema=_schema)
+"""Ones with the gradients of :func:`edge_dot`."""
+
+
+@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=())
+def edge_dot_backward(
+    grad: Tensor, rows: list[Tensor], mask_and_by_key: list[Tensor], n_queries: int, n_keys: int, use_gpu: bool
+) -> tuple[Tensor, Tensor]:
+    """Σ_j g_ij key_j for every query i, and Σ_i g_ij query_i for every key j; ``rows`` are queries and keys."""
+    query, key = rows
+    row_ptr, keys, *columns = mask_and_by_key
+    mask, grad, kernels = Mask(row_ptr, keys, n_queries, n_keys), grad.contiguous(), _kernels(use_gpu)
+    with torch.cuda.device_of(query):
+        return kernels.sum_over_keys(grad, key, mask), kernels.sum_over_queries(grad, query, mask, ByKey(*columns))
+
+
+@edge_dot_backward.register_fake
+def _(grad: Tensor, rows: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(rows[0]), torch.empty_like(rows[1])
+
+
+def _save_products(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:7])
+    ctx.sizes = inputs[7:]
+
+
+def _differentiate_products(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    query, key, *mask_and_by_key = ctx.saved_tensors
+    return *edge_dot_backward(grad, [query, key], mask_and_by_key, *ctx.sizes), *(None,) * 8
+
+
+for _operator in (edge_dot, edge_gate):
+    _operator.register_fake(lambda query, key, row_ptr, keys, *rest: query.new_empty(keys.shape))
+    _operator.register_autograd(_differentiate_products, setup_context=_save_products)
+
+
+# --- masks ---
+
+
+@torch.library.custom_op("sbmt::transpose", mutates_args=())
+def transpose(
+    row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The fields of :class:`~sbmt.kernels.structures.ByKey`."""
+    with torch.cuda.device_of(keys):
+        return tuple(_kernels(use_gpu).transpose(Mask(row_ptr, keys, n_queries, n_keys)))
+
+
+@transpose.register_fake
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    n_graphs = (row_ptr.numel() - 1) // n_queries
+    int32 = keys.new_empty(keys.shape, dtype=torch.int32)
+    return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
+
+
+@torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
+def merge_rows(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of the edges that are in either mask."""
+    from sbmt.kernels.cpu import launch
+
+    return launch.merge(first_ptr, first_keys, second_ptr, second_keys)
+
+
+@merge_rows.register_fake
+def _(first_ptr: Tensor, first_keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)

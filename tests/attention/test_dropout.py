@@ -46,7 +46,7 @@ def test_every_backend_drops_what_the_oracle_drops(gate_rule, backend):
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dropout", [0.1, 0.9])
 def test_share_and_scale_of_what_is_kept(dropout, judge):
     case = make_case(batch=4, heads=3, n_queries=32, n_keys=32, d=4, d_value=1, density=0.7)
     full = attention_matrix(case)[case.mask]
@@ -76,16 +76,6 @@ def test_one_number_is_drawn_with_dropout_and_none_without(backend):
         generator = seeded(3)
         attention_matrix(case, backend=backend, dropout=dropout, generator=generator)
         assert torch.equal(generator.get_state(), twin.get_state())
-
-
-def test_without_a_generator_the_global_seed_governs():
-    case = make_case(batch=2, heads=2, n_queries=16, n_keys=16, d=3, d_value=2)
-    draws = []
-    for seed in (5, 5, 6):
-        torch.manual_seed(seed)
-        draws.append(attention_matrix(case, dropout=0.5))
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])

@@ -37,11 +37,12 @@ def by_rows(query, key, value, edge_index, gate, gate_rule):
     )[0, 0]
 
 
+@pytest.mark.parametrize("n_edges", [20, 0])
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])
-def test_equals_the_row_loop_with_gradients(gate_rule):
-    data = bipartite_graph()
+def test_equals_the_row_loop_with_gradients(gate_rule, n_edges):
+    data = bipartite_graph(n_edges=n_edges)
     edge_index = data["key", "to", "query"].edge_index
-    assert not (edge_index[1].diff() >= 0).all()
+    assert not n_edges or not (edge_index[1].diff() >= 0).all()
     gate = torch.linspace(0.2, 3, edge_index.shape[1], dtype=torch.float64)
     leaves = [t.requires_grad_() for t in (data["query"].x, data["key"].x, data["key"].value, gate)]
     query, key, value, gate = leaves
@@ -53,17 +54,6 @@ def test_equals_the_row_loop_with_gradients(gate_rule):
         torch.autograd.grad(ours.square().sum(), leaves), torch.autograd.grad(loop.square().sum(), leaves), strict=True
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
-
-
-def test_the_order_of_edges_does_not_matter():
-    data = bipartite_graph()
-    query, key, value = data["query"].x, data["key"].x, data["key"].value
-    edge_index = data["key", "to", "query"].edge_index
-    shuffled = edge_index[:, torch.randperm(edge_index.shape[1], generator=torch.Generator().manual_seed(1))]
-    assert not torch.equal(shuffled, edge_index)
-    torch.testing.assert_close(
-        EdgeAttention()(query, key, value, shuffled), EdgeAttention()(query, key, value, edge_index), rtol=0, atol=1e-12
-    )
 
 
 def test_inside_a_graph_network():
@@ -83,26 +73,8 @@ def test_inside_a_graph_network():
 
 
 def test_inside_a_module_its_neighbours_train():
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.project = nn.Linear(D, 3 * D, dtype=torch.float64)
-            self.attend = EdgeAttention()
-
-        def forward(self, x, edge_index):
-            return self.attend(*self.project(x).chunk(3, -1), edge_index)
-
-    layer = Layer()
-    x = bipartite_graph()["query"].x
+    project, attend = nn.Linear(D, 3 * D, dtype=torch.float64), EdgeAttention()
+    assert not list(attend.parameters())
     everything = torch.cartesian_prod(torch.arange(N_TARGETS), torch.arange(N_TARGETS)).T
-    layer(x, everything).square().sum().backward()
-    assert [name for name, _ in layer.named_parameters()] == ["project.weight", "project.bias"]
-    assert (layer.project.weight.grad.abs().sum(1) > 0).all()
-
-
-def test_a_graph_without_edges_gives_zeros():
-    data = bipartite_graph()
-    query = data["query"].x.requires_grad_()
-    out = EdgeAttention()(query, data["key"].x, data["key"].value, torch.zeros(2, 0, dtype=torch.int64))
-    assert out.shape == (N_TARGETS, D_VALUE) and (out == 0).all()
-    assert (torch.autograd.grad(out.sum(), query, allow_unused=True, materialize_grads=True)[0] == 0).all()
+    attend(*project(bipartite_graph()["query"].x).chunk(3, -1), everything).square().sum().backward()
+    assert (project.weight.grad.abs().sum(1) > 0).all()

@@ -1,4 +1,4 @@
-"""Builds kernels for GPUs that need not be present, and reads off the registers and memory that they take."""
+"""Builds kernels for GPUs that need not be present, and reads off the registers and memory that they need."""
 
 import re
 import subprocess
@@ -27,17 +27,11 @@ OPTIONS = ("num_warps", "num_stages")
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with the arguments of one call.
+    """A kernel with the arguments of one call."""
 
-    Attributes:
-        kernel: What Triton made of the function.
-        arguments: Arguments by name.
-        options: Numbers of warps and stages.
-    """
-
-    kernel: Any
-    arguments: dict[str, Any]
-    options: dict[str, int]
+    kernel: Any  # what Triton made of the function
+    arguments: dict[str, Any]  # by name
+    options: dict[str, int]  # numbers of warps and stages
 
     @property
     def name(self) -> str:
@@ -47,17 +41,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class Build:
-    """What a kernel takes.
+    """The resources that a kernel needs."""
 
-    Attributes:
-        registers: Registers of a thread.
-        spilled: Bytes of a thread's registers that are kept in memory instead.
-        shared: Bytes of shared memory of a program.
-    """
-
-    registers: int
-    spilled: int
-    shared: int
+    registers: int  # of a thread
+    spilled: int  # bytes of a thread's registers that are kept in memory instead
+    shared: int  # bytes of shared memory of a program
 
 
 @contextmanager

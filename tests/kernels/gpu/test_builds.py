@@ -9,7 +9,6 @@ import torch
 
 from sbmt.attention import tiles
 from sbmt.kernels.gpu import is_interpreted
-from sbmt.kernels.structures import AttentionInputs, ByKey, Drawing, Mask, TileInputs
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -64,27 +63,12 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
 
 def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
-    from sbmt.kernels.gpu.rows import launch as row_launch
-    from sbmt.kernels.gpu.rows import transposing
-    from sbmt.kernels.gpu.tiles import launch as tile_launch
-    from tests.kernels.gpu.builds import build, recorded
-    from tests.kernels.gpu.launches import draw_launches
+    from tests.kernels.gpu.builds import build
+    from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches, transposing_launches
 
-    token, none = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.bool)
-    rates, row, one = torch.zeros(1, 1, 1, 1), token.flatten(0, 2), torch.ones(1, dtype=torch.int64)
-    about = Drawing(1, 1, 1, 1.0, 1, 0.5, False, True)
-    mask = Mask(torch.tensor([0, 1]), one - 1, 1, 1)
-    by_key = ByKey(torch.tensor([0, 1]), one.int(), one.int())
-    with recorded() as launches:
-        inputs = TileInputs(token, token, token, rates, rates, none, none)
-        out, _, *kept = tile_launch.attend_tiles(inputs, about)
-        tile_launch.attend_tiles_backward(inputs, about, [out, *kept], out, torch.zeros(1, 1))
-        inputs = AttentionInputs(row, row, row, torch.ones(1), torch.ones(1))
-        results = row_launch.attend(inputs, mask, True)
-        row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)
-        transposing.transpose(mask)
-    launches += draw_launches(1, is_poisson=True, n=1)
-    for launch in launches:
+    tiles = tile_launches(torch.bfloat16, 8, 1, window=1, dropout=0.5, heads=1, n=1)
+    rows = row_launches(torch.bfloat16, 8, 1, n_rows=1, n=1)
+    for launch in [*tiles, *rows, *transposing_launches(1, 1), *draw_launches(1, is_poisson=True, n=1)]:
         build(launch, 90)
 
 
@@ -112,12 +96,9 @@ def test_rows(dtype, d, is_gated, capability):
 
 
 def test_transposing():
-    from sbmt.kernels.gpu.rows import transposing
-    from tests.kernels.gpu.builds import recorded
+    from tests.kernels.gpu.launches import transposing_launches
 
-    with recorded() as launches:
-        transposing.transpose(Mask(torch.arange(513), torch.zeros(512, dtype=torch.int64), 256, 256))
-    assert_they_build(launches, 90, n_kernels=2)
+    assert_they_build(transposing_launches(), 90, n_kernels=2)
 
 
 @pytest.mark.parametrize("is_padded", [True, False])

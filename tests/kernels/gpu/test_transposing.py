@@ -1,11 +1,14 @@
 """Edges by key, counted and filled, equal the sorted ones number for number."""
 
+from unittest.mock import MagicMock
+
 import pytest
 import torch
 
 from sbmt.graph import csr
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels import rows
+from sbmt.kernels.gpu.rows import transposing
 from sbmt.kernels.structures import Mask
 from tests.kernels.gpu.device import to_device
 
@@ -38,17 +41,9 @@ def test_by_key(edges):
 
 def test_long_columns_are_shared_among_programs(monkeypatch):
     """How many programs there are is part of the speed, and must not change a number."""
-    from sbmt.kernels.gpu.rows import transposing
-
-    n_programs = []
-    counting = transposing.count_columns
-
-    class Counted:
-        def __getitem__(self, grid):
-            n_programs.append(grid[0])
-            return counting[grid]
-
-    monkeypatch.setattr(transposing, "count_columns", Counted())
+    programs = MagicMock()
+    programs.__getitem__.side_effect = transposing.count_columns.__getitem__
+    monkeypatch.setattr(transposing, "count_columns", programs)
     for edges in edge_lists():
         transposing.transpose(Mask(*to_device(edges.row_ptr, edges.keys), *edges.shape[2:]))
-    assert n_programs == [6 * 3, 2 * 5, 4, 1, 2, 1]
+    assert [call.args[0][0] for call in programs.__getitem__.call_args_list] == [6 * 3, 2 * 5, 4, 1, 2, 1]

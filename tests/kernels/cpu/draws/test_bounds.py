@@ -72,22 +72,14 @@ def test_products_lie_between_their_bounds(dtype, data):
 @each_type
 @pytest.mark.parametrize("is_poisson", [False, True])
 @given(st.data())
-def test_no_probability_exceeds_its_row_s_bound(dtype, is_poisson, data):
+def test_no_probability_exceeds_its_row_s_bound_and_rates_add_up(dtype, is_poisson, data):
     query, key = data.draw(factors(dtype))
     exploration = data.draw(st.sampled_from([0.0, 1e-9, 0.01, 0.9]))
-    _, upper, _ = bound(query, key, exploration, is_poisson)
+    _, upper, expected = bound(query, key, exploration, is_poisson)
     rate = query.astype(np.float64) @ key.T.astype(np.float64) + exploration
     probability = -np.expm1(-rate) if is_poisson else np.minimum(rate, 1)
     assert (probability * (1 - 1e-14) <= upper[:, None]).all() and upper.max() <= 1
-
-
-@each_type
-@given(st.data())
-def test_expected_edges_are_the_sum_of_the_rates(dtype, data):
-    query, key = data.draw(factors(dtype))
-    _, _, expected = bound(query, key, 0.1)
-    rate = query.astype(np.float64) @ key.T.astype(np.float64) + 0.1
-    np.testing.assert_allclose(expected, rate.sum(1), rtol=1e-12)
+    np.testing.assert_allclose(expected, rate.sum(1), rtol=1e-12, atol=1e-300)
 
 
 @each_type
@@ -103,16 +95,6 @@ def test_bounds_are_tight_where_all_keys_are_proportional(dtype):
     rate = query @ (size[:, None] * profile).T
     np.testing.assert_allclose(most, rate.max(1), rtol=slack)
     np.testing.assert_allclose(upper, np.minimum(rate.max(1), 1), rtol=slack)
-
-
-@each_type
-def test_bounds_are_attained_by_single_clusters(dtype):
-    """The least and the largest share of a key are those of the row that asks for that cluster alone."""
-    key = np.random.default_rng(1).random((9, 5)).astype(dtype)
-    most, _, _ = bound(np.eye(5, dtype=dtype), key)
-    shares = key.astype(np.float64).T / most[:, None]  # row v asks for cluster v
-    for bounds, extreme in zip(compare(key), (shares.min(0), shares.max(0)), strict=True):
-        np.testing.assert_allclose(bounds, extreme, rtol=4 * margin(key))
 
 
 def test_padding_counts_for_nothing():

@@ -1,4 +1,4 @@
-"""Both ways to propose keys: in order, once each, real keys only, and all or none of them where that is certain."""
+"""Both ways to propose keys, against NumPy on the same random numbers."""
 
 import numpy as np
 import pytest
@@ -79,19 +79,6 @@ def name_keys(words, weights):
     return hits
 
 
-def is_ascending(keys):
-    return bool((np.diff(keys) > 0).all())
-
-
-@given(
-    st.floats(1e-3, 1), st.lists(st.integers(0, 500), unique=True, max_size=120), st.integers(-(1 << 63), (1 << 63) - 1)
-)
-def test_skipping_proposes_real_keys_in_their_order(upper, real, seed):
-    found = skip(upper, sorted(real), seed)
-    assert is_ascending(found) and set(found.tolist()) <= set(real)
-    assert np.array_equal(found, skip(upper, sorted(real), seed))
-
-
 @pytest.mark.parametrize("upper", [0.02, 0.5, 0.97])
 def test_skipping_takes_geometric_steps(upper):
     real = np.arange(700) * 2
@@ -106,27 +93,12 @@ def test_skipping_with_certainty_proposes_every_real_key(n_real):
     assert np.array_equal(skip(1.0, real), real)
 
 
-@pytest.mark.parametrize("upper", [1e-12, 1e-100, 5e-324])
-def test_skipping_proposes_none_where_that_is_all_but_certain(upper):
-    assert skip(upper, np.arange(1000)).size == 0
-
-
-@pytest.mark.parametrize("upper", [0.1, 0.5])
-def test_every_key_is_skipped_in_some_row_and_proposed_in_another(upper):
-    counts = sum(np.bincount(skip(upper, np.arange(50), row=row), minlength=50) for row in range(200))
-    assert counts.min() > 0 and counts.max() < 200
-
-
-@given(st.data())
-def test_walking_proposes_keys_of_weight_in_their_order(data):
-    n_keys, n_clusters = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 9))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
-    weights = rng.random((n_keys, n_clusters)) * (rng.random((n_keys, n_clusters)) < 0.5)
-    rates = rng.random(n_clusters) * (rng.random(n_clusters) < 0.7)
-    arguments = (rates, weights, data.draw(st.floats(0.1, 32)))
-    found = walk(*arguments, row=data.draw(st.integers(0, 1 << 20)))
-    assert is_ascending(found)
-    assert ((weights @ rates)[found] > 0).all()
+def test_tiny_probabilities_and_empty_lines_propose_nothing():
+    for upper in (1e-12, 1e-100, 5e-324):
+        assert skip(upper, np.arange(1000)).size == 0
+    assert walk([0.0, 0.0], np.ones((5, 2))).size == 0
+    assert walk([1.0, 1.0], np.zeros((5, 2))).size == 0
+    assert walk([1.0], np.ones((5, 1)), boost=1e-12).size == 0
 
 
 @pytest.mark.parametrize(("n_keys", "n_clusters"), [(1, 1), (7, 2), (64, 3), (150, 20), (300, 17)])
@@ -168,20 +140,6 @@ def test_walking_a_long_line_proposes_every_key_of_weight(n_keys):
     found = walk([1.0, 1.0, 1.0], weights, boost=100.0)
     assert np.array_equal(found, np.flatnonzero(weights.sum(1)))
     assert np.array_equal(walk([1.0, 0.0, 0.0], weights, boost=100.0), np.arange(n_keys)[::2])
-
-
-def test_the_extra_cluster_belongs_to_all_real_keys_alike():
-    weights = np.zeros((40, 2))
-    weights[3, 0] = 1.0
-    assert np.array_equal(walk([0.0, 1.0], weights, extra=50.0 * 30, n_real=30), np.arange(30))
-    found = np.concatenate([walk([0.0, 0.0], weights, extra=1.0, n_real=30, row=row) for row in range(600)])
-    assert np.bincount(found, minlength=40)[:30].min() > 0 == np.bincount(found, minlength=40)[30:].max()
-
-
-def test_an_empty_line_proposes_nothing():
-    assert walk([0.0, 0.0], np.ones((5, 2))).size == 0
-    assert walk([1.0, 1.0], np.zeros((5, 2))).size == 0
-    assert walk([1.0], np.ones((5, 1)), boost=1e-12).size == 0
 
 
 @pytest.mark.parametrize(
@@ -226,10 +184,7 @@ def test_all_numbers_in_any_order(n):
         assert_sorted(found, n)
 
 
-def test_nothing_gives_nothing():
+def test_nothing_and_large_numbers():
     assert_sorted([], 1)
-
-
-def test_large_numbers():
     assert_sorted([10_000_000, 0, 9_999_999, 64, 63, 10_000_000], 10_000_001)
     assert_sorted(np.random.default_rng(0).integers(0, 10_000_000, 5000), 10_000_000)

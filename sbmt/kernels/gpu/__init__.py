@@ -1,7 +1,7 @@
-"""Kernels written in Triton for GPUs: programs over blocks of numbers, without the library's types.
+"""Kernels for GPUs, written in Triton: programs over blocks of numbers that know nothing of the library's types.
 
-A kernel's docstring says what it computes; what that means is explained where it is called. Triton's interpreter runs
-the same programs on the CPU, slowly, where ``TRITON_INTERPRET=1`` was set before they were first imported.
+A kernel's docstring says what it computes; the caller explains what that means. If ``TRITON_INTERPRET=1`` was set
+before they were first imported, Triton's interpreter runs the same programs on the CPU, slowly.
 """
 
 import os

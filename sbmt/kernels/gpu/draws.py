@@ -93,7 +93,7 @@ def draw_by_skipping(factors: RateFactors, bounds: Bounds, seed: int, first_exam
 
 @kernel
 def probability(rate, IS_POISSON: tl.constexpr):
-    """The link."""
+    """Applies the link to rates."""
     if not IS_POISSON:
         return tl.minimum(rate, 1.0)
     elif rate.dtype == tl.float64:
@@ -104,7 +104,7 @@ def probability(rate, IS_POISSON: tl.constexpr):
 
 @kernel
 def words_from(seed, first_block, row, head, example, N: tl.constexpr):
-    """Four words each of ``N`` blocks of a row's stream."""
+    """Draws the four words of each of ``N`` blocks of a row's stream."""
     blocks = (first_block + tl.arange(0, N)).to(tl.uint32)
     same = tl.zeros_like(blocks)
     return philox(seed, blocks, same + row.to(tl.uint32), same + head.to(tl.uint32), same + example.to(tl.uint32))
@@ -112,7 +112,7 @@ def words_from(seed, first_block, row, head, example, N: tl.constexpr):
 
 @kernel
 def exponential(upper, lower):
-    """−ln of 53-bit uniforms: short ones would leave keys out where gaps are long."""
+    """Makes exponential variates of 53-bit uniforms; shorter ones would leave keys out where gaps are long."""
     return -tl.log(((upper >> 5).to(tl.float64) * 67108864.0 + (lower >> 6).to(tl.float64) + 0.5) / 9007199254740992.0)
 
 
@@ -123,12 +123,12 @@ def skip(
     CLUSTERS: tl.constexpr, VISITS: tl.constexpr, SLACK: tl.constexpr,
     IS_POISSON: tl.constexpr, IS_COUNT: tl.constexpr, IS_LONG: tl.constexpr,
 ):  # fmt: skip
-    """Counts the edges of a row, or writes their keys from ``row_ptr[row]`` on: both draw the same.
+    """Counts the edges of a row, or writes their keys from ``row_ptr[row]`` on; both passes draw the same edges.
 
-    Keys are visited with probability ``bound``, by gaps of ⌊E · stride⌋ for exponential E, stride being
-    −1 / ln(1 − bound), and kept with probability p / bound. ``lowest`` and ``highest`` times ``bound_rate`` enclose a
-    key's rate, which is formed only for coins that fall between. What encloses is float32 and too far out by ``SLACK``,
-    what decides is float64.
+    Keys are visited with probability ``bound``, by gaps of ⌊E · stride⌋ for exponential E with stride
+    −1 / ln(1 − bound), and kept with probability p / bound. A key's rate lies between ``lowest`` and ``highest`` times
+    ``bound_rate``, and is computed only for coins that fall in between. These limits are float32 and widened by
+    ``SLACK``; the rate that decides is float64.
     """
     row = tl.program_id(0).to(tl.int64)
     graph, query = row // n_queries, row % n_queries
@@ -160,7 +160,7 @@ def skip(
         is_unsure = is_visited & (coins * (unit * (1 - SLACK)) <= probability(high, IS_POISSON)) & ~is_kept
         if tl.max(is_unsure.to(tl.int32), 0) > 0:
             rates = tl.zeros((VISITS,), tl.float64) + delta
-            for first_column in range(0, CLUSTERS, COLUMNS):  # some at a time: all of them would not fit into registers
+            for first_column in range(0, CLUSTERS, COLUMNS):  # a few at a time, since all would not fit into registers
                 columns = first_column + tl.arange(0, COLUMNS)
                 t = tl.load(query_rate + row * CLUSTERS + columns, columns < CLUSTERS, other=0.0).to(tl.float64)
                 places = (first + keys)[:, None] * CLUSTERS + columns[None, :]

@@ -1,4 +1,4 @@
-"""Single GPU instructions that Triton or its interpreter does not offer, and what replaces them elsewhere."""
+"""Single GPU instructions that Triton or its interpreter does not offer, each with a substitute for other cases."""
 
 import triton.language as tl
 
@@ -7,7 +7,7 @@ from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, kernel
 
 @kernel
 def exp2(x):
-    """2ˣ. In float32, results below 2⁻¹²⁶ become 0; keeping them would take three more instructions."""
+    """Computes 2ˣ. In float32, results below 2⁻¹²⁶ become 0, which saves three instructions."""
     if IS_INTERPRETED or x.dtype != tl.float32:
         return tl.exp2(x)
     else:
@@ -18,14 +18,14 @@ def exp2(x):
 def nearest_word(x):
     """Rounds to the nearest whole number from 0 to 2³² − 1."""
     if IS_INTERPRETED or x.dtype != tl.float32:
-        return (tl.maximum(tl.minimum(x, 4294967040.0), 0.0) + 0.5).to(tl.uint32)  # below 2³² lies this float32
+        return (tl.maximum(tl.minimum(x, 4294967040.0), 0.0) + 0.5).to(tl.uint32)  # the largest float32 below 2³²
     else:
         return tl.inline_asm_elementwise("cvt.rni.u32.f32 $0, $1;", "=r,f", [x], tl.uint32, is_pure=True, pack=1)
 
 
 @kernel
 def wide_product(a, b: tl.constexpr):
-    """The lower and the upper half of the product of two uint32, by one instruction instead of two."""
+    """Returns the lower and the upper half of the product of two uint32, in one instruction instead of two."""
     if IS_INTERPRETED:
         return a * b, tl.umulhi(a, b)
     else:
@@ -36,7 +36,7 @@ def wide_product(a, b: tl.constexpr):
 
 @kernel
 def settled(x):
-    """The same numbers, after waiting for any matrix product that is still computing them."""
+    """Returns the same numbers once the matrix product that computes them has finished."""
     if IS_INTERPRETED or x.dtype != tl.float32:
         return x
     else:
@@ -45,7 +45,7 @@ def settled(x):
 
 @kernel
 def narrow(x, dtype: tl.constexpr):
-    """Rounds to the nearest number of a type; the interpreter alone would truncate to bfloat16."""
+    """Rounds to the nearest number of a type. Triton's interpreter would truncate to bfloat16 instead."""
     if IS_INTERPRETED and dtype == tl.bfloat16 and x.dtype == tl.float32:
         bits = x.to(tl.uint32, bitcast=True)
         bits += ((bits >> 16) & 1) + 0x7FFF

@@ -1,4 +1,4 @@
-"""How kernels are built."""
+"""How GPU kernels are built."""
 
 import inspect
 from collections.abc import Callable
@@ -13,21 +13,16 @@ IS_INTERPRETED = tl.constexpr(is_interpreted())
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """A Triton kernel, or a part of one, built when it is first launched, once per combination of types and constants.
+    """Makes a function a Triton kernel, or a part of one.
 
-    Seeds and first examples differ from call to call, so that kernels are not built for values of theirs.
+    It is built at its first launch, once per combination of types and constants. Arguments that differ from call to
+    call are not among those constants.
     """
-    plain = _unwrapped(function)
-    changing = [
-        name for name in inspect.signature(plain).parameters if name in ("seed", "dropout_seed", "first_example")
-    ]
-    return triton.jit(plain, do_not_specialize=changing)
+    function = inspect.unwrap(function)  # tests wrap everything in shape checks, which cannot be part of a kernel
+    changing = {"seed", "dropout_seed", "first_example"} & inspect.signature(function).parameters.keys()
+    return triton.jit(function, do_not_specialize=sorted(changing))
 
 
 def constant(function: Callable[..., Any]) -> Any:
-    """A function of constants that is evaluated while a kernel is built."""
-    return triton.constexpr_function(_unwrapped(function))
-
-
-def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    return inspect.unwrap(function)  # tests wrap everything in shape checks, which are no part of a kernel
+    """Makes a function of constants that is evaluated while a kernel is built."""
+    return triton.constexpr_function(inspect.unwrap(function))

@@ -1,9 +1,9 @@
 """Softmax attention along the rows of a CSR mask, and its gradients: a piece of a row per program.
 
 Everything is flattened: row r of ``query`` belongs to graph r // n_queries, whose keys and values are rows
-graph · n_keys + j of ``key`` and ``value``. Without ``gate`` or ``weight_scale`` (None) there are ones. Inputs may be
-16 bits wide; sums have the type of ``part``, and the logarithms of denominators are float64, or large scores would
-lose digits.
+graph · n_keys + j of ``key`` and ``value``. A ``gate`` or ``weight_scale`` of None stands for ones. Inputs may be 16
+bits wide; sums have the type of ``part``. The logarithms of denominators are float64, since float32 would lose digits
+of large scores.
 """
 
 import triton.language as tl
@@ -19,7 +19,7 @@ def attend(
     out, log_total, part, part_log_total, n_rows, n_queries, n_keys,
     D: tl.constexpr, D_VALUE: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """A piece of a row: its output and the logarithm of its softmax denominator, as if there were no other piece."""
+    """Computes the output and the logarithm of the denominator of one piece of a row, as if it were the whole row."""
     row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
@@ -27,12 +27,12 @@ def attend(
     q = load_row(query, row, D).to(dtype)
     most = tl.full((), float("-inf"), dtype)
     total = tl.full((), 0, dtype)
-    sums = tl.zeros((EDGES, block_of(D_VALUE)), dtype)  # added up over its edges at the end
+    sums = tl.zeros((EDGES, block_of(D_VALUE)), dtype)  # summed over its edges at the end
     of_keys = row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
         is_edge = edges < n_edges
-        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end, the last edge is repeated
         keys_there = tl.load(keys + first + edges).to(tl.int32)
         k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
         scores, _ = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
@@ -62,7 +62,7 @@ def attend(
 
 @kernel
 def join_softmax(out, log_total, part, part_log_total, slot_ptr, D_VALUE: tl.constexpr):
-    """Joins the pieces of a row: each counts in proportion to its denominator."""
+    """Joins the pieces of a row, each weighted in proportion to its denominator."""
     row = tl.program_id(0).to(tl.int64)
     first, last = tl.load(slot_ptr + row), tl.load(slot_ptr + row + 1)
     if first < last:
@@ -85,7 +85,7 @@ def attend_backward(
     out, log_total, grad_out, grad_query, part, grad_score, grad_gate, weights_out, n_rows, n_queries, n_keys,
     D: tl.constexpr, D_VALUE: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """A piece of a row: the gradient of its query; per edge those of q·k and of the gate, and its value's weight.
+    """Computes, for a piece of a row, the query's gradient, and per edge those of q·k and gate and the value's weight.
 
     With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
     """
@@ -102,7 +102,7 @@ def attend_backward(
     for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
         is_edge = edges < n_edges
-        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last edge again
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end, the last edge is repeated
         keys_there = tl.load(keys + first + edges).to(tl.int32)
         k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
         v = load_rows(value + of_keys * D_VALUE, keys_there, None, D_VALUE).to(dtype)
@@ -134,7 +134,7 @@ def attend_backward(
 
 @kernel
 def _scores(q, k, gate, first, edges, is_edge, SCALE: tl.constexpr, IS_SCORE_RULE: tl.constexpr):
-    """What the softmax runs over, g · q·k / √d or q·k / √d + ln g, and the gates g."""
+    """Computes the softmax's arguments, g · q·k / √d or q·k / √d + ln g, and the gates g."""
     scores = tl.sum(k * q[None, :], 1) * SCALE
     gates = tl.full(edges.shape, 1, q.dtype)
     if gate is not None:

@@ -1,4 +1,4 @@
-"""Rows of matrices in and out of registers, and numbers that are known when a kernel is built."""
+"""Loads and stores rows of matrices, and computes numbers that are known when a kernel is built."""
 
 import triton.language as tl
 
@@ -8,21 +8,21 @@ from sbmt.kernels.gpu.toolchain import constant, kernel
 
 @constant
 def block_of(width):
-    """Columns of a block that holds ``width`` of them: a power of two, and no less than a matrix product takes."""
+    """The columns of a block that holds ``width`` of them: a power of two, and enough for a matrix product."""
     return max(16, 1 << (width - 1).bit_length())
 
 
 @constant
 def scale_of(width):
-    """What scores are multiplied by: 1 / √d."""
+    """The factor 1 / √d of scores."""
     return width**-0.5
 
 
 @kernel
 def load_rows(pointer, rows, is_there, WIDTH: tl.constexpr):
-    """Rows of a matrix that is ``WIDTH`` wide, in a block of as many columns or more; zeros where there are none.
+    """Loads rows of a matrix that is ``WIDTH`` wide, in a block of at least as many columns, with zeros elsewhere.
 
-    ``is_there`` is None where all rows are: masks cost registers, those of rows and those of columns.
+    ``is_there`` is None if all rows exist: masks of rows and columns cost registers.
     """
     columns = tl.arange(0, block_of(WIDTH))
     places = rows[:, None] * WIDTH + columns[None, :]
@@ -39,7 +39,7 @@ def load_rows(pointer, rows, is_there, WIDTH: tl.constexpr):
 
 @kernel
 def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
-    """Writes rows of such a matrix."""
+    """Stores rows of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
     places = rows[:, None] * WIDTH + columns[None, :]
     numbers = narrow(numbers, pointer.dtype.element_ty)
@@ -48,13 +48,13 @@ def store_rows(pointer, rows, is_there, numbers, WIDTH: tl.constexpr):
 
 @kernel
 def load_row(pointer, row, WIDTH: tl.constexpr):
-    """One row of such a matrix."""
+    """Loads one row of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
     return tl.load(pointer + row * WIDTH + columns, columns < WIDTH, other=0.0)
 
 
 @kernel
 def store_row(pointer, row, numbers, WIDTH: tl.constexpr):
-    """Writes one row of such a matrix."""
+    """Stores one row of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
     tl.store(pointer + row * WIDTH + columns, narrow(numbers, pointer.dtype.element_ty), columns < WIDTH)

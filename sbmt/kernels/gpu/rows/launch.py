@@ -1,4 +1,4 @@
-"""Launches the kernels along rows."""
+"""Launches the GPU kernels along rows on torch tensors."""
 
 import torch
 from torch import Tensor
@@ -13,11 +13,11 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Ma
 __all__ = ["attend", "attend_backward", "dots", "sum_over_keys", "sum_over_queries", "transpose"]
 
 EDGES = 32  # at a time: a warp fetches their keys at once
-ATTEND_WIDTH, SUM_WIDTH = 64, 128  # of a vector, per warp
+ATTEND_WIDTH, SUM_WIDTH = 64, 128  # numbers of a vector that each warp holds
 
 
 def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
-    """Output, and the logarithm of each row's softmax denominator."""
+    """Attention, with the logarithm of each row's softmax denominator."""
     n_rows, d, d_value = inputs.query.shape[0], inputs.query.shape[1], inputs.value.shape[1]
     out = inputs.value.new_empty(n_rows, d_value)
     log_total = inputs.query.new_empty(n_rows, dtype=torch.float64)
@@ -81,7 +81,7 @@ def sum_over_queries(
 def _sum(
     weights: Tensor, vectors: Tensor, mask: Mask, places: tuple[Tensor | None, Tensor | None], dtype: torch.dtype
 ) -> Tensor:
-    """Weighted sums along rows; ``places`` says where weights stand unless in the mask's order, see ``sum_along``."""
+    """Weighted sums along rows; ``places`` locates weights that are not in the mask's order, see ``sum_along``."""
     n_rows, width = mask.row_ptr.numel() - 1, vectors.shape[1]
     out = vectors.new_empty(n_rows, width, dtype=dtype)
     pieces = cut_rows(mask)
@@ -103,6 +103,6 @@ def _sizes(mask: Mask) -> tuple[int, int, int]:
 
 
 def _block(pieces: Pieces, width: int, per_warp: int) -> dict[str, int]:
-    """How many edges a program takes at a time, and how many warps hold vectors of that width."""
+    """How many edges a program handles at a time, and how many warps hold vectors of that width."""
     columns = 1 << (width - 1).bit_length()
     return {"PIECE": pieces.size, "EDGES": EDGES, "num_warps": max(1, columns // per_warp)}

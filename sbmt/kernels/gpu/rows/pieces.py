@@ -1,10 +1,10 @@
-"""Rows of a CSR mask cut into pieces of bounded length, so that no program waits for one long row.
+"""Cuts the rows of a CSR mask into pieces of bounded length, so that no program has to work through a long row.
 
-A row that is one piece is written where it belongs. The pieces of a longer row go to slots of their own, and a second
-kernel joins them, in order, so that results do not depend on the order in which programs run.
+The result of a row that is one piece is written where it belongs. The pieces of a longer row have slots of their own,
+and a second kernel joins them in order, so that results do not depend on the order in which programs run.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton.language as tl
@@ -16,23 +16,14 @@ from sbmt.kernels.structures import Mask
 PIECE = 512  # edges
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Where each program finds its piece.
+class Pieces(NamedTuple):
+    """Where each program finds its piece. There may be more programs than pieces."""
 
-    Attributes:
-        ptr: int64 ``(n_rows + 1,)``, the first piece of each row, which has at least one.
-        slot_ptr: int64 ``(n_rows + 1,)``, the first slot of each row; rows of one piece have none.
-        row: int64 ``(n_pieces,)``, the row of each piece; ``n_rows`` for those that the bound has too many.
-        n_slots: Bound for the number of slots, at least 1.
-        size: Edges of a piece, at most.
-    """
-
-    ptr: Tensor
-    slot_ptr: Tensor
-    row: Tensor
-    n_slots: int
-    size: int
+    ptr: Tensor  # int64 (n_rows + 1,), the first piece of each row; every row has at least one
+    slot_ptr: Tensor  # int64 (n_rows + 1,), the first slot of each row; rows of one piece have none
+    row: Tensor  # int64 (n_programs,), the row of each program's piece, or n_rows if it has none
+    n_slots: int  # an upper bound, at least 1
+    size: int  # edges of a piece, at most
 
     @property
     def grid(self) -> tuple[int]:
@@ -58,10 +49,7 @@ def cut_rows(mask: Mask) -> Pieces:
 
 @kernel
 def locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE: tl.constexpr):
-    """Finds this program's piece: its row, its first edge, how many edges it has, and its slot or -1.
-
-    The row is ``n_rows`` if there is nothing to do. Numbers inside a piece take 32 bits.
-    """
+    """Finds this program's piece: its row (``n_rows`` if it has none), first edge, number of edges, and slot or -1."""
     piece = tl.program_id(0).to(tl.int64)
     row = tl.load(piece_row + piece)
     inside = tl.minimum(row, n_rows - 1)

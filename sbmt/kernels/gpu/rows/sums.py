@@ -1,4 +1,4 @@
-"""Sums and scalar products along the rows of a CSR mask: a piece of a row per program."""
+"""Sums and scalar products along the rows of a CSR mask, one piece of a row per program."""
 
 import triton.language as tl
 
@@ -12,22 +12,22 @@ def sum_along(
     weights, vectors, row_ptr, entries, positions, weight_ptr, piece_row, piece_ptr, slot_ptr, out, part,
     n_rows, n_in, n_other, WIDTH: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    """Σ weight · vector over the entries of a piece of a row.
+    """Computes Σ weight · vector over the entries of a piece of a row.
 
-    Rows come ``n_in`` to a graph, the vectors that they point to ``n_other``. The weight of an entry stands at its own
-    place, or, if there are ``positions``, where these say, counted from ``weight_ptr[graph · n_other]``.
+    A graph has ``n_in`` rows, which point to ``n_other`` vectors. The weight of entry e is ``weights[e]``, or, given
+    ``positions``, ``weights[weight_ptr[graph · n_other] + positions[e]]``.
     """
     row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
     graph = row // n_in
     dtype = part.dtype.element_ty
-    sums = tl.zeros((EDGES, block_of(WIDTH)), dtype)  # added up over its entries at the end
+    sums = tl.zeros((EDGES, block_of(WIDTH)), dtype)  # summed over its entries at the end
     of_weights = first if positions is None else tl.load(weight_ptr + graph * n_other)
     for start in range(0, n_edges, EDGES):
         edges = start + tl.arange(0, EDGES)
         is_edge = edges < n_edges
-        edges = tl.minimum(edges, n_edges - 1)  # beyond the end stands the last entry again
+        edges = tl.minimum(edges, n_edges - 1)  # beyond the end, the last entry is repeated
         places = edges if positions is None else tl.load(positions + first + edges)
         weight = tl.where(is_edge, tl.load(weights + of_weights + places).to(dtype), 0.0)
         found = load_rows(vectors + graph * n_other * WIDTH, tl.load(entries + first + edges).to(tl.int32), None, WIDTH)
@@ -41,7 +41,7 @@ def sum_along(
 
 @kernel
 def join_sums(out, part, slot_ptr, WIDTH: tl.constexpr):
-    """Adds up the pieces of a row."""
+    """Adds the pieces of a row."""
     row = tl.program_id(0).to(tl.int64)
     first, last = tl.load(slot_ptr + row), tl.load(slot_ptr + row + 1)
     if first < last:
@@ -56,7 +56,7 @@ def dots_along(
     query, key, row_ptr, keys, piece_row, piece_ptr, slot_ptr, out, n_rows, n_queries, n_keys,
     WIDTH: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    """⟨query, key⟩ of every edge of a piece of a row."""
+    """Computes ⟨query, key⟩ for every edge of a piece of a row."""
     row, first, n_edges, _ = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
         return
@@ -64,6 +64,6 @@ def dots_along(
     q = load_row(query, row, WIDTH).to(dtype)
     of_keys = row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
-        edges = tl.minimum(start + tl.arange(0, EDGES), n_edges - 1)  # beyond the end stands the last edge again
+        edges = tl.minimum(start + tl.arange(0, EDGES), n_edges - 1)  # beyond the end, the last edge is repeated
         k = load_rows(key + of_keys * WIDTH, tl.load(keys + first + edges).to(tl.int32), None, WIDTH).to(dtype)
         tl.store(out + first + edges, tl.sum(k * q[None, :], 1))

@@ -1,1 +1,1 @@
-"""Attention over all pairs, tile by tile, whose mask is drawn where it is used."""
+"""Attention over all pairs, tile by tile, with a mask that is drawn where it is used."""

@@ -1,8 +1,8 @@
 """Attention over tiles of pairs whose mask is drawn in registers and never stored.
 
-A tile has ``ROWS`` queries and ``KEYS`` keys. Its rates are one product of rate factors, its coins are the words that
-:mod:`sbmt.samplers.bernoulli` gives the same cells, so the edges are those of that sampler. A tile that is
-needed again is drawn again. Masks of tokens are None where all are real.
+A tile has ``ROWS`` queries and ``KEYS`` keys. One product of rate factors gives its rates, and its coins are the words
+that :mod:`sbmt.samplers.bernoulli` uses for the same cells, so the edges are those of that sampler. Tiles are drawn
+again whenever they are needed again. A mask of tokens is None if all tokens are real.
 """
 
 import triton.language as tl
@@ -13,19 +13,19 @@ from sbmt.kernels.gpu.rows.blocks import block_of, load_rows, scale_of, store_ro
 from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, constant, kernel
 
 WORDS = tl.constexpr(2.0**32)
-LOG2_E = tl.constexpr(1.4426950408889634)  # scores count in powers of 2
+LOG2_E = tl.constexpr(1.4426950408889634)  # scores are exponents of 2
 
 
 @constant
 def words_below(probability):
-    """How many of the 2³² words stand for uniforms below a probability."""
+    """The number of words, out of 2³², that stand for uniforms below a probability."""
     return int(probability * 2**32 + 0.5)
 
 
 @kernel
 def multiply(a, b, total):
-    """Adds a · b to the total: float32 by three products of tensor cores, which keep its precision."""
-    if IS_INTERPRETED:  # which multiplies bfloat16 numbers by their bits
+    """Adds a · b to the total; three products on tensor cores preserve the precision of float32."""
+    if IS_INTERPRETED:  # the interpreter would multiply the bits of bfloat16 numbers as integers
         a, b = a.to(total.dtype), b.to(total.dtype)
     PRECISION: tl.constexpr = "tf32x3" if a.dtype == tl.float32 else "ieee"
     return tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
@@ -33,7 +33,7 @@ def multiply(a, b, total):
 
 @kernel
 def block_and_graph(n_tokens, N: tl.constexpr):
-    """This program's block of tokens, and its graph: the blocks of a graph come one after the other."""
+    """Returns the first token of this program's block, and its graph; the blocks of a graph are consecutive."""
     program = tl.program_id(0).to(tl.int64)
     n_blocks = tl.cdiv(n_tokens, N)
     return (program % n_blocks * N).to(tl.int32), program // n_blocks
@@ -41,7 +41,7 @@ def block_and_graph(n_tokens, N: tl.constexpr):
 
 @kernel
 def are_real(mask, example, places, n_tokens):
-    """Which of these tokens of a sequence exist and are real."""
+    """Tells which tokens of a sequence exist and are real."""
     is_real = places < n_tokens
     if mask is not None:
         is_real &= tl.load(mask + example * n_tokens + places, is_real, other=0) != 0
@@ -50,9 +50,9 @@ def are_real(mask, example, places, n_tokens):
 
 @kernel
 def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
-    """Rate factors of some tokens of the sequence that begins at row ``first``, in two parts if they are split.
+    """Loads rate factors of the sequence that begins at row ``first``: high and low parts, or the whole twice.
 
-    Those of padding are 0, and beyond the end stands the last token again, so that no mask costs registers. See
+    Those of padding are 0, and beyond the end the last token is repeated, which saves the registers of a mask. See
     :func:`sbmt.kernels.gpu.tiles.scales.split_rates`.
     """
     rows = tl.minimum(tokens, n_tokens - 1)
@@ -65,7 +65,7 @@ def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
 
 @kernel
 def products_of_rates(a, a_low, b, b_low, zeros):
-    """The products of rate factors, in units of their own where these are split: three, with an error near 2⁻²¹."""
+    """Multiplies rate factors: three products if they are split, in scaled units and with an error near 2⁻²¹."""
     if a.dtype == tl.float16:
         return multiply(a, b.T, multiply(a, b_low.T, multiply(a_low, b.T, zeros)))
     else:
@@ -74,7 +74,7 @@ def products_of_rates(a, a_low, b, b_low, zeros):
 
 @kernel
 def poisson_link(r):
-    """1 − e^(−r), by its series where the difference would lose digits."""
+    """Computes 1 − e^(−r), by its series where the difference would lose digits."""
     series = r * (1 - r / 2 * (1 - r / 3 * (1 - r / 4 * (1 - r / 5 * (1 - r / 6 * (1 - r / 7))))))
     return tl.where(r < 0.25, series, 1 - tl.exp(-r))
 
@@ -83,10 +83,10 @@ def poisson_link(r):
 def draw_tile(
     words, products, row_scales, queries, keys, is_real_key, exploration, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr
 ):
-    """Which pairs of a tile are attended, and which of those were left to chance; of padded queries anything goes.
+    """Decides which pairs of a tile are attended, and which of those were drawn at random rather than certain.
 
-    What belongs to a query or a key broadcasts over the tile, which may have queries or keys down. A pair is drawn if
-    (word + ½) / 2³² < p, which whole numbers decide, since a float32 would round the word.
+    For padded queries the answer is arbitrary. Numbers per query or key broadcast over the tile, whose rows may be
+    either. A pair is drawn if (word + ½) / 2³² < p. The test compares integers, since a float32 would round the word.
     """
     if IS_POISSON:
         expected = tl.where(is_real_key, poisson_link(products * row_scales + exploration), 0.0) * WORDS
@@ -103,7 +103,7 @@ def draw_tile(
 
 @kernel
 def dropout_scale(words, DROPOUT: tl.constexpr, dtype: tl.constexpr):
-    """What the weight of a pair is multiplied by: 0 if it is dropped, else 1 / (1 − dropout)."""
+    """Computes the factor of each weight: 0 if the pair is dropped, else 1 / (1 − dropout)."""
     return (words.to(tl.int64) >= words_below(DROPOUT)).to(dtype) / (1 - DROPOUT)
 
 
@@ -114,18 +114,18 @@ def attend_tiles(
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries: their output, degrees, logarithms of denominators in powers of 2, and largest weights."""
+    """Computes output, degrees, base-2 logarithms of denominators and largest weights for a block of queries."""
     SCORE: tl.constexpr = scale_of(D) * LOG2_E
     first_query, graph = block_and_graph(n_queries, ROWS)
     example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
     dtype = log_total.dtype.element_ty
     queries = first_query + tl.arange(0, ROWS)
     is_real_query = are_real(query_mask, example, queries, n_queries)
-    row, of_keys = graph * n_queries, graph * n_keys  # added to pointers, so that places of tokens fit 32 bits
+    row, of_keys = graph * n_queries, graph * n_keys  # added to pointers, so that token offsets fit 32 bits
     q = load_rows(query + row * D, queries, is_real_query, D)
     t, t_low = load_rates(query_rate, query_rate_low, row, queries, n_queries, CLUSTERS)
     row_scales = tl.load(row_scale + row + queries, is_real_query, other=0.0)
-    most = tl.full((ROWS,), float("-inf"), dtype)  # of scores, in powers of 2
+    most = tl.full((ROWS,), float("-inf"), dtype)  # the largest score so far, to base 2
     total = tl.zeros((ROWS,), dtype)
     mean = tl.zeros((ROWS, block_of(D_VALUE)), dtype)
     degree = tl.zeros((ROWS,), tl.int32)

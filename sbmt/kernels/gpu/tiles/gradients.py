@@ -1,9 +1,9 @@
-"""Gradients of attention over drawn tiles, by queries in one kernel and by keys in another.
+"""Gradients of attention over drawn tiles: one kernel for those of queries, another for those of keys.
 
-No two programs add to the same place. Both kernels draw every tile again; the second has keys down and queries across,
-so that what it sums over queries is where a matrix unit wants it. Gradients of rates are multiplied with factors of 16
-bits where rates are split, scaled into that type's range. To those of bfloat16 queries that adds less than they have
-lost already; of others two parts are kept.
+Each program writes only its own block, so no two add to the same place. Both kernels draw every tile again. In the
+second one, keys are a tile's rows and queries its columns, the layout in which a matrix unit sums over queries. If
+rates are split, their gradients are scaled into the range of 16-bit numbers and multiplied by 16-bit factors. For
+bfloat16 queries the rounding is smaller than what the queries themselves have lost; for others, two parts are kept.
 """
 
 import triton.language as tl
@@ -27,7 +27,7 @@ from sbmt.kernels.gpu.toolchain import kernel
 
 @kernel
 def weigh_tile(is_edge, products, log_total, SCALE: tl.constexpr):
-    """The attention weight of every pair of a tile."""
+    """Computes the attention weight of every pair of a tile."""
     return exp2(tl.where(is_edge, products * (SCALE * LOG2_E) - log_total, float("-inf")))
 
 
@@ -36,10 +36,10 @@ def differentiate_tile(
     is_drawn, weights, products, to_weight, rates, row_scales, delta, to_density, unit,
     SCALE: tl.constexpr, IS_POISSON: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the score of every pair of a tile and, in a unit, of its rate.
+    """Computes the gradients of every pair's score and, in multiples of ``unit``, of its rate.
 
     With weights w and scores s: ds = w · (dw − Σ w dw). The gate's gradient is s · ds (score rule) or ds (weight rule),
-    and 1/N from the density; it goes to p, hence to the rate, where a pair was drawn and not certain.
+    plus the density's. It passes to the pair's probability, and hence its rate, if the pair was drawn and not certain.
     """
     to_score = weights * (to_weight - delta)
     to_gate = products * (SCALE * unit) * to_score if IS_SCORE_RULE else to_score * unit
@@ -51,7 +51,7 @@ def differentiate_tile(
 
 @kernel
 def add_product(total, slopes, rates, rates_low, IS_PRECISE: tl.constexpr):
-    """Adds slopes · rates to the total."""
+    """Adds slopes · rates to the total, in two parts if that is needed for precision."""
     if rates.dtype == tl.float16:
         high = slopes.to(tl.float16)
         if IS_PRECISE:
@@ -70,7 +70,7 @@ def differentiate_queries(
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries: gradients of the queries and of their rate factors."""
+    """Computes the gradients of a block of queries and of their rate factors."""
     first_query, graph = block_and_graph(n_queries, ROWS)
     example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
     dtype = log_total_in.dtype.element_ty
@@ -126,7 +126,7 @@ def differentiate_keys(
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """A block of keys: gradients of the keys, the values and the keys' rate factors."""
+    """Computes the gradients of a block of keys, of its values and of the keys' rate factors."""
     first_key, graph = block_and_graph(n_keys, KEYS)
     example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
     dtype = log_total_in.dtype.element_ty

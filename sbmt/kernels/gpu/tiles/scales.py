@@ -1,13 +1,14 @@
-"""What tiles multiply, in the range of 16-bit numbers: each kernel here goes over the tokens once.
+"""Scales that bring what tiles multiply into the range of 16-bit numbers. Each kernel passes over the tokens once.
 
 Rate factors are multiplied by powers of two and split into sums of two 16-bit numbers, so that tensor cores multiply
-them with 22 bits. What gradients of rates are multiplied by follows from a bound for them. float64 is scaled likewise,
-which changes nothing, and multiplied as it is.
+them with a precision of 22 bits. The scales of the rates' gradients follow from an upper bound of these gradients.
+float64 numbers are scaled by the same powers of two, which changes no digit, but not split.
 """
 
 import triton.language as tl
 
 from sbmt.kernels.gpu.rows.blocks import load_rows, scale_of, store_rows
+from sbmt.kernels.gpu.tiles.forward import are_real
 from sbmt.kernels.gpu.toolchain import kernel
 
 MOST = tl.constexpr(15)  # 2¹⁵: a 16-bit number holds 65504
@@ -16,7 +17,7 @@ KEY_SCALE = tl.constexpr(2.0**14)  # of the keys' rate factors, memberships of a
 
 @kernel
 def power_below_most(x):
-    """The power of two that brings a number ≥ 0 to [2¹⁴, 2¹⁵), or below if it is tinier than 2⁻⁹⁰."""
+    """Finds the power of two that brings a number ≥ 0 into [2¹⁴, 2¹⁵), or below that if it is less than 2⁻⁹⁰."""
     if x.dtype == tl.float64:
         exponent = ((x.to(tl.int64, bitcast=True) >> 52) - 1022).to(tl.int32)
     else:
@@ -27,9 +28,9 @@ def power_below_most(x):
 
 @kernel
 def split_rates(rates, high, low, row_scale, n_rows, CLUSTERS: tl.constexpr, ROWS: tl.constexpr):
-    """Halves of rate factors, those of queries times a power of two for each row.
+    """Splits rate factors into high and low parts, after multiplying each query's by a power of two.
 
-    ``row_scale`` is what products of both factors' halves are multiplied by; None for keys.
+    ``row_scale`` receives the factor that undoes the scaling of products; it is None for keys.
     """
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     is_there = rows < n_rows
@@ -47,7 +48,7 @@ def split_rates(rates, high, low, row_scale, n_rows, CLUSTERS: tl.constexpr, ROW
 
 @kernel
 def lengths(vectors, rows, is_real, WIDTH: tl.constexpr, dtype: tl.constexpr):
-    """The lengths of some rows of a matrix, and 0 for rows that are not real."""
+    """Computes the lengths of some rows of a matrix, and 0 for rows that are not real."""
     found = load_rows(vectors, rows, is_real, WIDTH).to(dtype)
     return tl.sqrt(tl.sum(found * found, 1))
 
@@ -57,11 +58,9 @@ def longest_of_keys(
     key, value, key_mask, longest, n_heads, n_keys, n_blocks,
     D: tl.constexpr, D_VALUE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The longest key and the longest value of each graph, into ``longest`` ``(graphs, 2)``."""
+    """Writes the lengths of each graph's longest key and longest value to ``longest`` ``(graphs, 2)``."""
     graph, keys = tl.program_id(0).to(tl.int64) // n_blocks, tl.program_id(0) % n_blocks * ROWS + tl.arange(0, ROWS)
-    is_real = keys < n_keys
-    if key_mask is not None:
-        is_real &= tl.load(key_mask + graph // n_heads * n_keys + keys, is_real, other=0) != 0
+    is_real = are_real(key_mask, graph // n_heads, keys, n_keys)
     dtype = longest.dtype.element_ty
     tl.atomic_max(longest + graph * 2, tl.max(lengths(key, graph * n_keys + keys, is_real, D, dtype), 0))
     tl.atomic_max(longest + graph * 2 + 1, tl.max(lengths(value, graph * n_keys + keys, is_real, D_VALUE, dtype), 0))
@@ -73,17 +72,15 @@ def slopes_of_queries(
     slope, delta, slope_scale, largest_slope, n_heads, n_queries, n_blocks,
     D: tl.constexpr, D_VALUE: tl.constexpr, ROWS: tl.constexpr, DROPOUT: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """Computes what the backward pass needs of each query: its slope in the type of values, ⟨dout, out⟩, and a scale.
+    """Computes what the backward pass needs of each query: dout in the type of values, ⟨dout, out⟩, and a scale.
 
-    Gradients of rates are bounded by 2 ‖dout‖ ‖v‖ w (‖q‖ ‖k‖ / √d) / (1 − dropout), with the largest weight w, and the
-    last factor under the score rule only; the density's gradient comes on top. ``largest_slope`` gets the largest
-    bound of a graph in units of the keys' gradients.
+    Gradients of rates are at most 2 ‖dout‖ ‖v‖ w (‖q‖ ‖k‖ / √d) / (1 − dropout) plus the density's, where w is the
+    largest weight and the factor in parentheses belongs to the score rule alone. ``largest_slope`` receives the largest
+    such bound of each graph in the unit of the keys' gradients.
     """
     graph, queries = tl.program_id(0).to(tl.int64) // n_blocks, tl.program_id(0) % n_blocks * ROWS + tl.arange(0, ROWS)
     rows, is_there = graph * n_queries + queries, queries < n_queries
-    is_real = is_there
-    if query_mask is not None:
-        is_real &= tl.load(query_mask + graph // n_heads * n_queries + queries, is_there, other=0) != 0
+    is_real = are_real(query_mask, graph // n_heads, queries, n_queries)
     dtype = delta.dtype.element_ty
     slopes = load_rows(grad_out, rows, is_real, D_VALUE).to(dtype)
     store_rows(slope, rows, is_there, slopes, D_VALUE)

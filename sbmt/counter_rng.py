@@ -1,8 +1,8 @@
 """Counter-based random numbers: every draw has an address, so no draw depends on another.
 
-A draw's address is (seed, example, head, row, purpose, index). The generator is Philox4x32-10, a keyed bijection
-of 128-bit counters: the seed is the key, the address is the counter. Distinct addresses therefore never share a
-counter, whatever the order, the batch split, the device or the number of threads.
+A draw's address is (seed, example, head, row, purpose, index). The generator is Philox4x32-10, a keyed bijection of
+128-bit counters: the seed is the key, and the rest of the address is the counter. Distinct addresses therefore have
+distinct counters, whatever the order, the split into batches, the device or the number of threads.
 
 Paper: not specified there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -24,15 +24,15 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _CHUNK = 1 << 16  # blocks per pass: the working set stays in cache
-MAX_HEADS = 1 << 28  # the purpose takes the upper four bits of the head's counter word
+MAX_HEADS = 1 << 28  # the purpose occupies the upper four bits of the head's counter word
 
 
 class Purpose(IntEnum):
-    """What a stream is for; streams of different purpose are independent."""
+    """What a stream is for. Streams for different purposes are independent."""
 
     CELL = 0  # one uniform per query-key pair
-    COUNT = 1  # how many candidate edges a row has
-    CANDIDATE = 2  # where a candidate edge goes
+    COUNT = 1  # the number of a row's candidate edges
+    CANDIDATE = 2  # the keys that candidate edges lead to
     KEEP = 3  # whether a distinct candidate is kept
 
 
@@ -40,7 +40,8 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     """Draws one int64 from ``generator`` (None: torch's default CPU generator).
 
     Raises:
-        SbmtError: If it is not a generator, or activation checkpointing calls for a second draw in the backward pass.
+        SbmtError: If it is not a generator, or if activation checkpointing would draw from it again in the backward
+            pass.
     """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise SbmtError("a torch.Generator or None", type(generator).__name__, "pass torch.Generator().manual_seed(…)")
@@ -51,16 +52,16 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_used: WeakSet[torch.Generator] = WeakSet()  # generators that were drawn from outside a backward pass
+_used: WeakSet[torch.Generator] = WeakSet()  # generators that were used outside a backward pass
 
 
 @torch.compiler.disable
 def _check_not_recomputing(generator: torch.Generator) -> None:
-    """Refuses a generator that would give another mask in the backward pass than it gave in the forward pass.
+    """Refuses a generator that would give a different mask in the backward pass than it gave in the forward pass.
 
-    Activation checkpointing runs the forward pass again inside the backward pass. It restores torch's own generators
-    before that, but not one that was passed on, whose next number would be used instead of the one drawn before. A
-    generator that is made or seeded again inside the checkpointed function repeats its numbers, so it may be used.
+    Activation checkpointing runs the forward pass again inside the backward pass. Before that it restores torch's own
+    generators, but not one that was passed as an argument, which would go on to its next number. A generator that is
+    made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if torch._C._current_graph_task_id() == -1:  # no backward pass is running
         _used.add(generator)
@@ -77,9 +78,9 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 
 @contextmanager
 def examples_from(first_example: int) -> Iterator[None]:
-    """Numbers the examples of every batch inside the block from ``first_example`` on.
+    """Numbers the examples of every batch inside the ``with`` block from ``first_example`` on.
 
-    A process that holds examples 4…7 of a batch of eight then draws what one process would draw for them.
+    A process that holds examples 4…7 of a batch of eight then draws what a single process would draw for them.
 
     Raises:
         SbmtError: If the number is negative or not an integer.
@@ -94,7 +95,7 @@ def examples_from(first_example: int) -> Iterator[None]:
 
 
 def first_example() -> int:
-    """The number of a batch's first example: 0 unless :func:`examples_from` says otherwise."""
+    """The number of a batch's first example: 0 outside :func:`examples_from`."""
     return _first_example.get()
 
 
@@ -102,7 +103,7 @@ def number_examples(first_example: int, n_examples: int) -> int:
     """The number of a batch's first example, counted from :func:`first_example`.
 
     Raises:
-        SbmtError: If it is no integer, negative, or brings any example beyond 2³².
+        SbmtError: If it is not an integer, is negative, or gives an example a number beyond 2³².
     """
     if isinstance(first_example, int):
         first_example += _first_example.get()
@@ -112,11 +113,7 @@ def number_examples(first_example: int, n_examples: int) -> int:
 
 
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-    """Philox4x32-10 of equally long int64 vectors of 32-bit counter words.
-
-    Returns:
-        ``(4, n)`` int64, each word uniform on [0, 2³²).
-    """
+    """Philox4x32-10 of int64 vectors of 32-bit counter words: ``(4, n)`` int64 words, uniform on [0, 2³²)."""
     c0, c1, c2, c3 = counter
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
     for _ in range(_ROUNDS):
@@ -129,7 +126,7 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
-    """Four random words per address; the five int64 arguments broadcast.
+    """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²); the int64 tensors broadcast.
 
     Args:
         seed: The key, an int64.
@@ -139,10 +136,7 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
         row: Query number, below 2³².
         block: Position in the stream, in units of four words, below 2³².
 
-    Returns:
-        ``(*broadcast, 4)`` int64 in [0, 2³²).
-
-    Cost: about 120 elementwise operations per four words, in passes that fit the cache.
+    Cost: about 120 elementwise operations per four words, in passes that fit into the cache.
     """
     shape = torch.broadcast_shapes(example.shape, head.shape, row.shape, block.shape)
     head = head + (int(purpose) * MAX_HEADS)
@@ -155,18 +149,9 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """The random word of every key of the given rows: key ``j`` owns word ``j % 4`` of block ``j // 4``.
+    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4.
 
-    Args:
-        seed: The key.
-        purpose: Which family of streams.
-        example: ``(n_rows,)`` int64.
-        head: ``(n_rows,)`` int64.
-        row: ``(n_rows,)`` int64.
-        n_keys: Number of keys.
-
-    Returns:
-        ``(n_rows, n_keys)`` int64 in [0, 2³²).
+    The rows' addresses are ``(n_rows,)`` int64, as in :func:`random_blocks`.
     """
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4

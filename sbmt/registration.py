@@ -1,4 +1,4 @@
-"""How users add a backend, a sampler or an attention of their own: its name, its options, the module it comes from."""
+"""What lets users add a backend, a sampler or an attention of their own: names, options, and modules to import."""
 
 import inspect
 import os
@@ -26,9 +26,9 @@ def option(default: Any, help_: str, names: Collection[str] | None = None) -> An
 
 
 def load_plugins() -> None:
-    """Imports the modules that the environment variable ``SBMT_PLUGINS`` names, separated by commas.
+    """Imports the modules that ``SBMT_PLUGINS`` names, separated by commas; importing them registers what they define.
 
-    They register what is theirs when they are imported. The working directory is searched too.
+    The working directory is searched too.
 
     Raises:
         SbmtError: If one of them cannot be imported.
@@ -41,30 +41,23 @@ def load_plugins() -> None:
             import_module(name)
         except SbmtError:
             raise
-        except Exception as error:  # whatever a module does wrong while it is imported
+        except Exception as error:  # a module may fail in any way while it is imported
             got = f"{name!r} ({type(error).__name__}: {error})"
-            raise SbmtError(
-                f"modules that can be imported in {PLUGINS}", got, "correct the name or the module"
-            ) from error
+            do = "correct the name or the module"
+            raise SbmtError(f"modules that can be imported in {PLUGINS}", got, do) from error
 
 
 def add_to(table: dict[str, Value], kind: str, name: str, value: Value, reserved: Collection[str]) -> None:
     """Enters ``value`` under ``name``. A user's own name may be entered again, so that a cell can be run twice.
 
-    Args:
-        table: Where it is looked up.
-        kind: What it is, for the error.
-        name: Letters, digits and underscores.
-        value: What to enter.
-        reserved: Names that the library uses itself.
-
     Raises:
-        SbmtError: If the name is not an identifier, or is reserved.
+        SbmtError: If the name is not an identifier, or is among those that the library reserves for itself.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise SbmtError(f"a name for the {kind} in letters, digits and _", repr(name), "name it so")
     if name in reserved:
-        raise SbmtError(f"a name that the library does not use for {_a(kind)}", repr(name), "take another")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise SbmtError(f"a name that the library does not use for {article} {kind}", repr(name), "take another")
     table[name] = value
 
 
@@ -79,7 +72,3 @@ def check_takes(kind: str, function: Callable[..., Any], arguments: Collection[s
         raise SbmtError(f"a function called as {called}", str(error), "give it these arguments") from error
     except ValueError:  # some functions written in C have no signature
         return
-
-
-def _a(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -1,4 +1,4 @@
-"""Attention as message passing on a bipartite graph, in PyTorch Geometric's terms."""
+"""Attention as message passing on a bipartite graph, with PyTorch Geometric."""
 
 from functools import cache
 from typing import Optional, get_args
@@ -16,9 +16,9 @@ from sbmt.graph.edges import EdgeList
 class EdgeAttention(MessagePassing):
     r"""Scaled dot-product attention along the edges of any bipartite graph.
 
-    $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$, or with the
-    gate inside the softmax's sum, see ``gate_rule``. It has no parameters: sources bring keys and values, targets
-    bring queries. A target without a neighbour gets zeros.
+    $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
+    ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
+    sources provide keys and values, targets provide queries. A target without neighbours gets zeros.
 
     Shapes:
         query ``(n_targets, d)``, key ``(n_sources, d)``, value ``(n_sources, d_value)``, edge_index ``(2, n_edges)``
@@ -57,24 +57,12 @@ class EdgeAttention(MessagePassing):
     ) -> Float[Tensor, "n_targets d_value"]:
         """Passes messages from sources to targets.
 
-        Args:
-            query: One per target.
-            key: One per source.
-            value: One per source.
-            edge_index: Source numbers in row 0, target numbers in row 1.
-            gate: One positive number per edge; None means ones.
-            weight_scale: Multiplies each edge's weight after the softmax, as dropout does.
+        ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
+        as dropout does; None means ones.
         """
+        nodes = {"query": (None, query), "key": (key, None), "value": (value, None)}
         size = (key.shape[0], query.shape[0])
-        out: Tensor = self.propagate(
-            edge_index,
-            size=size,
-            query=(None, query),
-            key=(key, None),
-            value=(value, None),
-            gate=gate,
-            weight_scale=weight_scale,
-        )
+        out: Tensor = self.propagate(edge_index, size=size, **nodes, gate=gate, weight_scale=weight_scale)
         return out.to(value.dtype)
 
     def message(
@@ -87,7 +75,7 @@ class EdgeAttention(MessagePassing):
         index: Tensor,
         size_i: int,
     ) -> Tensor:
-        """What one source sends along each edge: its weighted value."""
+        """What each edge carries: the weighted value of its source."""
         scores = (query_i * key_j).sum(-1) / query_i.shape[-1] ** 0.5  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
@@ -112,4 +100,4 @@ def attend_by_messages(
     return out.unflatten(0, edges.shape[:3])
 
 
-_layer = cache(EdgeAttention)  # it holds no state, and building one takes longer than a short sequence
+_layer = cache(EdgeAttention)  # it has no state, and building one takes longer than attention in a short sequence

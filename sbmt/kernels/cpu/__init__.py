@@ -1,8 +1,8 @@
-"""Kernels compiled by numba for the CPU: plain loops over NumPy arrays, without torch and without the library's types.
+"""Kernels for the CPU, compiled by numba: plain loops over NumPy arrays that know nothing of the library's types.
 
-Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.parallel` can hand ranges to
-threads in any number without changing a bit of the result. A kernel's docstring says what it
-computes; what that means is explained where it is called.
+Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.parallel` can hand ranges to any
+number of threads without changing a bit of the result. A kernel's docstring says what it computes; the caller explains
+what that means.
 """
 
 from functools import cache

@@ -45,7 +45,7 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
 
 @kernel
 def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_out, grads):
-    """Fills rows start … stop of the gradients, and what belongs to their edges.
+    """Fills rows start … stop of the gradients, and the numbers of their edges.
 
     With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
     """
@@ -91,7 +91,7 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
 
 @kernel
 def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores):
-    """Computes what the softmax is taken of: g · q·k / √d, or q·k / √d + ln g."""
+    """Computes the softmax's arguments: g · q·k / √d, or q·k / √d + ln g."""
     scale = vector.dtype.type(1 / math.sqrt(vector.shape[0]))
     dots(vector, key, offset, keys, first, last, scores)
     for i in range(last - first):
@@ -107,7 +107,7 @@ def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores)
 
 @kernel
 def _largest(x, count):
-    """The largest of the first ``count`` numbers; four at a time, so that no comparison waits for the one before it."""
+    """The largest of the first ``count`` numbers, four at a time so that comparisons do not wait for each other."""
     a = b = c = d = x[0]
     for i in range(0, count - 3, 4):
         a, b, c, d = max(a, x[i]), max(b, x[i + 1]), max(c, x[i + 2]), max(d, x[i + 3])

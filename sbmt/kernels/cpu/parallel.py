@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-_LEAST_WORK = 1 << 16  # multiplications, roughly, that are worth waking a thread for
-_PARTS_PER_THREAD = 4  # so that a thread that is held up elsewhere does not hold up the rest
+_LEAST_WORK = 1 << 16  # roughly the number of multiplications that is worth waking a thread for
+_PARTS_PER_THREAD = 4  # so that a thread that is delayed does not delay the rest
 
 
 def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Philox4x32-10 in whole batches, which vectorises it, and the variates made from its words.
+"""Philox4x32-10 in whole batches, so that it is vectorised, and the variates made from its words.
 
 :func:`sbmt.counter_rng.philox` is the plain version: the same key and counters give the same words.
 """

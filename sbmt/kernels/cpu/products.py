@@ -42,8 +42,8 @@ def sum_columns(start, stop, weights, query, mask, by_key, out):
         weighted_sum(ours, query, graph * n_queries, queries, first, last, out[column])
 
 
-# The two inner loops below are those of everything that follows edges. They take four neighbours at a time, so that the
-# loads of one hide behind the arithmetic of the others.
+# Everything that follows edges spends its time in the two loops below. They handle four neighbours at a time, so that
+# loads for one overlap with the arithmetic of the others.
 
 
 @kernel

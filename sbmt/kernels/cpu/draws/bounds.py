@@ -1,4 +1,4 @@
-"""Bounds of edge probabilities that need no product T_i · K_j of a pair."""
+"""Bounds of edge probabilities that need no product T_i · K_j for any pair."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Two ways to propose keys to a row of edges, both in ascending order and without repetition.
+"""Two ways to propose keys for a row of edges, both in ascending order and without repetition.
 
 Each kernel says with which probability it proposes a key; :mod:`sbmt.kernels.cpu.draws.rows` keeps or drops it.
 """
@@ -16,7 +16,7 @@ GAPS = 2 * BATCH
 _CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
-_FEW = 96  # as many numbers are sorted by counting, for each, those below it: quadratic, but vectorised
+_FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
 
 
 class Stream(NamedTuple):
@@ -44,7 +44,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def new_scratch(n_keys, n_clusters):
-    """Scratch for rows of so many keys."""
+    """Scratch for rows of this many keys."""
     return Scratch(
         np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32),
         np.empty(2 * n_keys + GAPS, np.int32), np.zeros((n_keys + 63) // 64, np.uint64), np.empty(n_clusters + 1),

@@ -1,7 +1,6 @@
-"""Draws rows of independent Bernoulli edges: proposes keys, and keeps each with what its probability still lacks."""
+"""Draws rows of independent Bernoulli edges: proposes keys, and keeps each with the probability that remains."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,21 +15,16 @@ _KEEP = int(Purpose.KEEP) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 
 
-class Plan(NamedTuple):
-    """How each row is drawn, each ``(graphs · n_queries,)``."""
-
-    most: np.ndarray  # see RowBounds
-    upper: np.ndarray
-    boost: np.ndarray  # the factor c of candidates' rates
-    by_clusters: np.ndarray  # by walk_clusters rather than by skip_through
-
-
 @kernel
-def draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, counts, out):
-    """Draws rows start … stop into ``out``, one after the other; returns how many keys, or −1 if it is too short."""
+def draw_rows(start, stop, model, keys, rows, boost, by_clusters, tables, seed, first_example, counts, out):
+    """Draws rows start … stop into ``out``, one after the other; returns how many keys, or −1 if it is too short.
+
+    ``keys`` and ``rows`` are their bounds. ``boost`` is the factor c of each row's candidate rates, and ``by_clusters``
+    tells which rows are drawn by :func:`walk_clusters` rather than by :func:`skip_through`.
+    """
     query, key, is_real_query, real, n_real, heads, exploration, is_poisson = model
-    _, total, at_least, at_most = bounds
-    most, upper, boost, by_clusters = plan
+    _, total, at_least, at_most = keys
+    most, upper, _ = rows
     table_of, cumulative, guide = tables
     n_queries, n_keys = is_real_query.shape[1], real.shape[1]
     scratch = new_scratch(n_keys, query.shape[1])
@@ -45,7 +39,7 @@ def draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, cou
         graph = row // n_queries
         example, head = graph // heads, graph % heads
         stream = Stream(seed, row % n_queries, head, example + first_example)
-        keys = slice(graph * n_keys, (graph + 1) * n_keys)
+        of_graph = slice(graph * n_keys, (graph + 1) * n_keys)
         real_keys = real[example, : n_real[example]]
         if by_clusters[row]:
             c, table = boost[row], table_of[graph]
@@ -60,9 +54,8 @@ def draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, cou
             count = skip_through(upper[row], real_keys, stream, scratch)
             _toss(count, stream, words, coins)
             _to_rates(count, upper[row], is_poisson, coins)
-            n_doubtful = _doubt_visits(
-                count, most[row], exploration, at_least[keys], at_most[keys], coins, proposed, where
-            )
+            low, high = at_least[of_graph], at_most[of_graph]
+            n_doubtful = _doubt_visits(count, most[row], exploration, low, high, coins, proposed, where)
         for i in range(n_doubtful):
             doubtful[i] = proposed[where[i]]
         dots(query[row], key, graph * n_keys, doubtful, 0, n_doubtful, rates)
@@ -84,7 +77,7 @@ def draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, cou
 
 @kernel
 def _measure_line(query, total, boost, extra, line):
-    """Writes the lengths of the clusters on a row's line, and of exploration's, which belongs to all keys alike."""
+    """Writes the lengths of the clusters on a row's line, and that of exploration, which all keys share equally."""
     n_clusters = query.shape[0]
     for v in range(n_clusters):
         line[v] = boost * query[v] * total[v]
@@ -104,7 +97,7 @@ def _toss(count, stream, words, coins):
 
 @kernel
 def _doubt_hits(count, c, coins, where):
-    """Lists the hits whose rate must be known: the others stand whatever it is, since u < 1/c."""
+    """Lists the hits whose rate must be computed: the others are kept whatever it is, since u < 1/c."""
     n_doubtful = 0
     for i in range(count):
         where[n_doubtful] = i
@@ -114,7 +107,7 @@ def _doubt_hits(count, c, coins, where):
 
 @kernel
 def _to_rates(count, upper, is_poisson, coins):
-    """Turns each uniform u into the rate above which a visited key is kept: u p̄ < p(x) if and only if rate < x."""
+    """Turns each uniform u into the rate r above which a visited key is kept: u p̄ < p(x) if and only if r < x."""
     for i in range(count):
         coins[i] *= upper
     if is_poisson:
@@ -124,7 +117,7 @@ def _to_rates(count, upper, is_poisson, coins):
 
 @kernel
 def _doubt_visits(count, most, exploration, at_least, at_most, coins, proposed, where):
-    """Drops the visits whose rate is certainly too small, and lists those whose rate must be known."""
+    """Drops the visits whose rate is certainly too small, and lists those whose rate must be computed."""
     n_doubtful = 0
     for i in range(count):
         j, needed = proposed[i], coins[i] - exploration

@@ -1,4 +1,4 @@
-"""The exact law on the CPU: every row is drawn by the cheaper of two ways."""
+"""The exact law on the CPU: every row is drawn in the cheaper of two ways."""
 
 import numpy as np
 import torch
@@ -6,14 +6,14 @@ from torch import Tensor
 
 from sbmt.kernels import MAX_BOOST
 from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model, bound_keys, bound_rows
-from sbmt.kernels.cpu.draws.rows import Plan, draw_rows
+from sbmt.kernels.cpu.draws.rows import draw_rows
 from sbmt.kernels.cpu.draws.tables import Tables, with_tables
 from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 from sbmt.kernels.structures import RateFactors
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
-_SPARE = 64.0, 8.0  # room beyond the expected number of edges: so many, and so many standard deviations
+_SPARE = 64.0, 8.0  # room beyond the expected number of edges: a constant, and a number of standard deviations
 
 
 def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor]:
@@ -22,34 +22,35 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
     *Skipping*: with $\bar p_i \ge p_{ij}$ over row i, geometric steps visit each key with probability $\bar p_i$, and a
     visited key is kept with probability $p_{ij} / \bar p_i$. With M the clusters' largest memberships and
     $l_j M \le \hat K_j \le b_j M$, the rate lies between $l_j\, T_i M$ and $b_j\, T_i M$, so that the product
-    $T_i \hat K_j$ is formed only where the coin falls between the two. Little is wasted while memberships are alike
-    up to a factor per token, and nothing on a row whose edges are all certain.
+    $T_i \hat K_j$ is computed only where the coin falls between the two. Little work is wasted while the tokens'
+    memberships are nearly proportional, and none on a row whose edges are all certain.
 
     *Clusters*: Poisson points along the row's clusters each name a key; keys are merged and thinned as in
-    :func:`sbmt.samplers.exact.sample_with_torch`. The cost follows the edges however unlike the memberships are. It
-    takes a table of all key memberships, which is built for the graphs where it pays.
+    :func:`sbmt.samplers.exact.sample_with_torch`. The cost follows the number of edges however much memberships differ.
+    It needs a table of all key memberships, which is built for the graphs where it pays.
 
-    Both read only the streams of their row: edges depend neither on the threads nor on the batch.
+    Both read only the streams of their row, so edges depend neither on the number of threads nor on the batch.
 
-    Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, into room for what is
-    expected of them, and copied when the number of all edges is known.
+    Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, into arrays of about
+    the expected size, and copied when the number of all edges is known.
     """
     model = as_model(factors)
     bounds = bound_keys(model)
     rows = bound_rows(model, bounds)
     boost = np.ones_like(rows.upper) if factors.is_poisson else _boost(rows.upper)
-    plan = Plan(rows.most, rows.upper, boost, prefer_clusters(model, bounds, rows, boost))
+    by_clusters = prefer_clusters(model, bounds, rows, boost)
     most_expected = np.minimum(rows.expected, rows.upper * _per_row(model.n_real, rows))
     counts = np.empty(rows.upper.size, np.int64)
     pieces: list[np.ndarray] = []
-    for of_group, tables in with_tables(model, bounds.total, plan.by_clusters):
+    for of_group, tables in with_tables(model, bounds.total, by_clusters):
 
         def draw(start: int, stop: int, tables: Tables = tables) -> np.ndarray:
             mean = float(most_expected[start:stop].sum())
             room = int(_SPARE[0] + max(mean + _SPARE[1] * mean**0.5, 0.0))
+            given = start, stop, model, bounds, rows, boost, by_clusters, tables, seed, first_example, counts
             while True:
                 out = np.empty(room, np.int32)
-                found = draw_rows(start, stop, model, bounds, plan, tables, seed, first_example, counts, out)
+                found = draw_rows(*given, out)
                 if found >= 0:
                     return out[:found]
                 room *= 2
@@ -60,7 +61,7 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
 
 
 def prefer_clusters(model: Model, bounds: KeyBounds, rows: RowBounds, boost: np.ndarray) -> np.ndarray:
-    """Which rows are cheaper by clusters, in graphs where all of them together pay for the table."""
+    """Which rows are cheaper by clusters, in graphs where together they save more than the table costs."""
     n_graphs, n_clusters = bounds.total.shape
     n_keys = model.real.shape[1]
     visits = rows.upper * _per_row(model.n_real, rows)

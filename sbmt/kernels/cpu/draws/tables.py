@@ -1,4 +1,4 @@
-"""Tables from which a random word names a key by its membership in a cluster, mostly in a single look-up."""
+"""Tables by which a random word picks a key in proportion to its membership in a cluster, mostly in one look-up."""
 
 import math
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ _ENTRIES = 1 << 20  # of all the tables that are kept at a time
 class Tables(NamedTuple):
     """The tables of some graphs, for every cluster v.
 
-    ``cumulative[t, v, j]`` is Σ_{i ≤ j} K_iv in steps of 2⁻³² of the whole: key j owns the words from its predecessor's
+    ``cumulative[t, v, j]`` is Σ_{i ≤ j} K_iv in units of 2⁻³² of the whole: key j owns the words from its predecessor's
     entry up to its own, and none if its weight is zero.
 
     ``guide[t, v, g]`` serves the words from g · 2³² / n_guide on. The upper half of an entry is 2 j for the first key j
-    that owns one of them, and the lower half says where j's words end; those after it are j + 1's. Where a third key
-    has words in the same stretch, the upper half is odd, and the search goes on in ``cumulative``.
+    that owns one of them, and the lower half is the end of j's words; later words belong to j + 1. If a third key owns
+    words in the same stretch, the upper half is odd, and the search continues in ``cumulative``.
     """
 
     of_graph: np.ndarray  # t, the place of each graph's table
@@ -88,7 +88,7 @@ def build_tables(start, stop, graphs, key, total, tables):
 
 @kernel
 def _close(entry):
-    """Gives the last words, which rounding may leave to nobody, to the last key that has any."""
+    """Gives the last words, which rounding may leave to no key, to the last key that owns any."""
     most = entry[-1]
     for j in range(entry.shape[0] - 1, -1, -1):
         if entry[j] < most:

@@ -7,7 +7,7 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList
-from sbmt.attention import dispatch
+from sbmt.attention import dropout
 from sbmt.kernels import draws, rows, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
@@ -101,7 +101,7 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "attend_tiles": (tiles.attend_tiles, lambda density: [attend_tiles(density), attend_tiles(density, True)]),
     "attend_tiles_backward": (tiles.attend_tiles_backward, lambda density: [attend_tiles_backward(density)]),
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
-    "cell_uniforms": (dispatch._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
+    "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
 }
 TILES = ["attend_tiles", "attend_tiles_backward"]

@@ -17,7 +17,8 @@ import torch
 
 import sbmt.kernels.cpu
 from sbmt import BlockModel, sample_edges
-from sbmt.attention import dispatch, edge_attention
+from sbmt.attention import dropout as drawing
+from sbmt.attention import edge_attention
 from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.graph.csr import merge_rows, merge_rows_by_sorting, transpose_by_sorting
 from tests.kernels.cpu.samples import uneven_model
@@ -107,9 +108,9 @@ def check_attention(edges, dtype, width, value_width):
 
 
 def check_uniforms(edges):
-    found = dispatch._cell_uniforms(edges, -3, 0)
-    with patch("sbmt.attention.dispatch.can_run_on", lambda device: False):
-        assert torch.equal(found, dispatch._cell_uniforms(edges, -3, 0))
+    found = drawing._cell_uniforms(edges, -3, 0)
+    with patch("sbmt.attention.dropout.can_run_on", lambda device: False):
+        assert torch.equal(found, drawing._cell_uniforms(edges, -3, 0))
 
 
 def call_out_of_range():

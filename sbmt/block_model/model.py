@@ -174,9 +174,10 @@ class BlockModel:
         Paper: equation 9.
         """
         self._check_edges(edges)
+        factors = self.query_rates, self.key_membership
         if self.link.is_linear:
-            return edge_gate(self.query_rates, self.key_membership, edges)
-        return straight_through_gate(self.edge_probability(edges, clamp=False))
+            return edge_gate(*factors, edges)
+        return straight_through_gate(self.link.unclamped(edge_dot(*factors, edges)))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.

@@ -1,7 +1,8 @@
-"""Names and docstrings that the house style promises."""
+"""Names and docstrings that the house style promises, and the names that the page on notation gives."""
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,38 @@ def test_a_violation_is_seen():
     assert misnamed(source, "int", ("n_", "d_"), INTEGERS) == {"clusters"}
     assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == {"causal"}
     assert undocumented(source) == ["", "f", "A", "g"]
+
+
+# --- the page of notation ---------------------------------------------------------------------------------------------
+
+CODE = re.compile(r"`([^`]+)`")
+
+
+def rows():
+    """Cells of the page's tables that have a column for code, without headings."""
+    tables = re.split(r"\n\n", (ROOT / "docs" / "notation.md").read_text("utf-8"))
+    found = [table.split("\n") for table in tables if table.startswith("|")]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for lines in found
+        if "Code" in lines[0]
+        for line in lines[2:]
+    ]
+
+
+def test_every_name_is_one_of_the_code():
+    source = "\n".join(
+        path.read_text("utf-8") for folder in ("sbmt", "theory") for path in (ROOT / folder).rglob("*.py")
+    )
+    words = set(re.findall(r"\w+", source))
+    names = {word for cells in rows() for code in CODE.findall(cells[1]) for word in re.findall(r"[a-zA-Z]\w*", code)}
+    assert len(names) > 30
+    assert names - words == set()
+
+
+def test_letters_of_the_style_are_all_there():
+    letters = " ".join(cells[0] for cells in rows())
+    for letter in ("X", "Q, K, V", "n", "m", "k", "C", r"\hat S", r"\hat Q", r"\hat K", "p_{ij}", "M", "A", r"\delta"):
+        assert f"${letter}$" in letters
+    for letter in (r"$\lambda$", r"$\mathcal{L}_s$", "$A^l$", r"\bar p", "$p_L$", "$g$", r"$\rho$"):
+        assert letter in letters

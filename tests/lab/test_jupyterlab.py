@@ -1,9 +1,8 @@
 """A learner's hour in JupyterLab: opens each notebook, runs all of it by the menu, stubs included, and looks around.
 
-Takes some minutes, so only ``make lab-test`` runs it. With ``SBMT_LAB_SCREENSHOTS=folder`` it leaves pictures there.
+This takes some minutes, so only ``make lab-test`` runs it.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,21 +96,10 @@ def check_links(page, lab) -> None:
     page.locator(".lm-TabBar-tabLabel", has_text=Path(given[-1]).name).first.wait_for()
 
 
-def take_pictures(page, name: str) -> None:
-    folder = os.environ.get("SBMT_LAB_SCREENSHOTS")
-    if folder:
-        scroll = "(cells, part) => cells.at(part * (cells.length - 1) / 4).scrollIntoView({block: 'end'})"
-        for part in range(5):
-            page.locator(".jp-Notebook .jp-Cell").evaluate_all(scroll, part)
-            page.wait_for_timeout(300)
-            page.screenshot(path=Path(folder) / f"{name[:2]}-{part}.png")
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem[:2])
 def test_a_learner_runs_all_cells(page, lab, path: Path) -> None:
     open_notebook(page, lab, path.name)
     run_all_by_the_menu(page)
-    take_pictures(page, path.name)
     check_outputs(page, path)
     check_maths(page)
     check_links(page, lab)

@@ -13,6 +13,8 @@ from threading import Thread
 
 import pytest
 
+from tests.site.playground_page import visit
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -63,3 +65,10 @@ def quick_address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (folder / "search" / "search_index.json").write_text(json.dumps(index), encoding="utf-8")
     with served(folder) as address:
         yield address
+
+
+@pytest.fixture
+def page(browser, address: str) -> Iterator[object]:
+    """The playground, in a fresh profile."""
+    with visit(browser, address + "playground.html") as page:
+        yield page

@@ -1,21 +1,13 @@
 """The hooks that keep the site self-contained and its links honest."""
 
-import importlib.util
 import logging
 from types import SimpleNamespace
 
 import pytest
 
-from tests.site.visits import DOCS
+from tests.site.visits import load_hook
 
 pytestmark = pytest.mark.site
-
-
-def load_hooks():
-    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks" / "site_hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -37,7 +29,7 @@ def load_hooks():
 def test_remote_assets_are_reported(html: str, is_remote: bool, caplog: pytest.LogCaptureFixture) -> None:
     page = SimpleNamespace(file=SimpleNamespace(src_uri="page.md"))
     with caplog.at_level(logging.WARNING, logger="mkdocs.hooks.site"):
-        assert load_hooks().on_post_page(html, page, None) == html
+        assert load_hook("site_hooks").on_post_page(html, page, None) == html
     assert bool(caplog.records) == is_remote
 
 
@@ -53,7 +45,7 @@ def test_links_in_notebooks_are_checked(caplog: pytest.LogCaptureFixture) -> Non
     def seen(html: str) -> tuple[str, bool]:
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="mkdocs.hooks.site"):
-            new = load_hooks().on_page_content(html, page, None, files)
+            new = load_hook("site_hooks").on_page_content(html, page, None, files)
         return new, bool(caplog.records)
 
     assert seen('<a href="02.ipynb#a">') == ('<a href="<notebooks/02.html from notebooks/00.ipynb>#a">', False)

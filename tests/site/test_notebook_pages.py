@@ -1,13 +1,12 @@
 """Notebooks as the site shows them: solutions folded, remarks for the tests left out, printed tables with columns."""
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
-from tests.site.visits import DOCS, NARROW, NOTEBOOKS, ROOT, Visit
+from tests.site.visits import NARROW, NOTEBOOKS, ROOT, Visit, load_hook
 
 pytestmark = pytest.mark.site
 
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.site
 def visit(browser) -> Iterator[Visit]:
     with Visit(browser) as visitor:
         yield visitor
-
-
-def load_hook():
-    spec = importlib.util.spec_from_file_location("notebook_cells", DOCS / "hooks" / "notebook_cells.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def hidden_cells(name: str) -> list[dict]:
@@ -39,7 +31,9 @@ def test_a_cell_is_folded_with_what_it_prints(tmp_path) -> None:
     before = f'<div id="cell-id=b"><pre><span></span>{remark}# Check</pre></div>'
     inside = "<div><div>1</div></div><div>printed</div>"
     page = SimpleNamespace(file=SimpleNamespace(src_uri="a.ipynb", abs_src_path=str(path)))
-    html = load_hook().on_page_content(f'{before}<div id="cell-id=b.1">{inside}</div><p></p>', page, None, None)
+    html = load_hook("notebook_cells").on_page_content(
+        f'{before}<div id="cell-id=b.1">{inside}</div><p></p>', page, None, None
+    )
     assert html == (
         '<div id="cell-id=b"><pre><span></span># Check</pre></div><div id="cell-id=b.1">'
         f'<details class="solution"><summary>Solution</summary>{inside}</details></div><p></p>'

@@ -2,15 +2,9 @@
 
 import pytest
 
-from tests.site.playground_page import choose, colours, picture, set_up, slide, state, text, visit
+from tests.site.playground_page import choose, colours, picture, set_up, slide, state, text
 
 pytestmark = pytest.mark.site
-
-
-@pytest.fixture
-def page(browser, address):
-    with visit(browser, address + "playground.html") as page:
-        yield page
 
 
 def test_the_first_picture_says_something(page):

@@ -7,12 +7,6 @@ from tests.site.playground_page import FRAME, choose, colours, on_screen, pictur
 pytestmark = pytest.mark.site
 
 
-@pytest.fixture
-def page(browser, address):
-    with visit(browser, address + "playground.html") as page:
-        yield page
-
-
 def test_every_field_has_a_name(page):
     nameless = """nodes => nodes.filter((node) => !(node.ariaLabel || node.labels?.length || node.textContent.trim()))
         .map((node) => node.outerHTML)"""

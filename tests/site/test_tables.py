@@ -1,11 +1,10 @@
 """Names at the start of table rows are not squeezed into a column of single words."""
 
-import importlib.util
 import re
 
 import pytest
 
-from tests.site.visits import DOCS, NARROW, Visit
+from tests.site.visits import NARROW, Visit, load_hook
 
 pytestmark = pytest.mark.site
 
@@ -15,13 +14,6 @@ LINES = """nodes => nodes.map(node => {
     const height = range.getBoundingClientRect().height / parseFloat(getComputedStyle(node).lineHeight);
     return [node.textContent.trim(), Math.round(height)];
 })"""
-
-
-def load_hook():
-    spec = importlib.util.spec_from_file_location("table_names", DOCS / "hooks" / "table_names.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -35,14 +27,14 @@ def load_hook():
 )
 def test_first_cells_are_told_apart(cell: str, kind: str) -> None:
     html = f"<table><tr>\n<th>x</th></tr><tr>\n{cell}\n<td>y</td>\n</tr></table>"
-    marked = load_hook().on_page_content(html, None, None, None)
+    marked = load_hook("table_names").on_page_content(html, None, None, None)
     assert marked == html.replace("<td", f'<td class="name-{kind}"', 1)
 
 
 def test_second_cells_are_names_where_columns_are_many() -> None:
     def marked(*cells: str) -> list[str | None]:
         row = "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-        html = load_hook().on_page_content(row, None, None, None)
+        html = load_hook("table_names").on_page_content(row, None, None, None)
         return [kind or None for kind in re.findall(r"<td(?: class=\"name-(\w+)\")?>", html)]
 
     assert marked("Text", "SBM", "a", "b", "c", "d") == ["short", "short", None, None, None, None]

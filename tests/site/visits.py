@@ -1,6 +1,8 @@
 """A visitor of the built site: a browser page, with what it complained about and what it asked for."""
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -15,6 +17,14 @@ AT_ONCE = """addEventListener("DOMContentLoaded", () => {
     document.head.append(style);
 })"""
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+
+
+def load_hook(name: str) -> ModuleType:
+    """One of the modules that the site is built with."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Visit:

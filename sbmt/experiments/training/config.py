@@ -88,7 +88,7 @@ class AttentionConfig:
     def _make_options(self) -> Any:
         kind = options_of(self.attention)
         if isinstance(self.options, kind):
-            return make_options(self.attention, _values(self.options))
+            return make_options(self.attention, asdict(self.options))
         if not isinstance(self.options, Mapping | None):
             do = "give names and values, or change the attention with override()"
             raise SbmtError(f"a mapping or a {kind.__name__} as options", type(self.options).__name__, do)
@@ -142,7 +142,7 @@ class AttentionConfig:
         changed = {name: value for name, value in given.items() if name in known}
         attention = changed.get("attention", self.attention)
         kept = {f.name for f in fields(options_of(attention))}
-        present = {name: value for name, value in _values(self.options).items() if name in kept}
+        present = {name: value for name, value in asdict(self.options).items() if name in kept}
         changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
         return replace(self, **changed)
 
@@ -279,14 +279,8 @@ class TrainingConfig(AttentionConfig, ABC):
         """Steps that a row of the table of metrics averages."""
         return max(1, self.steps // ROWS)
 
-    @property
-    def n_dev(self) -> int | None:
-        """Dev examples of an evaluation; None takes all."""
-        return None
-
-    @property
-    def n_test(self) -> int | None:
-        """Test examples of the final evaluation; None takes all."""
+    def n_examples(self, split: str) -> int | None:
+        """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
         return None
 
     def test_batch_size(self, batch_size: int) -> int:
@@ -317,7 +311,3 @@ def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> A
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return config.make_model(info or {})
-
-
-def _values(options: Any) -> dict[str, Any]:
-    return {f.name: getattr(options, f.name) for f in fields(options)}

@@ -93,8 +93,8 @@ def _fit(
         size = config.batch_size // config.accumulate
 
         def evaluation(name: str) -> DataLoader[Any]:
-            n_examples = config.n_dev if name == "dev" else config.n_test
-            return _loader(trainer, feeds[name], feeds[name].once(config.test_batch_size(size), n_examples))
+            examples_of = feeds[name].once(config.test_batch_size(size), config.n_examples(name))
+            return _loader(trainer, feeds[name], examples_of)
 
         start = time.perf_counter()
         done = checkpoint_of(folder / STATE, module, table)["global_step"] if resume else 0

@@ -180,7 +180,7 @@ class GlueConfig(LanguageConfig):
         if not isinstance(settings, dict):
             do = "restore the file, or train again"
             raise SbmtError(f"settings in {folder / 'config.json'}", type(settings).__name__, do)
-        if not is_pretraining(settings):
+        if settings.get("task") != MLM:
             raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
         return tokenizer_of(folder)
 
@@ -189,11 +189,6 @@ class GlueConfig(LanguageConfig):
         from sbmt.experiments.training.f1 import glue_metrics
 
         return glue_metrics(n_classes)
-
-
-def is_pretraining(config: Any) -> bool:
-    """Whether the content of a ``config.json`` is that of a pre-training run."""
-    return isinstance(config, dict) and config.get("task") == MLM
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:

@@ -97,8 +97,7 @@ class RepeatedTokensConfig(TrainingConfig):
         """A row for every step."""
         return 1
 
-    @property
-    def n_test(self) -> int | None:
+    def n_examples(self, split: str) -> int | None:
         """``test_sequences``."""
         return self.test_sequences
 

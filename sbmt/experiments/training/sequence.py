@@ -137,12 +137,6 @@ class SequenceConfig(TrainingConfig):
         """``eval_every``, or the last step of a shorter run."""
         return min(self.eval_every, self.steps)
 
-    @property
-    def n_dev(self) -> int | None:
-        """``dev_examples``."""
-        return self.dev_examples
-
-    @property
-    def n_test(self) -> int | None:
-        """``test_examples``."""
-        return self.test_examples
+    def n_examples(self, split: str) -> int | None:
+        """``dev_examples`` or ``test_examples``."""
+        return self.dev_examples if split == "dev" else self.test_examples

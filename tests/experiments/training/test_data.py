@@ -1,4 +1,4 @@
-"""What runs read: streams that begin anywhere, blocks with hidden tokens, packed rows, exact masks."""
+"""What runs read: streams that begin anywhere, blocks with hidden tokens, packed rows."""
 
 import json
 
@@ -10,8 +10,7 @@ from sbmt import SbmtError
 from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed, Feed, numbered
+from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed, Feed
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
 ENCODING = Encoding(1, 20)
@@ -65,15 +64,6 @@ def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
             assert torch.equal(part.labels, whole.labels[mine])
         ends = [part.first_example + len(part.labels) for part in parts]
         assert [part.first_example for part in parts] == [0, *ends[:-1]]
-
-
-@pytest.mark.parametrize(("n", "batch_size"), [(12, 4), (13, 4), (3, 4)])
-def test_an_evaluation_counts_each_example_once(n, batch_size):
-    examples_of, batches = numbered(n, batch_size), []
-    while (examples := examples_of(len(batches))) is not None:
-        batches.append(examples.tolist())
-    assert [example for batch in batches for example in batch] == list(range(n))
-    assert all(len(batch) == batch_size for batch in batches[:-1])
 
 
 def test_a_batch_keeps_its_number_on_another_device(feed):
@@ -180,38 +170,6 @@ def test_rows_become_sequences_in_any_order_of_batches(tiny_glue, language):
 def test_batches_of_like_length_have_little_padding(tiny_glue):
     shares = [batch.mask.float().mean().item() for batch in batches_of(tiny_glue("sst2", length=64), "train")]
     assert np.mean(shares) > 0.85
-
-
-@pytest.mark.usefixtures("language")
-@torch.no_grad()
-@pytest.mark.parametrize("window", [0, 3, 4])
-@pytest.mark.parametrize("attention", ["sbm", "random_mask"])
-def test_masks_never_touch_padding_and_hold_the_window(tiny_glue, tiny_mlm, attention, window):
-    """On batches as runs see them, whose rows end at different places: |i − j| ≤ w / 2 between real tokens."""
-    changes = dict(attention=attention, window=window) | ({"mask_density": 0.0} if attention == "random_mask" else {})
-    for config, split in ((tiny_glue("mnli", length=24, **changes), "train"), (tiny_mlm(**changes), "dev")):
-        data = config.open_data()
-        model = build_model(config, data.info).eval()
-        n_rows_with_padding = 0
-        for batch in batches_of(config, split, batch_size=12):
-            asked = {} if batch.selected is None else {"selected": batch.selected}
-            n_rows_with_padding += int((~batch.mask).any(1).sum())
-            real = batch.mask[:, None, :, None] & batch.mask[:, None, None, :]  # batch 1 n n
-            place = torch.arange(batch.tokens.shape[1])
-            near = real & ((place[:, None] - place).abs() <= window / 2)
-            output = model(
-                batch.tokens, batch.mask, generator=torch.Generator().manual_seed(0), return_edges=True, **asked
-            )
-            for attended in output.attention:
-                mask = attended.edges.to_dense()  # batch heads n n
-                assert not (mask & ~real).any() and (mask | ~near).all()
-                if attention == "random_mask":  # of density 0: the window alone
-                    assert torch.equal(mask, near.expand_as(mask))
-                else:
-                    assert (mask & ~near).any()
-                density = mask.sum((2, 3)) / real.sum((2, 3))
-                torch.testing.assert_close(attended.density, density.float())
-        assert n_rows_with_padding > 0
 
 
 @pytest.mark.usefixtures("language")

@@ -60,21 +60,6 @@ def test_the_loss_is_cross_entropy_plus_lambda_times_the_density(make, kind):
     torch.testing.assert_close(module.latest["densities"].mean(), density_penalty(module(batch).attention).detach())
 
 
-def test_steps_against_the_density_lower_it(make):
-    module, batch = make(density_weight=10.0)
-    optimizer = torch.optim.Adam(module.parameters(), 0.05)
-
-    def expected_density():
-        return torch.stack([a.expected_density.mean() for a in module(batch).attention]).mean().item()
-
-    before = expected_density()
-    for _ in range(5):
-        optimizer.zero_grad()
-        module.training_step(batch, 0).backward()
-        optimizer.step()
-    assert expected_density() < 0.9 * before
-
-
 def test_a_penalty_that_has_not_begun_costs_nothing(make):
     late, batch = make(density_weight=0.5, density_start=1)
     without, _ = make()

@@ -86,7 +86,7 @@ class AttentionConfig:
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
 
     def _make_options(self) -> Any:
-        kind = options_of(self.attention)
+        kind: Any = options_of(self.attention)
         if isinstance(self.options, kind):
             return make_options(self.attention, asdict(self.options))
         if not isinstance(self.options, Mapping | None):

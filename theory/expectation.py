@@ -1,13 +1,12 @@
 """Universality "in expectation": what the theorem says, what is checked here, and how fast means over masks converge.
 
-The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what
-one forward pass returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is
-checked by :mod:`theory.conditions` and :mod:`theory.hamiltonian`, never on E[M], whose support says nothing about
-E[g(X)] (see :func:`theory.sampler_facts.mask_means`). *Assumption 2*, that softmax sharpens to a hard maximum, is a
-fact about softmax over the attended keys. :func:`sharpening_scale` gives the scale; it holds for each mask, with the
-maximum taken over the sampled keys. :func:`transfer_bound` joins the two: where the mask equals a fixed pattern with
-probability near 1, E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the
-paper shows that E[g(X)] is universal. Nothing is trained or built here: functions of a mask are passed as callables.
+The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what one forward pass
+returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
+:mod:`theory.certificate`, never on E[M], whose support says nothing about E[g(X)] (see
+:func:`theory.sampler_facts.mask_means`). *Assumption 2*, that softmax sharpens to a hard maximum, holds for each mask
+at the scale of :func:`sharpening_scale`. :func:`transfer_bound` joins the two: where the mask equals a fixed pattern
+with probability near 1, E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the
+paper shows that E[g(X)] is universal.
 """
 
 import math
@@ -29,15 +28,10 @@ MAX_OPEN_CELLS = 16
 
 
 def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
-    """The least t such that softmax(t · scores) gives the best key a weight of at least 1 − η, for all scores.
+    """The least t such that softmax(t · scores) over m keys gives the best one a weight of at least 1 − η.
 
-    If the best score is ζ above all others, the worst case is that the others tie: the weight is then
+    If the best score is ζ > 0 above all others (the gap), the worst case is that the others tie: the weight is then
     1/(1 + (m − 1) e^(−tζ)), so t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no larger scale.
-
-    Args:
-        n_keys: m ≥ 1, the number of attended keys.
-        gap: ζ > 0.
-        tolerance: η in (0, 1).
 
     Paper: Assumption 2, for η ≤ ½ (from Yun et al., 2020).
 
@@ -55,7 +49,7 @@ def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "
 
     Args:
         of_mask: g, a function of an EdgeList of the block model's shape.
-        block_model: Its edges are independent; at most 16 of them may be uncertain.
+        block_model: At most 16 of its edges may be uncertain.
         sampler: The sampler whose law is used, see :func:`~sbmt.samplers.sample_edges`.
 
     Raises:
@@ -68,14 +62,12 @@ def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "
     if uncertain.numel() > MAX_OPEN_CELLS:
         do = "estimate the expectation instead"
         raise SbmtError(f"at most {MAX_OPEN_CELLS} uncertain edges", uncertain.numel(), do)
-    total: Tensor | None = None
+    total = torch.zeros((), dtype=torch.float64)
     for bits in product((False, True), repeat=uncertain.numel()):
         mask = law == 1
         mask[uncertain] = torch.tensor(bits, dtype=torch.bool)
-        chance = torch.where(mask, law, 1 - law).prod()
-        part = chance * of_mask(_edges(mask, block_model)).double()
-        total = part if total is None else total + part
-    assert total is not None  # the empty product has one element
+        edges = EdgeList.from_dense(mask.view(block_model.shape), block_model.query_mask, block_model.key_mask)
+        total = total + torch.where(mask, law, 1 - law).prod() * of_mask(edges).double()
     return total
 
 
@@ -102,8 +94,6 @@ def error_against_draws(
 
     Returns:
         One error per number of masks; its square is σ²/n_draws in expectation.
-
-    Cost: ``n_repetitions · sum(n_draws)`` calls.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
     errors = []
@@ -125,13 +115,7 @@ def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
 
 
 def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> float:
-    """P(the first head's mask, with self-loops added, differs from a pattern).
-
-    Args:
-        block_model: As many queries as keys.
-        pattern: Boolean ``(n, n)``; its diagonal is taken as present.
-        sampler: The sampler whose law is used.
-    """
+    """P(the first head's mask differs from a pattern, both with self-loops added) under a sampler's law."""
     law = edge_law(block_model, sampler)[0, 0].double().numpy()
     if law.shape != pattern.shape or law.shape[0] != law.shape[1]:
         raise SbmtError(f"a square pattern of shape {law.shape}", pattern.shape, "build both for the same tokens")
@@ -144,16 +128,9 @@ def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = 
 def transfer_bound(largest: float | int, deviation: float | int) -> float:
     """The bound |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A) for |g| ≤ G: how well a result on the pattern A carries over.
 
-    Deviations of several independent masks add up. The paper argues from the support of E[M] instead, without a bound.
-
-    Args:
-        largest: G ≥ 0.
-        deviation: P(M ≠ A) in [0, 1], see :func:`mask_deviation`.
+    For P(M ≠ A) see :func:`mask_deviation`; those of several independent masks add up. The paper argues from the
+    support of E[M] instead, without a bound.
     """
     if not largest >= 0 or not 0 <= deviation <= 1:
         raise SbmtError("G ≥ 0 and a probability", (largest, deviation), "bound |g| from above")
     return 2 * largest * deviation
-
-
-def _edges(mask: Tensor, block_model: BlockModel) -> EdgeList:
-    return EdgeList.from_dense(mask.view(block_model.shape), block_model.query_mask, block_model.key_mask)

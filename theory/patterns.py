@@ -19,20 +19,14 @@ Relays = str | Sequence[SupportsIndex]
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of a list, array or other iterable; text is refused, and so is whatever is no iterable.
-
-    Raises:
-        SbmtError: With the words ``expected`` and ``do``.
-    """
+    """The items of an iterable; raises SbmtError with these words for text and whatever is not iterable."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)
 
 
 def blocks(n: int, k: int) -> np.ndarray:
-    """The block of every token, ``(i·k) // n``: k blocks whose sizes differ by at most one.
-
-    The arithmetic is in integers, since a floating-point quotient would misplace tokens at block borders.
+    """The block of every token, ``(i·k) // n`` in integers: k blocks whose sizes differ by at most one.
 
     Raises:
         SbmtError: Unless 1 ≤ k ≤ n.
@@ -63,10 +57,10 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
     Args:
         n: Tokens.
         k: Blocks.
-        relays: ``"last"`` for the last k tokens (as in the paper), ``"per_block"`` for the last of each, or a list.
+        relays: ``"last"`` for the last k tokens, as in the paper, ``"per_block"`` for the last of each, or a list.
 
     Raises:
-        SbmtError: If the name is unknown, or a token is no integer, out of range or repeated.
+        SbmtError: If the name is unknown, or a token is not an integer, out of range or repeated.
 
     Example:
         >>> relay_tokens(10, 4), relay_tokens(10, 4, "per_block")
@@ -89,18 +83,11 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
 
 
 def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
-    """The three block-model patterns: tokens read their own block, all read the relays, and the relays read all.
+    """``[A1, A2, A3]``: tokens read their own block, all read the relays, and the relays read all.
 
-    Args:
-        n: Tokens.
-        k: Blocks, and relays unless they are listed.
-        relays: See :func:`relay_tokens`.
+    Each has a full diagonal; A3 is the transpose of A2.
 
-    Returns:
-        ``[A1, A2, A3]``, each with a full diagonal; A3 is the transpose of A2.
-
-    Paper: appendix on universal approximation and Figure 6, with tokens numbered from 0 (counted from 1, as printed,
-    they fall into k + 1 classes, see :func:`one_based_blocks`).
+    Paper: appendix on universal approximation and Figure 6, with tokens numbered from 0 (see :func:`one_based_blocks`).
 
     Cost: O(n²) memory.
     """
@@ -145,9 +132,7 @@ def count_entries(patterns: Sequence[Pattern]) -> dict[str, int]:
 
 
 def one_based_blocks(n: int, k: int) -> np.ndarray:
-    """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes. Kept only to show the erratum.
-
-    Class k holds token n alone, and class 0 is one token short (empty for k = n).
+    """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes: token n is alone in class k.
 
     Example:
         >>> np.bincount(one_based_blocks(16, 4)).tolist()
@@ -158,16 +143,9 @@ def one_based_blocks(n: int, k: int) -> np.ndarray:
 
 
 def strided(n: int, stride: int) -> list[Pattern]:
-    """The strided factorised patterns (causal): the last ``stride`` places, and every ``stride``-th place.
+    """The strided factorised patterns (causal): the last ``stride`` tokens, and every ``stride``-th token.
 
     Source: Child et al. (2019), section 4.2.
-
-    Args:
-        n: Tokens.
-        stride: l, at least 1; it need not divide n, nor be smaller.
-
-    Raises:
-        SbmtError: Unless n ≥ 1 and stride ≥ 1.
     """
     check_sizes(n=n, stride=stride)
     i, j = np.ogrid[:n, :n]
@@ -175,23 +153,20 @@ def strided(n: int, stride: int) -> list[Pattern]:
 
 
 def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool = False) -> list[Pattern]:
-    """The fixed factorised patterns: a token's own block of ``stride`` places, and the last c places of every block.
+    """The fixed factorised patterns: a token's own block of ``stride`` tokens, and the last c tokens of every block.
 
     Args:
         n: Tokens.
         stride: Block length l.
-        c: Summary places per block, 0 ≤ c ≤ stride.
-        causal: Whether a token attends no later one.
+        c: Summary tokens per block, 0 ≤ c ≤ stride.
+        causal: Whether tokens attend to no later ones.
         self_loops: Whether the second pattern gets a full diagonal, which it lacks where i mod l < l − c.
 
     Source: Child et al. (2019), section 4.2.
-
-    Raises:
-        SbmtError: If a number is out of range.
     """
     check_sizes(n=n, stride=stride)
     if not isinstance(c, int) or not 0 <= c <= stride:
-        raise SbmtError(f"c in [0, {stride}]", c, "a block has only stride places")
+        raise SbmtError(f"c in [0, {stride}]", c, "a block has only stride tokens")
     i, j = np.ogrid[:n, :n]
     is_allowed = (j <= i) if causal else np.ones((n, n), dtype=bool)
     own = (i // stride == j // stride) & is_allowed
@@ -200,12 +175,9 @@ def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool 
 
 
 def sliding_window(n: int, window: int) -> Pattern:
-    """Every token attends the tokens at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
+    """Every token attends to those at most ``window / 2`` places away, itself included.
 
     :func:`sbmt.graph.patterns.sliding_window` gives the same pattern as edges.
-
-    Raises:
-        SbmtError: If ``window`` is negative.
     """
     check_sizes(n=n)
     check_window(window)

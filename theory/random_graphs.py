@@ -1,8 +1,8 @@
 """Hamiltonian cycles and paths in directed G(n, p) without loops: what is known exactly, and in the limit.
 
-Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. Expecting a cycle does
-not mean that one exists: at that probability the mean degree stays below 4, some token has no arc into it, and the
-probabilities of a cycle and of a path vanish as n grows.
+Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. That does not mean that
+one exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) vanish as n grows.
+Everywhere p is an arc probability in [0, 1], or ``"lemma1"``.
 """
 
 import math
@@ -26,14 +26,10 @@ class Limit(NamedTuple):
 
 
 def lemma1_probability(n: int | float) -> float:
-    """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n).
+    """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n), for any real n ≥ 1.
 
-    Args:
-        n: Tokens, ≥ 1; need not be whole, so that n/k can be used.
-
-    Returns:
-        The value as printed in the paper, decreasing in n. It is **above 1 for n ≤ 3** and then no probability: cap it,
-        or let :func:`arc_probability` do so. n · p_L(n) ≤ 3.921, so the edges are O(n).
+    It decreases in n, and is **above 1 for n ≤ 3**, so no probability; :func:`arc_probability` caps it. As n p_L(n) ≤
+    3.921, the edges are O(n).
 
     Raises:
         SbmtError: Unless 1 ≤ n < ∞.
@@ -63,25 +59,10 @@ def arc_probability(n: int, p: Probability) -> float:
     return float(p)
 
 
-def log_expected_hamiltonian_cycles(n: int, p: Probability) -> float:
-    """The natural logarithm of :func:`expected_hamiltonian_cycles`; −∞ for 0."""
-    probability = arc_probability(n, p)
-    if n == 1 or probability == 0:
-        return -math.inf
-    return math.lgamma(n) + n * math.log(probability)
-
-
 def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
-    """E[number of Hamiltonian cycles] = (n − 1)! pⁿ in directed G(n, p) without loops.
+    """E[number of Hamiltonian cycles] = (n − 1)! pⁿ, and 0 for one token; ∞ beyond the range of floats.
 
     At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
-
-    Args:
-        n: Tokens; one token has no cycle, since there are no loops.
-        p: Arc probability in [0, 1], or ``"lemma1"``.
-
-    Returns:
-        The expectation; ∞ if it exceeds the range of floats, while its logarithm is still finite.
 
     Paper: appendix, proof of Lemma 1.
 
@@ -89,12 +70,15 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
         >>> round(expected_hamiltonian_cycles(4, 0.6), 6)
         0.7776
     """
-    log = log_expected_hamiltonian_cycles(n, p)
+    probability = arc_probability(n, p)
+    if n == 1 or probability == 0:
+        return 0.0
+    log = math.lgamma(n) + n * math.log(probability)
     return math.exp(log) if log < math.log(np.finfo(float).max) else math.inf
 
 
 def prob_no_zero_out_degree(n: int, p: Probability) -> float:
-    """P(every token has an arc out of it) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound of P(cycle)."""
+    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle)."""
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
         return 0.0
@@ -104,17 +88,10 @@ def prob_no_zero_out_degree(n: int, p: Probability) -> float:
 
 
 def prob_all_degrees(n: int, p: Probability) -> float:
-    """P(every token has an arc into it and one out of it), a tighter upper bound of P(cycle).
+    """P(every token has an incoming and an outgoing arc), a tighter upper bound on P(cycle).
 
-    Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no arc into them.
-
-    Args:
-        n: Tokens.
-        p: Arc probability in [0, 1], or ``"lemma1"``.
-
-    The sum alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
-
-    Cost: O(n) powers, with as many digits as it takes.
+    Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The sum
+    alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
     """
     import mpmath
 
@@ -138,15 +115,7 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
 
 def prob_cycle_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs.
-
-    Args:
-        n: Tokens, at most 5.
-        p: Arc probability in [0, 1], or ``"lemma1"``.
-
-    Raises:
-        SbmtError: If there are too many graphs.
-    """
+    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs, for n ≤ 5."""
     return _enumerated(n, p, closed=True)
 
 
@@ -158,8 +127,7 @@ def prob_path_exact(n: int, p: Probability) -> float:
 def threshold_probability(n: int, c: float | int) -> float:
     """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
-    The additional ln ln n of textbooks belongs to undirected graphs. By coupling it is enough here too, but it is not
-    the threshold of directed graphs.
+    The additional ln ln n of textbooks belongs to undirected graphs; here it is sufficient, but not sharp.
     """
     check_sizes(n=n)
     return min(1.0, max(0.0, (math.log(n) + c) / n))
@@ -168,8 +136,8 @@ def threshold_probability(n: int, c: float | int) -> float:
 def directed_limit(c: float | int) -> Limit:
     """Limits at p = (ln n + c)/n as n → ∞: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c).
 
-    The limit for cycles is a theorem. That for paths is the law of the obstacles: at most one token may have no arc
-    into it, and at most one no arc out of it. It is assumed, and supported by simulation, that there are no others.
+    The limit for cycles is a theorem. That for paths assumes, supported by simulation, that the only obstacles are more
+    than one token without an incoming arc, or more than one without an outgoing arc.
 
     Example:
         >>> round(directed_limit(0).cycle, 4), round(directed_limit(0).path, 4)
@@ -185,18 +153,9 @@ def directed_limit(c: float | int) -> Limit:
 def matching_deficiency(mean_degree: float | int) -> float:
     """The share of tokens that must start a path in any path cover of directed G(n, c/n), as n → ∞.
 
-    A path cover matches tails to heads, so this is the share that a maximum matching of the bipartite graph with mean
-    degree c leaves unmatched. With γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ) it is
-
-        (γ + Γ + γΓ)/c − 1,
-
-    and γ = Γ as long as c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
-
-    Args:
-        mean_degree: c ≥ 0.
-
-    Raises:
-        SbmtError: If it is negative or infinite.
+    A path cover matches tails to heads, so this is what a maximum matching of the bipartite graph of mean degree c
+    leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
+    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
 
     Example:
         >>> round(matching_deficiency(math.e), 4)

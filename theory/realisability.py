@@ -1,18 +1,13 @@
 """Which patterns a block model can draw: the block budget, explicit models, and how many edges they have.
 
 The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
-Under the Poisson link rates are unbounded and there is no such budget. That repairs
-
-- the bound on blocks: A1 is drawn with p → 1, as in the figure with n = 16 and k = 4;
-- the least block size: p_L(m) < 1 gives m = 4 for every k, which no longer conflicts with what relays can join;
-- the k heads that corrected lemma (a) needs for A1: one is enough;
-- Algorithm 1, whose law is then the link itself.
-
-It does not repair Lemma 1 (expecting a cycle does not mean that one exists), O(kn) instead of O(n) edges, the order of
-the patterns, the relays that are visited twice, or that E[softmax] differs from the softmax on the support.
+Under the Poisson link rates are unbounded and there is no such budget: A1 is drawn with p → 1 by a single head, the
+least block size is 4 for every k, which relays can join, and Algorithm 1 is exact. That does not repair Lemma 1, O(kn)
+instead of O(n) edges, the order of the patterns, relays visited twice, or E[softmax] against softmax on the support.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -50,17 +45,11 @@ class Attained(NamedTuple):
 
 
 def in_block_bound(groups: int, p_out: float | int) -> float:
-    """The largest mean in-block probability for any clusters and memberships, 1/g + (g − 1)/2 · p_out.
+    """The largest mean in-block probability of g equal blocks: 1/g + (g − 1)/2 · p_out, whatever the clusters.
 
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
     contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
-
-    Args:
-        groups: g ≥ 1, blocks of equal size.
-        p_out: Mean cross-block probability in [0, 1].
-
-    Returns:
-        The bound; a value above 1 says nothing.
+    ``p_out`` is the mean cross-block probability. A bound above 1 says nothing.
     """
     check_sizes(groups=groups)
     if not 0 <= p_out <= 1:
@@ -69,14 +58,10 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
 
 def block_cap(k: int, law: str = "bernoulli") -> float:
-    """The largest probability that edges within k blocks can have if there are none between blocks.
+    """The largest probability of edges within k blocks without any between blocks; it follows from equation 5.
 
-    Args:
-        k: Blocks.
-        law: ``"bernoulli"`` (bilinear link, exact samplers) 1/k; ``"fastrg"`` (bilinear link, Algorithm 1, whose
-            repeated draws collapse) 1 − e^(−1/k); ``"poisson"`` (Poisson link, any sampler) below 1.
-
-    Paper: the budget follows from equation 5; the paper does not mention it.
+    By law: ``"bernoulli"`` (bilinear link, exact samplers) 1/k; ``"fastrg"`` (bilinear link, Algorithm 1, whose
+    repeated draws collapse) 1 − e^(−1/k); ``"poisson"`` (Poisson link, any sampler) below 1.
     """
     check_sizes(k=k)
     return choose("law", law, BLOCK_CAPS)(k)
@@ -87,27 +72,18 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 
     Under the budget 1/k this is m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
 
-    Args:
-        k: Blocks, ≥ 1.
-        law: See :func:`block_cap`.
-
     Raises:
         SbmtError: Unless k ≥ 1 and the law is known.
-
-    Cost: O(log k) evaluations, by bisection, since p_L decreases.
 
     Example:
         >>> min_block_size(4), min_block_size(4, "fastrg"), min_block_size(4, "poisson")
         (14, 15, 4)
     """
     cap = block_cap(k, law)
-    fails, fits = 1, 2
-    while lemma1_probability(fits) > cap:
-        fails, fits = fits, 2 * fits
-    while fits - fails > 1:
-        middle = (fails + fits) // 2
-        fails, fits = (fails, middle) if lemma1_probability(middle) <= cap else (middle, fits)
-    return fits
+    most = 2
+    while lemma1_probability(most) > cap:
+        most *= 2
+    return bisect_left(range(most), True, lo=2, key=lambda size: lemma1_probability(size) <= cap)
 
 
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
@@ -122,14 +98,7 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
 
 
 def block_matrix(clusters: Tensor, link: str | Link = "bilinear") -> Tensor:
-    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries, or exp(C Cᵀ)/k² under Poisson.
-
-    Args:
-        clusters: ``(k, d)``.
-        link: See :class:`~sbmt.BlockModel`.
-
-    Paper: equation 5; the Poisson link is ours.
-    """
+    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
     gram = clusters @ clusters.T
     return gram.exp() / gram.numel() if find_link(link).is_poisson else gram.flatten().softmax(0).view_as(gram)
 
@@ -138,11 +107,6 @@ def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tupl
     """In-block and cross-block probability of k blocks with clusters C = c I, each token in one cluster.
 
     S_bb = 1/(k + k(k − 1) e^(−c²)) → 1/k, and e^(−c²) times that off the diagonal; the membership enters squared.
-
-    Args:
-        k: Blocks.
-        c: Norm of the clusters.
-        membership: Of each token in its cluster, in (0, 1].
     """
     block = block_matrix(float(c) * torch.eye(k, dtype=torch.float64))
     return float(block[0, 0]) * membership**2, float(block[0, -1]) * membership**2 if k > 1 else 0.0
@@ -172,8 +136,8 @@ def realise(
     *Bilinear, A1*: clusters C = c I, memberships one-hot; p → 1/k, the whole budget. *Bilinear, others*: one cluster
     of norm c and k − 1 at the origin, where every membership is σ(0) = ½; chosen tokens have logit ``node · c`` in
     the first cluster and the others its negative; p → 1. *Poisson*: :func:`spread_clusters` and memberships α or 0 in
-    one cluster each, with α such that the rate is ``rate``: p = 1 − e^(−rate), and across blocks rates are
-    e^(−c² (1 + 1/k)) times as high. These clusters are linearly independent, so there are nodes with these memberships.
+    one cluster each, with α such that p = 1 − e^(−rate); across blocks rates are e^(−c² (1 + 1/k)) times as high. These
+    clusters are linearly independent, so nodes with these memberships exist.
 
     Args:
         pattern: ``"A1"``, ``"A2"``, ``"A3"`` or ``"full"``.
@@ -182,7 +146,7 @@ def realise(
         link: ``"bilinear"`` or ``"poisson"``.
         c: Norm of the clusters; larger is sharper.
         node: How far nodes lie along the first cluster.
-        rate: Rate of the pattern's edges under the Poisson link. Algorithm 1 draws the sum of the rates in expectation.
+        rate: Rate of the pattern's edges under the Poisson link.
         relays: See :func:`~theory.patterns.relay_tokens`.
 
     Paper: equations 5 to 7 and Figure 6.
@@ -226,9 +190,9 @@ def attained(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
     """Corrected lemma (a): k + 2 heads of one cluster each that draw their patterns with probability → 1.
 
-    Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and so is the
-    budget, which heads do not share; memberships are σ(±node). All conditions hold with probability at least
-    1 − (Σ m_b² + 2kn)(1 − σ(node)²), with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
+    Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and each head has the whole
+    budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 − σ(node)²),
+    with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
     """
     block = torch.from_numpy(blocks(n, k))
     heads = [((block == b).double(), (block == b).double()) for b in range(k)]

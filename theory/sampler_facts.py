@@ -1,4 +1,4 @@
-"""What a sampler makes of a block model: rates, repeated draws that collapse, edge counts, and means over masks."""
+"""What samplers turn a block model into: rates, collapsing repeated draws, edge counts, and means over masks."""
 
 import math
 from collections.abc import Sequence
@@ -44,20 +44,14 @@ class MaskMeans(NamedTuple):
 
 
 def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
-    """Rates of Algorithm 1, as they have to be and as printed.
+    """Rates of Algorithm 1, as intended and as printed, for memberships Y ``(n, k)``, Z ``(m, k)`` and B ``(k, k)``.
 
     With D_Y the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z, drawing (u, v) from B̄ and then i from Ȳ_u, j from
-    Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ.
-
-    Args:
-        query: Y, memberships ``(n, k)``, ≥ 0.
-        block_matrix: B, ``(k, k)``, ≥ 0.
-        key: Z, memberships ``(m, k)``, ≥ 0.
+    Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ. In print D_Y and D_Z are inverted, and a column of zeros makes the
+    rate infinite.
 
     Raises:
         SbmtError: If shapes do not fit or an entry is negative or not finite.
-
-    Paper: Algorithm 1, where D_Y and D_Z are the inverse column sums; a column of zeros then makes the rate infinite.
     """
     shapes = (query.shape, block_matrix.shape, key.shape)
     k = block_matrix.shape[0]
@@ -75,10 +69,7 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
 
 
 def fastrg_max_density(exploration: float | int = 0.0) -> float:
-    """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)).
-
-    Args:
-        exploration: δ in [0, 1), added to every rate.
+    """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)), δ added to every rate.
 
     Paper: section 4.2 says that full attention can be attained; Algorithm 1 under the paper's link cannot attain it.
     """
@@ -87,11 +78,9 @@ def fastrg_max_density(exploration: float | int = 0.0) -> float:
 
 
 def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
-    """P(token i does not see j ≠ i, both no relays, after layers A3 and A2) = (1 − q²)^k.
+    """P(non-relay i does not see non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
 
-    Args:
-        k: Relays.
-        relay_probability: q in [0, 1] of each relay arc, drawn independently; None is Algorithm 1's 1 − 1/e.
+    Each relay arc is drawn independently with probability q; by default Algorithm 1's 1 − 1/e.
     """
     check_sizes(k=k)
     q = fastrg_max_density() if relay_probability is None else float(relay_probability)
@@ -101,16 +90,7 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """In how many draws layers A3 and A2 connect all pairs, if Algorithm 1 draws their relay arcs at p = 1.
-
-    Args:
-        n: Tokens.
-        k: Blocks, and relays.
-        n_draws: How often both patterns are drawn; self-loops are always present.
-        seed: Seed of the draws.
-
-    Cost: O(n_draws · n³) at worst, as a product of n × n matrices.
-    """
+    """In how many draws layers A3 and A2 connect all pairs, their relay arcs drawn by Algorithm 1 at p = 1."""
     check_sizes(n_draws=n_draws)
     _, spread, gather = three_patterns(n, k)
     rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
@@ -124,7 +104,7 @@ def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
 def expected_entries(
     n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
 ) -> dict[str, float]:
-    """Expected entries of the three patterns if blocks are drawn at p and relay arcs are certain.
+    """Expected entries ``A1``, ``A2``, ``A3``, their ``sum`` and their ``union``; blocks are drawn, relay arcs certain.
 
     With R = k relays and m = n/k: A1 has n + n(m − 1)p ≈ (e + 1)n at p_L(m), A2 and A3 have nk + n − k, their sum is
     about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k². That is O(kn), and O(n) only for bounded k.
@@ -136,10 +116,7 @@ def expected_entries(
         self_loops: Whether the diagonal counts.
         relays: See :func:`~theory.patterns.relay_tokens`.
 
-    Returns:
-        ``A1``, ``A2``, ``A3``, their ``sum``, and their ``union``.
-
-    Paper: appendix, proof of Theorem 1, which says O(kn); section 4.3 says O(n).
+    Paper: the proof of Theorem 1 in the appendix says O(kn); section 4.3 says O(n).
     """
     chosen = relay_tokens(n, k, relays)
     rest = np.bincount(np.delete(blocks(n, k), chosen), minlength=k)
@@ -154,16 +131,16 @@ def expected_entries(
 
 
 def support_entries(n: int, k: int) -> int:
-    """Entries of the three patterns with self-loops, if a pattern is the support of E[M], so that blocks are complete.
+    """Entries of the three patterns if a pattern is the support of E[M], so that blocks are complete.
 
-    They number n²/k + 2kn + 2n − 2k, which is least near k = √(n/2), about 2.83 n^1.5.
+    They are n²/k + 2kn + 2n − 2k, least near k = √(n/2) with about 2.83 n^1.5.
     """
     counts = pattern_counts(n, k)
     return counts["A1"] + counts["A2"] + counts["A3"]
 
 
 def exploration_edges(n: int, exploration: float | int) -> float:
-    """The most edges that exploration adds in expectation: δ n², quadratic for every pattern."""
+    """The most edges that exploration adds in expectation: δ n²."""
     check_sizes(n=n)
     check_exploration(float(exploration))
     return exploration * n * n

@@ -2,13 +2,16 @@
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 from sbmt.types import AttentionOutput
+
+Masks = tuple[Tensor | None, Tensor | None]
+"""``query_mask`` and ``key_mask``: bool ``(batch, n)``, True = real token, None = all real."""
 
 
 class AllPairsAttention(nn.Module):
@@ -35,16 +38,8 @@ class AllPairsAttention(nn.Module):
     def check(self, query: Tensor, key: Tensor) -> None:
         """Raises SbmtError if the layer was built for other sizes; by default any size will do."""
 
-    def attend(
-        self,
-        query: Float[Tensor, "batch heads n_queries d"],
-        key: Float[Tensor, "batch heads n_keys d"],
-        value: Float[Tensor, "batch heads n_keys d_value"],
-        query_mask: Bool[Tensor, "batch n_queries"] | None,
-        key_mask: Bool[Tensor, "batch n_keys"] | None,
-        generator: torch.Generator | None,
-    ) -> Float[Tensor, "batch heads n_queries d_value"]:
-        """The values, in any floating-point type. Padded tokens come in as zeros; their values are not looked at."""
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
+        """The values, in any floating-point type; padded tokens come in as zeros, and their values are ignored."""
         raise NotImplementedError
 
     def forward(
@@ -55,7 +50,7 @@ class AllPairsAttention(nn.Module):
         *,
         query_mask: Bool[Tensor, "batch n_queries"] | None = None,
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         return_edges: bool = False,
     ) -> AttentionOutput:
         """Attends to all real keys; see :class:`~sbmt.layers.SBMAttention` for arguments.
@@ -70,14 +65,9 @@ class AllPairsAttention(nn.Module):
         shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
         query_mask = check_mask("query_mask", query_mask, batch, n_queries, query.device)
         key_mask = check_mask("key_mask", key_mask, batch, n_keys, key.device)
-        values = self.attend(
-            zero_padding(query, query_mask),
-            zero_padding(key, key_mask),
-            zero_padding(value, key_mask),
-            query_mask,
-            key_mask,
-            generator,
-        ).to(value.dtype)
+        masks = query_mask, key_mask
+        inputs = zero_padding(query, query_mask), zero_padding(key, key_mask), zero_padding(value, key_mask)
+        values = self.attend(*inputs, masks, generator).to(value.dtype)
         if key_mask is not None:
             values = values.masked_fill(~key_mask.any(-1)[:, None, None, None], 0.0)
         has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0

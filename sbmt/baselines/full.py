@@ -1,9 +1,9 @@
 """Full attention: every query reads every key."""
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from sbmt.baselines.all_pairs import AllPairsAttention, keys_to_read
+from sbmt.baselines.all_pairs import AllPairsAttention, Masks, keys_to_read
 
 
 class FullAttention(AllPairsAttention):
@@ -19,16 +19,9 @@ class FullAttention(AllPairsAttention):
     Paper: equation 1.
     """
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
         """The values; padded tokens come in as zeros."""
+        _, key_mask = masks
         dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
         return nn.functional.scaled_dot_product_attention(
             query.to(dtype),

@@ -2,9 +2,9 @@
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from sbmt.baselines.all_pairs import AllPairsAttention, keys_to_read
+from sbmt.baselines.all_pairs import AllPairsAttention, Masks, keys_to_read
 from sbmt.block_model.pair_products import full_precision
 
 
@@ -78,18 +78,10 @@ class LinearAttention(AllPairsAttention):
         """The logarithms of the features of queries or keys."""
         return log_elu_features(tokens)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
         """The values; padded tokens come in as zeros."""
         dtype = torch.promote_types(query.dtype, torch.float32)
         with full_precision(query):
             log_query, log_key = (self.log_features(tokens.to(dtype)) for tokens in (query, key))
-            values = feature_attention(log_query, log_key, value.to(dtype), key_mask)
+            values = feature_attention(log_query, log_key, value.to(dtype), masks[1])
         return nn.functional.dropout(values.to(value.dtype), self.dropout, self.training)

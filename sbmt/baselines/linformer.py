@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from sbmt.baselines.all_pairs import AllPairsAttention
+from sbmt.baselines.all_pairs import AllPairsAttention, Masks
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.registration import option
 
@@ -72,15 +72,7 @@ class LinformerAttention(AllPairsAttention):
             do = "shorten the input or raise n_positions"
             raise SbmtError(f"at most {self.n_positions} keys", key.shape[2], do)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
         """The values; padded tokens come in as zeros."""
         dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
         projection = self.projection[:, :, : key.shape[2]].to(dtype)  # heads n_projected n_keys

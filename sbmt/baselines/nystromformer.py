@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from sbmt.baselines.all_pairs import AllPairsAttention
+from sbmt.baselines.all_pairs import AllPairsAttention, Masks
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.registration import option
@@ -142,19 +142,11 @@ class NystromAttention(AllPairsAttention):
         if query.shape[1] != self.n_heads:
             raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this shape")
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
         """The values; padded tokens come in as zeros."""
         is_query, is_key = (
             torch.ones(tokens.shape[::2], dtype=torch.bool, device=tokens.device) if mask is None else mask
-            for tokens, mask in ((query, query_mask), (key, key_mask))
+            for tokens, mask in zip((query, key), masks, strict=True)
         )
         dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
         query, key, value = (query / query.shape[3] ** 0.5).to(dtype), key.to(dtype), value.to(dtype)
@@ -171,9 +163,9 @@ class NystromAttention(AllPairsAttention):
                 attended = attended + nn.functional.conv2d(value, weight, padding=padding, groups=self.n_heads)
         return attended
 
-    def _drop(self, weights: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _drop(self, weights: Tensor, generator: Generator | None) -> Tensor:
         if self.dropout == 0 or not self.training:
             return weights
-        source = torch.Generator(weights.device).manual_seed(draw_seed(generator))
+        source = Generator(weights.device).manual_seed(draw_seed(generator))
         uniform = torch.rand(weights.shape, generator=source, device=weights.device)
         return weights * (uniform >= self.dropout) / (1 - self.dropout)

@@ -10,7 +10,6 @@ from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.edges import EdgeList
 from sbmt.graph.patterns import check_window, sliding_window
 from sbmt.registration import option
 from sbmt.samplers import sample_edges
@@ -87,27 +86,6 @@ class RandomMaskAttention(nn.Module):
     ) -> AttentionOutput:
         """Draws a mask and attends along its edges; see :class:`~sbmt.layers.SBMAttention` for arguments."""
         check_attention_inputs(query, key, value)
-        edges, expected = self._draw(query, key, query_mask, key_mask, generator)
-        values = edge_attention(
-            query,
-            key,
-            value,
-            edges,
-            backend=self.backend,
-            dropout=self.dropout if self.training else 0.0,
-            generator=generator,
-        )
-        return AttentionOutput(values, edges.density(), expected, edges if return_edges else None)
-
-    def _draw(
-        self,
-        query: Tensor,
-        key: Tensor,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> tuple[EdgeList, Tensor]:
-        """The mask, and its expected density ``(batch, heads)``."""
         shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
         dtype = torch.promote_types(query.dtype, torch.float32)  # 16 bits would round the probability
         ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
@@ -115,11 +93,13 @@ class RandomMaskAttention(nn.Module):
         block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask)
         edges = sample_edges(block_model, generator=generator)
         expected = block_model.expected_density()  # batch heads
-        if self.window is None:
-            return edges, expected
-        near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
-        share = near.density().to(dtype)
-        return edges.union(near), share + (1 - share) * expected
+        if self.window is not None:
+            near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
+            share = near.density().to(dtype)
+            edges, expected = edges.union(near), share + (1 - share) * expected
+        dropout = self.dropout if self.training else 0.0
+        values = edge_attention(query, key, value, edges, backend=self.backend, dropout=dropout, generator=generator)
+        return AttentionOutput(values, edges.density(), expected, edges if return_edges else None)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

@@ -1,5 +1,10 @@
 """Costs of the attentions that draw no mask: one function each, its parts in the order of the forward pass."""
 
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
 from sbmt.baselines import (
     FullAttention,
     LinearAttention,
@@ -53,10 +58,7 @@ def linformer_cost(layer: LinformerAttention, n: int) -> ModuleCost:
 
 
 def nystromformer_cost(layer: NystromAttention, n: int) -> ModuleCost:
-    """Three softmax factors, the middle one inverted by i steps of four products each.
-
-    The factors are multiplied with V from the right, which avoids the product of n × k and k × k.
-    """
+    """Three softmax factors, the middle one inverted by i steps of four products each, multiplied from the right."""
     parts = [
         part("landmarks: means of Q and of K", "4·b·h·n·k·d", "b·h·n·d + 8·b·n·k"),
         part("queries to landmarks", "2·b·h·n·k·d", "7·b·h·n·k"),
@@ -85,3 +87,13 @@ def reformer_cost(layer: ReformerAttention, n: int) -> ModuleCost:
     )
     sizes = {"h": layer.n_heads, "d": layer.d_head, "r": layer.n_hashes}
     return ModuleCost(parts, sizes | {"c": n_chunk, "s": n_chunks, "N": n_chunk * n_chunks})
+
+
+ATTENTIONS: dict[type[nn.Module], Callable[[Any, int], ModuleCost]] = {
+    FullAttention: full_cost,
+    LinearAttention: linear_cost,
+    PerformerAttention: performer_cost,
+    LinformerAttention: linformer_cost,
+    NystromAttention: nystromformer_cost,
+    ReformerAttention: reformer_cost,
+}

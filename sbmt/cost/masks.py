@@ -1,21 +1,15 @@
 """Costs of the attentions that draw their mask: the paper's, and its controls."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
 from sbmt.baselines import RandomMaskAttention
 from sbmt.cost.parts import ModuleCost, Part, part
 from sbmt.layers import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
-
-_FROM_INPUT, _FROM_POSITIONS = "b·h", "h"  # how often a token's memberships are computed
-
-
-def sbm_cost(layer: SBMAttention, n: int) -> ModuleCost:
-    """Memberships of queries and keys are computed from the input."""
-    return _sbm_cost(layer, _FROM_INPUT)
-
-
-def static_sbm_cost(layer: StaticSBMAttention, n: int) -> ModuleCost:
-    """Memberships of positions are computed once for the whole batch."""
-    return _sbm_cost(layer, _FROM_POSITIONS)
 
 
 def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
@@ -39,7 +33,8 @@ def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
     return near + (1 - near) * layer.mask_density
 
 
-def _sbm_cost(layer: SBMAttention, per: str) -> ModuleCost:
+def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
+    """The block model, the draw and the edges; memberships are computed per head of each example, or just per head."""
     n_heads, n_clusters, d_head = layer.clusters.shape
     is_bilinear, is_sigmoid = layer.link.is_linear, layer.membership == "sigmoid"
     parts = (
@@ -58,10 +53,10 @@ def sampling_parts(sampler: str) -> tuple[Part, ...]:
     r"""Drawing the mask, by name of the sampler.
 
     - ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a
-      comparison per edge. An edge in doubt takes another product of width k, 2·k FLOPs, which is **not counted**: the
-      number of such edges depends on the memberships, and is 0 if all are alike.
-    - ``fastrg``: Algorithm 1's normalisation and tables, then per edge three words and three searches, each counted as
-      one. Repeated draws are not counted. It needs no rates.
+      comparison per edge. An edge in doubt takes another 2·k FLOPs, which are **not counted**: the number of such edges
+      depends on the memberships, and is 0 if all are alike.
+    - ``fastrg``: Algorithm 1's normalisation and tables, then three words and three searches per edge, each counted as
+      one. Repeated draws are not counted.
     - ``bernoulli``: the rates, then every pair.
     """
     rates = part("sampling: rates T = Q̂ S", "2·b·h·n·k²")
@@ -96,3 +91,10 @@ def edge_parts(backend: str) -> tuple[Part, ...]:
         part(f"softmax per {pair}", elementwise=f"5·{pairs}"),
         part(f"weights × V per {pair}", f"2·{pairs}·d"),
     )
+
+
+ATTENTIONS: dict[type[nn.Module], Callable[[Any, int], ModuleCost]] = {
+    SBMAttention: sbm_cost,
+    StaticSBMAttention: partial(sbm_cost, per="h"),  # memberships of positions, once for the whole batch
+    RandomMaskAttention: random_mask_cost,
+}

@@ -1,7 +1,6 @@
 """The memory that a process holds, and a fresh process to measure it in.
 
-A measurement of memory needs a process of its own: what was freed before may be used again, and then nobody sees that
-a step takes it.
+Memory has to be measured in a process of its own: elsewhere a step may reuse what was freed before, and go unnoticed.
 """
 
 import ctypes
@@ -33,13 +32,7 @@ forward pass of a few MiB then varies by half. The settings have no effect with 
 def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None = None) -> Any:
     """Runs ``python -m module JOB`` and returns what it prints; both the job and the answer are JSON.
 
-    Args:
-        module: A module that can be run, such as ``"sbmt.experiments.costs.memory"``.
-        job: Its only argument.
-        environment: Variables to set in addition to those of this process.
-
-    Returns:
-        The answer, or ``{"missing": why}`` if the process failed.
+    ``environment`` is added to that of this process. If the process fails, the answer is ``{"missing": why}``.
     """
     command = [sys.executable, "-m", module, json.dumps(job)]
     variables = os.environ | (environment or {})

@@ -4,46 +4,27 @@
 ``torch.utils.flop_counter`` does; the paper does not say what it counts. ``n_elementwise`` counts everything else that
 computes a number: additions outside products (biases, residuals), multiplications, comparisons, elementary functions
 (exp, a GELU) and random draws, one each. So a softmax takes 5 per entry (maximum, difference, exp, sum, quotient) and a
-LayerNorm 7. Copies, padding, checks of the input, sorting and look-ups of embeddings are not counted.
+LayerNorm 7. Copies, padding, input checks, sorting and embedding look-ups are not counted.
 
 The forward pass is that of eval mode without gradients, on sequences without padding, with as many keys as queries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from sbmt.baselines import (
-    FullAttention,
-    LinearAttention,
-    LinformerAttention,
-    NystromAttention,
-    PerformerAttention,
-    RandomMaskAttention,
-    ReformerAttention,
-)
+from sbmt.baselines import RandomMaskAttention
 from sbmt.cost import baselines, masks
 from sbmt.cost.modules import MODULES
 from sbmt.cost.parts import ModuleCost
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import COSTS
-from sbmt.layers.sbm_static import StaticSBMAttention
 from sbmt.models import DualEncoder
 
-ATTENTIONS: dict[type[nn.Module], Callable[[Any, int], ModuleCost]] = {
-    FullAttention: baselines.full_cost,
-    LinearAttention: baselines.linear_cost,
-    PerformerAttention: baselines.performer_cost,
-    LinformerAttention: baselines.linformer_cost,
-    NystromAttention: baselines.nystromformer_cost,
-    ReformerAttention: baselines.reformer_cost,
-    SBMAttention: masks.sbm_cost,
-    StaticSBMAttention: masks.static_sbm_cost,
-    RandomMaskAttention: masks.random_mask_cost,
-}
+ATTENTIONS = baselines.ATTENTIONS | masks.ATTENTIONS
 
 
 @dataclass(frozen=True)
@@ -156,13 +137,9 @@ def _rows(model: nn.Module, n: int, densities: Iterator[float | None], batch: in
         sizes = {"b": sequences, "n": n, **cost.sizes}
         if is_attention:
             sizes |= _edges(module, sizes, next(densities))
-        yield from _of_module(path, cost, sizes, is_attention)
-
-
-def _of_module(path: str, cost: ModuleCost, sizes: Mapping[str, int], is_attention: bool) -> Iterable[OperationRow]:
-    for one in cost.parts:
-        numbers = one.flops.at(sizes), one.elementwise.at(sizes)
-        yield OperationRow(path, one.name, one.flops.text, one.elementwise.text, *numbers, is_attention)
+        for part in cost.parts:
+            numbers = part.flops.at(sizes), part.elementwise.at(sizes)
+            yield OperationRow(path, part.name, part.flops.text, part.elementwise.text, *numbers, is_attention)
 
 
 def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -> dict[str, int]:

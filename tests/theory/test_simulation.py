@@ -6,7 +6,6 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from sbmt.errors import SbmtError
 from sbmt.samplers import sample_edges
@@ -16,12 +15,8 @@ from theory.conditions import min_layers
 from theory.draws import certify_draws
 from theory.patterns import blocks, three_patterns
 from theory.random_graphs import (
-    directed_limit,
-    expected_hamiltonian_cycles,
-    prob_all_degrees,
     prob_cycle_exact,
     prob_path_exact,
-    threshold_probability,
 )
 from theory.realisability import realise, saturated_heads
 from theory.simulation import Estimate
@@ -44,30 +39,6 @@ def test_estimates_have_the_exact_probabilities(judge):
     ]
     assert all(found.n_undecided == 0 for found, _ in cases)
     judge(*(binomial_p_values(found.hits, n_draws, exact) for found, exact in cases))
-
-
-@pytest.mark.statistical(share=0.001)
-def test_at_lemma_1_cycles_are_as_rare_as_degrees_demand(judge):
-    """P(all degrees ≥ 1) bounds P(cycle) from above, although the expected number of cycles is above 10."""
-    p_values = []
-    for n in (32, 50, 100):
-        cycle, path = (simulate(n, "lemma1", 100) for simulate in (simulation.simulate_cycle, simulation.simulate_path))
-        assert expected_hamiltonian_cycles(n, "lemma1") > 10
-        assert cycle.hits <= path.hits  # on the same graphs
-        p_values.append(stats.binom.sf(cycle.hits - 1, 100, prob_all_degrees(n, "lemma1")))
-    judge(p_values)
-
-
-def test_at_the_threshold_estimates_surround_the_limits():
-    shares = []
-    for c in (-1, 4):
-        p, limit = threshold_probability(100, c), directed_limit(c)
-        for simulate, value in ((simulation.simulate_cycle, limit.cycle), (simulation.simulate_path, limit.path)):
-            found = simulate(100, p, 40)
-            lower, upper = found.interval(1 - 1e-6)
-            assert lower < value < upper
-            shares.append(found.share)
-    assert shares[0] < 0.1 < 0.9 < shares[2]  # of cycles
 
 
 @pytest.mark.parametrize("n, k, p", [(6, 2, 0.4), (7, 2, 0.3), (7, 1, 0.3), (6, 3, 0.0)])
@@ -100,19 +71,10 @@ def test_sampled_relay_arcs_reach_from_none_to_certain():
     assert simulation.simulate_relay_path(3, 3, 0.0, 5).share == 1  # relays only
 
 
-def test_a_relay_per_critical_block_joins_what_is_there():
-    """Around blocks of ten to eleven the supply of relays gives out, whatever n."""
-    assert simulation.simulate_relay_path(128, 16, n_draws=40).share > 0.9
-    assert simulation.simulate_relay_path(512, 64, n_draws=10).share > 0.9
-    assert simulation.simulate_relay_path(512, 32, n_draws=10).share < 0.1
-
-
 def test_prediction_for_all_blocks_at_the_budget():
     cases = [((120, 4), 0.94), ((384, 8), 0.24), ((576, 8), 0.92)]
     for (n, k), value in cases:
         assert simulation.predict_block_cycles(n, k) == pytest.approx(value, abs=0.006)
-    lower, upper = simulation.simulate_block_cycles(384, 8, 1 / 8, 25).interval(0.9999)
-    assert lower < 0.24 < upper < 0.8
 
 
 def test_draws_are_reproducible_and_more_of_them_begin_with_the_first():
@@ -143,24 +105,6 @@ def test_undecided_draws_are_neither_hits_nor_misses():
     assert upper == Estimate(found.hits + found.n_undecided, 200).interval()[1]
     assert math.isnan(found.share) and Estimate(1, 4).share == 0.25
     assert Estimate(0, 3, 3).interval() == (0, 1)
-
-
-@pytest.mark.parametrize("p", [0.0, 0.01, 0.2, 0.5, 0.93, 1.0])
-def test_intervals_hold_the_probability_as_often_as_they_say(p):
-    n_draws = 25
-    hits = np.arange(n_draws + 1)
-    ends = [Estimate(int(count), n_draws).interval(0.9) for count in hits]
-    holds = [lower <= p <= upper for lower, upper in ends]
-    assert stats.binom.pmf(hits, n_draws, p)[holds].sum() >= 0.9
-    assert all(after[0] > before[0] and after[1] > before[1] for before, after in pairwise(ends[1:-1]))
-
-
-def test_the_progress_bar_goes_to_standard_error(capsys):
-    simulation.simulate_cycle(3, 0.5, 4, show_progress=True)
-    shown = capsys.readouterr()
-    assert shown.out == "" and "drawing" in shown.err
-    simulation.simulate_cycle(3, 0.5, 4)
-    assert capsys.readouterr().err == ""
 
 
 def draw_patterns(heads, n_draws, *, sampler="exact", seed=0):

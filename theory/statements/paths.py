@@ -9,46 +9,35 @@ from theory.relays import canonical_path, counterexample, one_relay_per_block_pa
 from theory.statements.statement import Found, statement
 
 
-@statement(
-    "A2 and A3 swapped",
-    claim="in the path, arcs into relays come from A2 and arcs out of relays from A3",
-    verdict="the other way round, by the definition of an arc; harmless only because A3 is A2 transposed",
-    grade="slip",
-    evidence="exhaustive",
-    reach="1 ≤ k ≤ n ≤ 12",
-    function="theory.patterns.three_patterns",
-)
+@statement("A2 and A3 swapped", "slip", "exhaustive", "1 ≤ k ≤ n ≤ 12", three_patterns)
 def _swapped() -> Found:
+    """Claim: in the path, arcs into relays come from A2 and arcs out of relays from A3.
+
+    Verdict: the other way round, by the definition of an arc; harmless only because A3 is A2 transposed.
+    """
     cases = [three_patterns(n, k) for n in range(1, 13) for k in range(1, n + 1)]
     holds = all(np.array_equal(a3, a2.T) for _, a2, a3 in cases)
     return holds, f"A3 = A2ᵀ in all {len(cases)} cases"
 
 
-@statement(
-    "relays are revisited",
-    claim="walk a block, hop through a relay, walk the next block, and repeat: a Hamiltonian path",
-    verdict="every relay used as a bridge is walked again in its own block: k − 1 visits too many",
-    grade="proof",
-    evidence="instance",
-    reach="n = 16, k = 4",
-    function="theory.relays.paper_walk",
-)
+@statement("relays are revisited", "proof", "instance", "n = 16, k = 4", paper_walk)
 def _revisited() -> Found:
+    """Claim: walk a block, hop through a relay, walk the next block, and repeat: a Hamiltonian path.
+
+    Verdict: every relay used as a bridge is walked again in its own block: k − 1 visits too many.
+    """
     same, fresh = (paper_walk(16, 4, relay) for relay in ("same", "next"))
     holds = len(same) == 19 and same.count(12) == 4 and len(fresh) == 19 and not check_path(_union(16, 4), same)
     return holds, f"{len(same)} visits of 16 tokens, token 12 {same.count(12)} times"
 
 
-@statement(
-    "block cycles do not suffice",
-    claim="if every block has a Hamiltonian cycle, the union has a Hamiltonian path",
-    verdict="not with the last k tokens as relays: n = 18, k = 3 is a counterexample, and no order of visits mends it",
-    grade="proof",
-    evidence="theorem",
-    reach="n = 18, k = 3, by the relay theorem",
-    function="theory.relays.relay_theorem",
-)
+@statement("block cycles do not suffice", "proof", "theorem", "n = 18, k = 3, by the relay theorem", relay_theorem)
 def _counterexample() -> Found:
+    """Claim: if every block has a Hamiltonian cycle, the union has a Hamiltonian path.
+
+    Verdict: not with the last k tokens as relays: n = 18, k = 3 is a counterexample, and no order of visits mends
+    it.
+    """
     n, k, arcs = counterexample()
     verdict = relay_theorem(n, k, arcs)
     holds = not verdict.ham_path and (verdict.path_cover, verdict.limit) == (5, 4)
@@ -56,15 +45,13 @@ def _counterexample() -> Found:
 
 
 @statement(
-    "one relay per block mends the path",
-    claim="(needed) block cycles give a Hamiltonian path of the union",
-    verdict="they do if each block holds one relay: every cycle ends in its own relay",
-    grade="repair",
-    evidence="theorem",
-    reach="checked at n = 18, k = 3",
-    function="theory.relays.one_relay_per_block_path",
+    "one relay per block mends the path", "repair", "theorem", "checked at n = 18, k = 3", one_relay_per_block_path
 )
 def _mended() -> Found:
+    """Claim: (needed) block cycles give a Hamiltonian path of the union.
+
+    Verdict: they do if each block holds one relay: every cycle ends in its own relay.
+    """
     n, k = 18, 3
     relays = relay_tokens(n, k, "per_block")
     cycles = [[6 * b + i for i in order] for b, order in enumerate(([0, 2, 4, 1, 3, 5],) * k)]
@@ -76,31 +63,23 @@ def _mended() -> Found:
     return check_path(pattern, order), f"path {order[:7]} … checked arc by arc"
 
 
-@statement(
-    "complete blocks",
-    claim="(needed) Condition 2 for complete blocks",
-    verdict="there is always a path, written down in O(n)",
-    grade="repair",
-    evidence="exhaustive",
-    reach="1 ≤ k ≤ n ≤ 24",
-    function="theory.relays.canonical_path",
-)
+@statement("complete blocks", "repair", "exhaustive", "1 ≤ k ≤ n ≤ 24", canonical_path)
 def _complete() -> Found:
+    """Claim: (needed) Condition 2 for complete blocks.
+
+    Verdict: there is always a path, written down in O(n).
+    """
     cases = [(n, k) for n in range(1, 25) for k in range(1, n + 1)]
     good = sum(check_path(_union(n, k), canonical_path(n, k) or []) for n, k in cases)
     return good == len(cases), f"{good} of {len(cases)} cases"
 
 
-@statement(
-    "relays alone",
-    claim="(needed) what relays can do without any block arc",
-    verdict="a path exists exactly if n ≤ 2k + 1",
-    grade="repair",
-    evidence="exhaustive",
-    reach="1 ≤ k ≤ n ≤ 12",
-    function="theory.relays.relay_theorem",
-)
+@statement("relays alone", "repair", "exhaustive", "1 ≤ k ≤ n ≤ 12", relay_theorem)
 def _alone() -> Found:
+    """Claim: (needed) what relays can do without any block arc.
+
+    Verdict: a path exists exactly if n ≤ 2k + 1.
+    """
     cases = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
     wrong = [(n, k) for n, k in cases if relay_theorem(n, k, []).ham_path != (n <= 2 * k + 1)]
     return not wrong, f"{len(cases)} cases, exceptions: {wrong or 'none'}"

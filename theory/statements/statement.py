@@ -40,11 +40,15 @@ STATEMENTS: list[Statement] = []
 """All statements, in the order of the report."""
 
 
-def statement(name: str, **fields: Any) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
-    """Adds a statement to :data:`STATEMENTS`; the decorated function is its check."""
+def statement(
+    name: str, grade: Grade, evidence: Evidence, reach: str, function: Callable[..., Any]
+) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
+    """Adds a statement to :data:`STATEMENTS`: the decorated function checks it, its docstring has claim and verdict."""
 
     def add(check: Callable[[], Found]) -> Callable[[], Found]:
-        STATEMENTS.append(Statement(name, check=check, **fields))
+        claim, _, verdict = " ".join((check.__doc__ or "").split()).removeprefix("Claim: ").partition(". Verdict: ")
+        does = f"{function.__module__}.{function.__qualname__}"
+        STATEMENTS.append(Statement(name, claim, verdict.removesuffix("."), grade, evidence, reach, does, check))
         return check
 
     return add

@@ -39,7 +39,10 @@ class AllPairsAttention(nn.Module):
         """Raises SbmtError if the layer was built for other sizes; by default any size will do."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
-        """The values, in any floating-point type; padded tokens come in as zeros, and their values are ignored."""
+        """Weighted sums of the values, in any floating-point type, with finite weights even in an example without keys.
+
+        Padded tokens come in as zeros. What is returned for padded queries is ignored.
+        """
         raise NotImplementedError
 
     def forward(
@@ -68,8 +71,6 @@ class AllPairsAttention(nn.Module):
         masks = query_mask, key_mask
         inputs = zero_padding(query, query_mask), zero_padding(key, key_mask), zero_padding(value, key_mask)
         values = self.attend(*inputs, masks, generator).to(value.dtype)
-        if key_mask is not None:
-            values = values.masked_fill(~key_mask.any(-1)[:, None, None, None], 0.0)
         has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0
         density = has_pairs[:, None].expand(batch, heads).to(values.dtype)
         edges = None

@@ -30,7 +30,7 @@ def has_path(pattern):
 
 @pytest.mark.statistical(share=0.001)
 def test_estimates_have_the_exact_probabilities(judge):
-    n_draws = 300
+    n_draws = 150
     cases = [
         (simulation.simulate_cycle(4, 0.6, n_draws), prob_cycle_exact(4, 0.6)),
         (simulation.simulate_path(4, 0.3, n_draws, seed=1), prob_path_exact(4, 0.3)),

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.training.long_range import REDUCED
+from tests.experiments.data.toy import toy_source
+
 ROOT = Path(__file__).parents[1]
 MODULE = """
 from dataclasses import dataclass, field
 from sbmt.baselines import FullAttention
+from sbmt.cost import ModuleCost, part
 from sbmt.layers import register_attention
 
 class Scaled(FullAttention):
@@ -26,7 +31,11 @@ class Scaled(FullAttention):
 class ScaledOptions:
     scale: int = field(default=2, metadata={"help": "what queries are multiplied by"})
 
-register_attention("scaled", Scaled, ScaledOptions)
+def count(module, n):
+    sizes = {"h": module.n_heads, "d": module.d_head}
+    return ModuleCost((part("scores and values", "4·b·h·n²·d", "b·h·n²"),), sizes)
+
+register_attention("scaled", Scaled, ScaledOptions, cost=count)
 """
 TINY = "--length 8 --batch-size 2 --steps 2 --test-sequences 2 --d-model 4 --d-hidden 4"
 
@@ -44,6 +53,28 @@ def test_an_attention_from_outside_is_trained_and_loaded(tmp_path):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["options"] == {"scale": 3}
     done = sbmt(tmp_path, "evaluate run --sequences 2")
     assert done.returncode == 0, done.stderr
+
+
+def test_an_attention_from_outside_goes_through_a_sweep_and_its_costs(tmp_path, monkeypatch):
+    """Workers and the process that measures memory are new processes, which have to load the plugin too."""
+    (tmp_path / "plugin_of_a_test.py").write_text(MODULE)
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
+    prepare(toy_source("listops", name=REDUCED["listops"].data_name), tmp_path / "cache")
+    tiny = "--length 20 --batch-size 8 --steps 2 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --scale 3"
+    names = "--attention scaled --attention full"
+    done = sbmt(tmp_path, f"sweep listops --reduced {names} {tiny} --workers 2 --output swept")
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "swept" / "result.json").read_text())["listops"]["runs"]
+    assert [(run["trial"], run["config"]["options"]) for run in runs] == [("scaled", {"scale": 3}), ("full", {})]
+    assert "scaled" in done.stdout and f"{100 * runs[0]['test']['accuracy']:.2f}" in done.stdout
+
+    done = sbmt(tmp_path, "cost --attention scaled --length 64 --json cost.json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "cost.json").read_text())
+    [mine], [full] = (found["operations"][name] for name in ("scaled", "full"))
+    assert mine["attention"]["n_flops"] == full["attention"]["n_flops"]
+    assert set(found["memory"]["scaled"][0]) & {"forward", "missing"}
+    assert sys.platform != "linux" or found["memory"]["scaled"][0]["forward"] > 0
 
 
 @pytest.mark.bad_input

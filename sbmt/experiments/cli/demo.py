@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.repeated_tokens import STUDIES
-from sbmt.experiments.studies.study import run_study, summary
+from sbmt.experiments.studies.study import summary
 from sbmt.experiments.training.repeated_tokens import SIZES
 
 
@@ -32,8 +32,7 @@ def demo(
     console = Console(markup=False)
     study = STUDIES["demo"]
     study = replace(study, config=study.config.override(steps=steps, seed=seed), n_seeds=seeds)
-    with study_progress(console, study) as report:
-        runs = run_study(study, output, report=report)
+    runs = run_with_bars(console, study, output)
     write_json(output / "result.json", summary(study, runs))
     console.print(study_table(study.title, study.trials, runs))
     guess = majority_accuracy(study.config.length)

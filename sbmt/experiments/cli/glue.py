@@ -1,5 +1,6 @@
 """``sbmt glue``: the paper's Table 4, attention by attention."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import check_sizes
-from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.language import DEFAULT, TRIALS, glue_accuracy_table, glue_f1_table, mlm_table
@@ -50,11 +51,10 @@ def glue(
         epochs=epochs,
         is_reduced=reduced,
         n_workers=workers,
-        report_of=lambda study: study_progress(console, study),
+        run=partial(run_with_bars, console),
     )
-    for path in (output / "result.json", json):
-        if path is not None:
-            write_json(path, results)
+    for path in filter(None, (output / "result.json", json)):
+        write_json(path, results)
     for table in (mlm_table(results["mlm"]), glue_accuracy_table(results), glue_f1_table(results)):
         print_table(console, table)
     if figure is not None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sbmt.errors import SbmtError, check_seed
+from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
@@ -29,36 +30,20 @@ def inspect(
 ) -> None:
     """Show what a trained model does: settings, results, and the masks that it draws."""
     check_seed(seed)
-    folder = SHIPPED if run is None else run
-    title = "the shipped checkpoint" if run is None else str(folder)
-    loaded = load_run(folder)
+    loaded = load_run(SHIPPED if run is None else run)
+    title = "the shipped checkpoint" if run is None else str(run)
     console = Console(markup=False)
-    if isinstance(loaded.config, RepeatedTokensConfig):
-        for name, value in (("--examples", examples), ("--query", query)):
-            if value is not None:
-                raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
-        _inspect_repeated_tokens(console, loaded, title, output, seed)
+    if not isinstance(loaded.config, RepeatedTokensConfig):
+        _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
         return
-    if examples is not None and examples < 2:
-        raise SbmtError("--examples ≥ 2", examples, "one example has no deviation")
-    _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
-
-
-def _flat(config: TrainingConfig) -> dict[str, Any]:
-    """The fields of a configuration, with the attention's options among them."""
-    values = config.to_dict()
-    return values | values.pop("options")
-
-
-def _inspect_repeated_tokens(console: Console, run: Run, title: str, output: Path, seed: int) -> None:
-    """Prints settings and results, and draws a sampled mask beside its expectation."""
+    for name, value in (("--examples", examples), ("--query", query)):
+        if value is not None:
+            raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
     from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
-    shown = {name: value for name, value in _flat(run.config).items() if value is not None}
-    console.print(_settings(title, shown))
-    test = run.test
-    console.print(f"Test: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}")
-    draw_inspection(run, output, seed)
+    _print_settings(console, title, {name: x for name, x in _flat(loaded.config).items() if x is not None})
+    print_scores(console, loaded.test, {})
+    draw_inspection(loaded, output, seed)
     console.print(f"Figure: {output}")
 
 
@@ -71,32 +56,32 @@ def _inspect_prepared(
     from sbmt.experiments.plots.save import figure_format
 
     figure_format(output)
+    if n_examples < 2:
+        raise SbmtError("--examples ≥ 2", n_examples, "one example has no deviation")
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples, seed=seed)
+    shown = {"task": run.config.task, "attention": run.config.attention}
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
-    shown = {
-        name: value
-        for name, value in _flat(run.config).items()
-        if name in ("task", "attention") or value != defaults[name]
-    }
-    console.print(_settings(title, shown))
-    low, high = run.about["interval"]
-    console.print(
-        f"Test, {run.about['n_test']:,} examples: accuracy {run.test.accuracy:.4f}, 95 % interval {low:.3f} to "
-        f"{high:.3f}, chance {run.about['chance']:.3f}  loss {run.test.loss:.4f}  density {run.test.density:.4f}"
-    )
+    _print_settings(console, title, shown | {name: x for name, x in _flat(run.config).items() if x != defaults[name]})
+    print_scores(console, run.test, run.about)
     console.print(_densities(inspection))
     _print_correlations(console, inspection)
     draw_long_range_inspection(inspection, output, query)
     console.print(f"Figure: {output}", highlight=False)
 
 
-def _settings(title: str, values: dict[str, Any]) -> Table:
+def _flat(config: TrainingConfig) -> dict[str, Any]:
+    """The fields of a configuration, with the attention's options among them."""
+    values = config.to_dict()
+    return values | values.pop("options")
+
+
+def _print_settings(console: Console, title: str, values: dict[str, Any]) -> None:
     table = Table(title=title, show_header=False)
     for name, value in values.items():
         table.add_row(name, str(value))
-    return table
+    console.print(table)
 
 
 def _densities(inspection: "Inspection") -> Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -15,8 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from sbmt.experiments.studies.study import Report, Study
-from sbmt.experiments.training.run import Step
+from sbmt.experiments.studies.study import Report, Study, run_study
+from sbmt.experiments.training.run import Run, Step
 
 
 def progress_bars(console: Console, last_column: ProgressColumn | None = None) -> Progress:
@@ -39,6 +40,12 @@ def training_bars(console: Console) -> Progress:
 def numbers_of(step: Step) -> str:
     """Loss, accuracy and density of a training batch, in a few words."""
     return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}"
+
+
+def run_with_bars(console: Console, study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
+    """Runs a study, or what is left of it, and shows its progress."""
+    with study_progress(console, study) as report:
+        return run_study(study, folder, n_workers=n_workers, report=report)
 
 
 @contextmanager

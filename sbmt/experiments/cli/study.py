@@ -7,12 +7,12 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import choose
-from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, study_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.repeated_tokens import STUDIES
-from sbmt.experiments.studies.study import run_study, summary
+from sbmt.experiments.studies.study import summary
 
 
 def study(
@@ -34,12 +34,10 @@ def study(
         figure_format(figure)  # reports an unknown file type before the hours of training
     folder = output or Path("runs") / name
     console = Console(markup=False)
-    with study_progress(console, chosen) as report:
-        runs = run_study(chosen, folder, n_workers=workers, report=report)
+    runs = run_with_bars(console, chosen, folder, workers)
     result = summary(chosen, runs)
-    write_json(folder / "result.json", result)
-    if json is not None:
-        write_json(json, result)
+    for path in filter(None, (folder / "result.json", json)):
+        write_json(path, result)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.options import attention_options, with_fields_of
-from sbmt.experiments.cli.progress import study_progress
+from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table
 from sbmt.experiments.files import write_json
-from sbmt.experiments.studies.study import Study, Trial, run_study, summary
+from sbmt.experiments.studies.study import Study, Trial, summary
 from sbmt.experiments.training.long_range import PAPER, REDUCED, LongRangeConfig
 from sbmt.layers.registry import has_block_model, options_of
 
@@ -48,9 +48,7 @@ def sweep(
             config.override(**trial.settings)
     for task, config in configs.items():
         study = Study(task, task, config, trials, seeds)
-        with study_progress(console, study) as report:
-            runs = run_study(study, output / task, n_workers=workers, report=report)
-        results[task] = summary(study, runs)
+        results[task] = summary(study, run_with_bars(console, study, output / task, workers))
         write_json(output / "result.json", results)
     console.print(long_range_table(results, "reduced" if reduced else "Table 7's settings"))
     console.print(f"Runs and numbers: {output}", highlight=False)
@@ -74,9 +72,8 @@ def sweep_trials(
     known = {name: {field.name for field in fields(options_of(name))} for name in attentions}
     for option in given:
         if not any(option in names for names in known.values()):
-            raise SbmtError(
-                f"an option of {', '.join(attentions)}", option, "leave it out, or add an attention with it"
-            )
+            do = "leave it out, or add an attention with it"
+            raise SbmtError(f"an option of {', '.join(attentions)}", option, do)
     weights = []
     for weight in dict.fromkeys(density_weights):
         if weight < 0:

@@ -25,9 +25,10 @@ from sbmt.experiments.training.language import (
     fine_tuning,
     reduced_settings,
 )
-from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES, LongRangeConfig
+from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
 from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.run import Step, read_config
+from sbmt.experiments.training.sequence import SequenceConfig
 
 Resume = Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")]
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
@@ -64,11 +65,10 @@ def repeated_tokens(
     _train(config, output, resume, device, devices, nodes)
 
 
-def _add(task: str) -> None:
-    """``sbmt train TASK`` for a task of Long Range Arena."""
-    title = TASK_TITLES[task]
+def _add(task: str, title: str, full: SequenceConfig, small: SequenceConfig, preparing: str) -> None:
+    """``sbmt train TASK`` for a task whose settings are the paper's, or those of the reduced runs."""
 
-    @with_fields_of(LongRangeConfig, without=("task",))
+    @with_fields_of(type(full), without=("task",))
     def command(
         output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs") / task,
         reduced: Reduced = False,
@@ -78,36 +78,21 @@ def _add(task: str) -> None:
         nodes: Nodes = 1,
         **overrides: Any,
     ) -> None:
-        config = (REDUCED if reduced else PAPER)[task].override(**overrides)
-        _train(config, output, resume, device, devices, nodes)
+        _train((small if reduced else full).override(**overrides), output, resume, device, devices, nodes)
 
-    command.__doc__ = (
-        f"{title}\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data."
-    )
+    command.__doc__ = f"{title}\n\nThe settings are the paper's Table 7 unless --reduced; {preparing}."
     train_app.command(task)(command)
 
 
 for _task in LONG_RANGE_TASKS:
-    _add(_task)
-
-
-@train_app.command()
-@with_fields_of(MlmConfig, without=("task",))
-def mlm(
-    output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/mlm"),
-    reduced: Reduced = False,
-    resume: Resume = False,
-    device: Device = "auto",
-    devices: Devices = 1,
-    nodes: Nodes = 1,
-    **overrides: Any,
-) -> None:
-    """Pre-train a masked language model: guess the tokens that were hidden.
-
-    The settings are the paper's Table 7 unless --reduced; prepare a corpus first: sbmt data prepare corpus.
-    """
-    config = (REDUCED_MLM if reduced else PAPER_MLM).override(**overrides)
-    _train(config, output, resume, device, devices, nodes)
+    _add(_task, TASK_TITLES[_task], PAPER[_task], REDUCED[_task], "prepare the data first: sbmt data")
+_add(
+    "mlm",
+    "Pre-train a masked language model: guess the tokens that were hidden.",
+    PAPER_MLM,
+    REDUCED_MLM,
+    "prepare a corpus first: sbmt data prepare corpus",
+)
 
 
 @train_app.command()

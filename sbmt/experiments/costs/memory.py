@@ -1,8 +1,4 @@
-"""Peak memory of a forward pass of each case.
-
-``python -m sbmt.experiments.costs.memory CASES`` is what runs in a process of its own: a few forward passes, and a few
-numbers printed.
-"""
+"""Peak memory of a forward pass of each case, measured by ``python -m sbmt.experiments.costs.memory CASES``."""
 
 import json
 import sys
@@ -28,12 +24,11 @@ def peak_memory(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """How much memory one forward pass of each case adds, at its peak, to what the process already holds.
 
     The batch is one example (a pair of documents for retrieval), in eval mode, without gradients and on one thread. All
-    cases share one fresh process. Weights and inputs do not count, outputs do. Numbers vary by a few per cent between
-    measurements.
+    cases share one fresh process. Weights and inputs do not count, outputs do. Numbers vary by a few per cent.
 
     Returns:
-        For each case ``forward`` in MiB, ``before`` (what was held) in MiB, and the ``density`` of the masks drawn,
-        None if there are none; or ``missing`` with the reason.
+        For each case ``forward`` and ``before`` (what was held) in MiB, and the ``density`` of the masks drawn, None if
+        there are none; or ``missing`` with the reason.
     """
     found = in_fresh_process("sbmt.experiments.costs.memory", [case.to_dict() for case in cases], STEADY)
     return found if isinstance(found, list) else [found] * len(cases)
@@ -62,9 +57,9 @@ def meet_density(model: nn.Module, tokens: Tensor, density: float) -> None:
     """Sets the SBM layers of a fresh model so that each mask has this density in expectation.
 
     Clusters and nodes are first moved apart, so that memberships vary as much as their mean and the exact sampler
-    builds its tables; as long as they are alike, as in a fresh layer, it does without and needs up to a third less
-    memory. Then all clusters of a head get the same component along one direction. Moving the MLP's last bias along
-    that direction moves all memberships, and bisection finds how far. Other attentions stay as they are.
+    builds its tables; in a fresh layer they are so alike that it does without, and needs up to a third less memory.
+    Then all clusters of a head get the same component along one direction, and bisection finds how far to move the
+    MLP's last bias, and with it all memberships, along that direction. Other attentions are not changed.
     """
     hooks = [
         layer.register_forward_pre_hook(partial(_shift, density=density))

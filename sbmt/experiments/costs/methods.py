@@ -1,4 +1,4 @@
-"""The attentions that are compared, each in the paper's models."""
+"""The attentions that are compared, each in the models of the paper."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -24,7 +24,7 @@ class Method:
         settings: Fields of :class:`~sbmt.experiments.training.long_range.LongRangeConfig`.
         is_fused: Whether torch's fused kernel may be used. Without it all scores are kept in memory, as was usual when
             the paper was written.
-        draws_mask: Whether the attention has a density.
+        draws_mask: Whether the density of its masks can be chosen.
     """
 
     title: str
@@ -49,7 +49,7 @@ METHODS = {
     "sbm-static": Method("SBM of positions alone", {"attention": "sbm_static", "self_loops": False}, draws_mask=True),
     "random-mask": Method("random mask", {"attention": "random_mask"}, draws_mask=True),
 }
-"""``full`` is what the others are divided by; with a fused kernel, full attention does not keep n² numbers at all."""
+"""The others are divided by ``full``; with a fused kernel, full attention never holds n² numbers."""
 
 
 def method_of(name: str) -> Method:

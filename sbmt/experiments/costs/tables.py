@@ -9,18 +9,15 @@ from sbmt.experiments.tables import LEFT_OUT, Table
 
 def cost_tables(report: dict[str, Any]) -> list[Table]:
     """FLOPs and peak memory relative to full attention, from :func:`~sbmt.experiments.costs.report.cost_report`."""
-    operations = [(method, mine) for method, mine in report["operations"].items() if method != "full-fused"]
+    counted = {short_title(name): mine for name, mine in report["operations"].items() if name != "full-fused"}
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
-        flops = {method: [one.get(kind, {}).get("n_flops") for one in mine] for method, mine in operations}
-        titles = {method: short_title(method) for method in flops}
-        notes = _notes(report["operations"], titles)
-        tables.append(_relative(f"flops-{kind}", title, report, flops, titles, notes))
+        flops = {name: [one.get(kind, {}).get("n_flops") for one in mine] for name, mine in counted.items()}
+        tables.append(_relative(f"flops-{kind}", title, report, flops, _notes(counted)))
     if "memory" in report:
-        peaks = {method: [one.get("forward") for one in mine] for method, mine in report["memory"].items()}
-        titles = {method: method_of(method).title for method in peaks}
-        notes = _notes(report["memory"], titles)
-        tables.append(_relative("memory", "Peak memory of a forward pass", report, peaks, titles, notes))
+        measured = {method_of(name).title: mine for name, mine in report["memory"].items()}
+        peaks = {name: [one.get("forward") for one in mine] for name, mine in measured.items()}
+        tables.append(_relative("memory", "Peak memory of a forward pass", report, peaks, _notes(measured)))
     return tables
 
 
@@ -47,27 +44,18 @@ def short_title(method: str) -> str:
 
 
 def _relative(
-    name: str,
-    title: str,
-    report: dict[str, Any],
-    found: dict[str, list[Any]],
-    titles: dict[str, str],
-    notes: tuple[str, ...] = (),
+    name: str, title: str, report: dict[str, Any], found: dict[str, list[Any]], notes: tuple[str, ...]
 ) -> Table:
-    """Numbers per method and column, divided by those of full attention."""
+    """Numbers per method and column, divided by those of full attention, which is the first row."""
     headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in report["columns"]))
-    rows = []
-    for method, numbers in found.items():
-        cells = (_ratio(number, whole) for number, whole in zip(numbers, found[REFERENCE], strict=True))
-        rows.append((titles[method], *cells))
-    return Table(name, f"{title}, full attention = 1", headings, tuple(rows), notes)
+    full = next(iter(found.values()))
+    rows = tuple((row, *(_ratio(*pair) for pair in zip(numbers, full, strict=True))) for row, numbers in found.items())
+    return Table(name, f"{title}, full attention = 1", headings, rows, notes)
 
 
-def _notes(found: dict[str, list[dict[str, Any]]], titles: dict[str, str]) -> tuple[str, ...]:
+def _notes(found: dict[str, list[dict[str, Any]]]) -> tuple[str, ...]:
     """Why numbers are missing, each reason once."""
-    missing = (
-        f"{titles[method]}: {one['missing']}" for method, mine in found.items() for one in mine if "missing" in one
-    )
+    missing = (f"{name}: {one['missing']}" for name, mine in found.items() for one in mine if "missing" in one)
     return tuple(dict.fromkeys(missing))
 
 

@@ -1,7 +1,6 @@
 """Pre-training and fine-tuning of several attentions, and their tables in the layout of the paper's Table 4."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -9,7 +8,7 @@ from typing import Any
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.studies.study import Report, Study, Trial, run_study, summary
+from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.language import (
     ANEW,
@@ -21,6 +20,7 @@ from sbmt.experiments.training.language import (
     fine_tuning,
     reduced_settings,
 )
+from sbmt.experiments.training.run import Run
 
 TRIALS = {
     trial.name: trial
@@ -116,9 +116,9 @@ def run_language_studies(
     epochs: int | None = None,
     is_reduced: bool,
     n_workers: int = 1,
-    report_of: Callable[[Study], AbstractContextManager[Report | None]] = lambda _: nullcontext(None),
+    run: Callable[[Study, Path, int], list[tuple[str, Run]]] = run_study,
 ) -> dict[str, dict[str, Any]]:
-    """Pre-trains and fine-tunes; what was interrupted goes on, what is finished is loaded.
+    """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
     Args:
         names: Keys of :data:`TRIALS`.
@@ -128,7 +128,7 @@ def run_language_studies(
         epochs: See :func:`fine_tuning_study`.
         is_reduced: See :func:`pretraining_study`.
         n_workers: Processes, each with one thread.
-        report_of: Makes, for a study, a context that shows its progress.
+        run: Runs a study in a folder with some workers, in a way that may show progress.
 
     Returns:
         Summaries by name: ``mlm``, then the tasks.
@@ -141,12 +141,7 @@ def run_language_studies(
         fine_tuning_study(task, pretraining, folder / "mlm", n_seeds=n_seeds, epochs=epochs, is_reduced=is_reduced)
         for task in tasks
     ]
-    results = {}
-    for study in studies:
-        with report_of(study) as report:
-            runs = run_study(study, folder / study.name, n_workers=n_workers, report=report)
-        results[study.name] = summary(study, runs)
-    return results
+    return {study.name: summary(study, run(study, folder / study.name, n_workers)) for study in studies}
 
 
 Results = dict[str, dict[str, Any]]

@@ -6,10 +6,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -38,8 +37,8 @@ class Trial:
         name: Its name in folders and results.
         title: Its name in tables and figures.
         settings: The fields of the study's configuration, and the options of its attention, that it changes.
-        density_of: Name of another trial, whose test density on the same seed becomes ``mask_density``. Where a window
-            is joined to both masks, its mean edge probability is taken instead.
+        density_of: Name of another trial, whose test density on the same seed becomes ``mask_density``. If the masks
+            of both contain a window, its mean edge probability is taken instead.
         n_seeds: Number of seeds, if it differs from the study's.
     """
 
@@ -52,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """Trials that differ from one configuration in the settings that they name."""
+    """Trials, each of which changes some settings of one configuration."""
 
     name: str
     title: str
@@ -77,10 +76,10 @@ class Study:
 
 
 Report = Callable[[str, int, Step | int], None]
-"""Called with a trial's name, its seed, and either a step or, when a run begins, the number of steps already done."""
+"""Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
 
 
-def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
+def run_study(study: Study, folder: Path, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
     """Trains the runs that are not finished yet; interrupted ones are resumed.
 
     Args:
@@ -113,7 +112,7 @@ def run_study(study: Study, folder: Path, *, n_workers: int = 1, report: Report 
                 _in_processes(jobs, n_workers, report)
             finally:
                 for *_, place in jobs:
-                    remove_parts(place)  # left by workers that were killed
+                    remove_parts(place)  # which killed workers leave
     return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
@@ -187,8 +186,7 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
 
     with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
         try:
-            with _ignoring_interruptions():
-                running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
+            running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
                 done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
                 drain()
@@ -198,31 +196,9 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
             for process in multiprocessing.active_children():
                 process.kill()  # files are written whole or not at all; without processes, no job begins
             if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
-                do = "run it again with fewer workers: what was begun goes on"
+                do = "run it again with fewer workers: runs that were begun are resumed"
                 raise SbmtError("every worker to finish", "one that was killed", do) from error
             raise
-
-
-@contextmanager
-def _ignoring_interruptions() -> Iterator[None]:
-    """Starts processes that ignore Ctrl-C, which a terminal also sends to them; this one handles it after the block.
-
-    Child processes inherit a blocked signal. For this process, blocking would not be enough, since its other threads
-    receive the signal as well.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    received: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
-        if received:
-            signal.raise_signal(signal.SIGINT)
 
 
 _reports: "Queue[tuple[str, int, Step | int]] | None" = None
@@ -231,13 +207,14 @@ _reports: "Queue[tuple[str, int, Step | int]] | None" = None
 def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None:
     global _reports
     _reports = reports
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too; their parent handles it
     load_plugins()
     torch.set_num_threads(1)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 
 def _leave_with(parent: int) -> None:
-    """Ends this worker after its parent is killed; the study, when it is run again, resumes what the worker trained."""
+    """Ends this worker when its parent is gone; running the study again resumes the worker's run."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -245,8 +222,8 @@ def _leave_with(parent: int) -> None:
 
 def _work(name: str, seed: int, config: TrainingConfig, folder: Path) -> None:
     def report(name: str, seed: int, step: Step | int) -> None:
-        is_due = isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps
-        if _reports is not None and is_due:
+        assert _reports is not None
+        if isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps:
             _reports.put((name, seed, step))
 
     _train_or_load(name, seed, config, folder, report)

@@ -24,6 +24,7 @@ from sbmt.experiments.studies.language import (
     run_language_studies,
     short_title,
 )
+from sbmt.experiments.studies.study import run_study
 from sbmt.experiments.training.language import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 from tests.experiments.training.tiny_language import N_TRAIN
 
@@ -105,17 +106,10 @@ def small(monkeypatch, tiny_mlm):
 def test_studies_run_and_are_then_loaded(tmp_path, small):
     reports = []
 
-    class Reporting:
-        def __init__(self, study):
-            self.study = study
+    def run(study, folder, n_workers):
+        return run_study(study, folder, n_workers, lambda *given: reports.append(given))
 
-        def __enter__(self):
-            return lambda *given: reports.append((self.study.name, *given))
-
-        def __exit__(self, *_):
-            pass
-
-    asked = dict(n_seeds=1, is_reduced=True, report_of=Reporting)
+    asked = dict(n_seeds=1, is_reduced=True, run=run)
     results = run_language_studies(["sbm", "random-equal"], ["sst2"], tmp_path, **asked)
     assert list(results) == ["mlm", "sst2"] and json.loads(json.dumps(results)) == results
     assert [run["trial"] for run in results["sst2"]["runs"]] == ["sbm", "random-equal", "scratch"]

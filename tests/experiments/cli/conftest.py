@@ -1,23 +1,15 @@
 """The command line, called as a user does."""
 
 import sys
-from dataclasses import fields
 
 import pytest
 
 from sbmt.experiments.cli import main
-from sbmt.experiments.cli.options import attention_options
-
-
-def option_names(config):
-    """The names that a command with this configuration offers."""
-    own = {field.name for field in fields(config)} - {"options", "option_defaults"}
-    return own | set(attention_options())
 
 
 @pytest.fixture
-def command_line(monkeypatch, capsys, tmp_path):
-    """Calls it in an empty folder; returns exit code, output and errors."""
+def run(monkeypatch, capsys, tmp_path):
+    """Calls it in an empty folder, with ``cache`` and ``data`` in it; returns exit code, output and errors."""
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
@@ -26,6 +18,8 @@ def command_line(monkeypatch, capsys, tmp_path):
         captured = capsys.readouterr()
         return stop.value.code or 0, captured.out, captured.err
 
+    for name in ("cache", "data"):
+        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     return call

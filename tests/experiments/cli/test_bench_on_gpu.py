@@ -16,30 +16,30 @@ def played_gpu(monkeypatch):
     use_tiny_grids(monkeypatch)
 
 
-def test_a_file_is_written_and_continued(command_line, played_gpu, tmp_path):
+def test_a_file_is_written_and_continued(run, played_gpu, tmp_path):
     options = ["bench", "--device", "cuda", "--quick", "--json", "gpu.json"]
-    code, out, _ = command_line(*options, "--minutes", "0.0000001")
+    code, out, _ = run(*options, "--minutes", "0.0000001")
     assert code == 0 and "no time left" in out
     first = json.loads((tmp_path / "gpu.json").read_text())["suites"]["gpu"]["found"]
     assert first["cases"] == [] and len(first["left_out"]) == 2
-    code, out, _ = command_line(*options, "--resume")
+    code, out, _ = run(*options, "--resume")
     assert code == 0 and "Training step" in out and "no time left" not in out
     second = json.loads((tmp_path / "gpu.json").read_text())["suites"]["gpu"]["found"]
     assert len(second["cases"]) == 4 and second["left_out"] == []
 
 
 @pytest.mark.bad_input
-def test_without_a_gpu_there_is_one_line(command_line, monkeypatch):
+def test_without_a_gpu_there_is_one_line(run, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for words in (["bench", "--device", "cuda"], ["train", "repeated-tokens", "--device", "cuda"]):
-        code, _, err = command_line(*words)
+        code, _, err = run(*words)
         assert code == 2 and "a GPU that torch can use" in err and err.count("\n") == 1
 
 
 @pytest.mark.bad_input
-def test_a_file_that_is_no_result_is_refused(command_line, played_gpu, tmp_path):
+def test_a_file_that_is_no_result_is_refused(run, played_gpu, tmp_path):
     (tmp_path / "x.json").write_text("[]")
-    code, _, err = command_line("bench", "--device", "cuda", "--json", "x.json", "--resume")
+    code, _, err = run("bench", "--device", "cuda", "--json", "x.json", "--resume")
     assert code == 2 and "a results file of sbmt bench" in err
-    code, _, err = command_line("bench", "--device", "cuda", "--json", "y.json", "--resume")
+    code, _, err = run("bench", "--device", "cuda", "--json", "y.json", "--resume")
     assert code == 2 and "a file y.json" in err

@@ -5,13 +5,6 @@ import pytest
 from tests.experiments.data.glue.layout import table
 
 
-@pytest.fixture
-def run(command_line, monkeypatch, tmp_path):
-    """The command line, with a cache of its own."""
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
-    return command_line
-
-
 @pytest.mark.parametrize("n_short", [0, 2])
 def test_skipped_rows_are_reported(run, tmp_path, n_short):
     pairs = [(f"question {i}", f"answer {i}") for i in range(12)]

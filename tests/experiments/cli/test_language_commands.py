@@ -7,8 +7,7 @@ import pytest
 
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.studies import language as language_studies
-from sbmt.experiments.training.language import GlueConfig, MlmConfig
-from tests.experiments.cli.conftest import option_names
+from sbmt.experiments.training.language import MlmConfig
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import (
     N_MISMATCHED,
@@ -23,14 +22,6 @@ from tests.experiments.training.tiny_language import (
 SHAPE = ("--length 16 --d-model 8 --d-hidden 8 --n-heads 2 --n-layers 2 --embedding-std 0.3").split()
 TRAIN = "--batch-size 4 --steps 4 --warmup-steps 1 --eval-every 2 --learning-rate 0.01".split()
 FILES = ["config.json", "metrics.csv", "model.safetensors", "result.json", "tokenizer.json"]
-
-
-@pytest.fixture
-def run(command_line, monkeypatch, tmp_path):
-    """The command line, with a cache and a data folder of its own."""
-    for name in ("cache", "data"):
-        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
-    return command_line
 
 
 @pytest.fixture(scope="module")
@@ -174,16 +165,6 @@ def test_glue_prints_table_4(run, tmp_path, monkeypatch):
     assert model.stat().st_mtime_ns == before  # what is done is not done again
 
 
-@pytest.mark.parametrize("command", ["train mlm", "train glue", "glue", "predict"])
-def test_every_command_has_help_and_every_field_an_option(run, command):
-    code, out, _ = run(*command.split(), "--help")
-    assert code == 0 and "Usage" in out
-    config = {"train mlm": MlmConfig, "train glue": GlueConfig}.get(command)
-    hidden = ("task",) if command == "train mlm" else ("pretrained",)
-    names = [] if config is None else [name for name in option_names(config) if name not in hidden]
-    assert all("--" + name.replace("_", "-") in out for name in names)
-
-
 @pytest.mark.bad_input
 @pytest.mark.usefixtures("text")
 def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
@@ -195,39 +176,24 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "data prepare corpus --from bad.txt --vocab-size 300 --replace": "line 4",
         "data prepare corpus --from nowhere": "*.txt",
         "data prepare corpus --tokenizer mine.json": "JSON of a tokeniser",
-        "data prepare corpus --tokenizer nowhere.json": "a tokeniser in nowhere.json",
         "data prepare corpus --vocab-size 100 --replace": "vocab_size ≥ 261",
         "data prepare sst2 --vocab-size 300": "only with corpus",
-        "data prepare sst2 --tokenizer mine.json": "only with corpus",
-        "data prepare nope": "'pathfinder', 'corpus', 'sst2'",
         "data prepare qqp": "QQP",
         "train mlm --data sst2": "examples of mlm, got sst2",
-        "train mlm --data nowhere": "prepared examples in",
         "train mlm --length 2": "length ≥ 3",
-        "train mlm --steps 10": "warm up for fewer steps",
-        "train mlm --reduced --devices 0": "devices ≥ 1",
         "train glue --task cola --from mlm": "task among 'sst2'",
         "train glue --task sst2": "got neither",
         "train glue --task sst2 --from mlm --tokenizer mine.json": "got both",
-        "train glue --task sst2 --from nowhere": "the folder of a run",
         "train glue --task sst2 --from cache": "config.json",
         "train glue --task qqp --from mlm": "sbmt data prepare qqp",
         "train glue --task sst2 --from mlm --d-model 16": "weights in mlm",
-        "train glue --task sst2 --from mlm --epochs 0": "epochs ≥ 1",
-        "train glue --task sst2 --from mlm --steps 0": "≥ 1",
         "train glue --task sst2 --from mlm --pooling max": "pooling among",
-        "glue --task cola": "task among",
-        "glue --trial magic": "trial among",
         "glue --trial random-equal": "the trial sbm, whose density",
         "glue --reduced --task sst2": "corpus-reduced",
         "glue --seeds 0": "seeds ≥ 1",
-        "glue --epochs 0": "epochs ≥ 1",
-        "glue --workers 0": "workers ≥ 1",
         "evaluate mlm --sequences 0": "n_examples ≥ 1",
-        "evaluate mlm --n-samples 0": "n_samples ≥ 1",
         "evaluate mlm --seed -1": "seed in [0, 2⁶²)",
         "predict mlm test.tsv": "a run of sbmt train glue",
-        "predict nowhere test.tsv": "the folder of a run",
     }
     for command, words in mistakes.items():
         code, out, err = run(*command.split())
@@ -252,12 +218,3 @@ def test_a_table_that_is_another_tasks_is_told(run, tmp_path):
         assert code == 2 and err.count("\n") == 1 and words in err, err
     shutil.rmtree(tmp_path / "mlm")  # a finished run needs it no more
     assert run("predict", "tuned", "test.tsv")[0] == 0 and run("evaluate", "tuned")[0] == 0
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "arguments", ["train glue", "predict", "predict run", "glue --seeds many", "train mlm --epochs 1"]
-)
-def test_what_is_no_command_exits_with_2(run, arguments):
-    code, out, err = run(*arguments.split())
-    assert code == 2 and "Traceback" not in out + err

@@ -10,22 +10,13 @@ from sbmt.experiments.cli.sweep import sweep_trials
 from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.training.long_range import REDUCED, LongRangeConfig
-from tests.experiments.cli.conftest import option_names
+from sbmt.experiments.training.long_range import REDUCED
 from tests.experiments.data.toy import SIZES, toy_source
 
 TINY = (
     "--length 20 --batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --n-clusters 4 "
     "--embedding-std 1 --dropout 0"
 ).split()
-
-
-@pytest.fixture
-def run(command_line, monkeypatch, tmp_path):
-    """The command line, with a cache and a data folder of its own."""
-    for name in ("cache", "data"):
-        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
-    return command_line
 
 
 @pytest.fixture
@@ -125,16 +116,6 @@ def test_a_sweep_prints_means_deviations_and_densities(run, tmp_path):
     assert model.stat().st_mtime_ns == before  # what is done is not done again
 
 
-@pytest.mark.parametrize("command", ["data prepare", "data list", "sweep", *(f"train {task}" for task in REDUCED)])
-def test_every_command_has_help_and_every_field_an_option(run, command):
-    code, out, _ = run(*command.split(), "--help")
-    assert code == 0 and "Usage" in out
-    if not command.startswith("data"):
-        without = ("task", "attention", "density_weight", "seed", "mask_density") if command == "sweep" else ("task",)
-        names = [name for name in option_names(LongRangeConfig) if name not in without]
-        assert all("--" + name.replace("_", "-") in out for name in names)
-
-
 def test_of_sbm_there_is_a_trial_for_every_weight_of_the_density():
     trials = sweep_trials(["full", "sbm", "random_mask", "full"], [0.1, 0.0, 0.1])
     assert [trial.name for trial in trials] == ["full", "sbm-0.1", "sbm", "random_mask"]
@@ -157,25 +138,17 @@ def test_cells_of_the_table():
     [
         ("data prepare speech", "task among 'listops', 'text'"),
         ("data prepare text", "aclImdb"),
-        ("data prepare listops --from nowhere", "nowhere"),
         ("data prepare listops --reduced --from nowhere", "leave one of the two out"),
-        ("train image", "sbmt data prepare image"),
         ("train listops", "sbmt data prepare listops"),
         ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
-        ("train listops --reduced --precision 8", "precision among"),
         ("train listops --reduced --accumulate 3", "accumulate that divides"),
-        ("train listops --reduced --attention magic", "attention among"),
-        ("train listops --reduced --pair-features sum", "pair_features among"),
         ("train listops --reduced --devices 0", "devices ≥ 1"),
-        ("train listops --reduced --resume", "config.json"),
         ("sweep listops speech --reduced", "task among"),
         ("sweep listops text --reduced", "sbmt data prepare text"),
-        ("sweep listops --reduced --attention magic", "attention among"),
         ("sweep listops --reduced --density-weight -1", "density_weight ≥ 0"),
         ("sweep listops --reduced --seeds 0", "at least one seed"),
         ("sweep listops --reduced --workers 0", "one worker"),
-        ("evaluate nowhere", "the folder of a run"),
     ],
 )
 def test_mistakes_exit_with_2_and_one_line(run, tmp_path, arguments, words):
@@ -183,13 +156,6 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path, arguments, words):
     assert code == 2
     assert err.startswith("sbmt: expected ") and err.count("\n") == 1 and words in err
     assert not list(tmp_path.glob("runs/**/*.json"))
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("arguments", ["train listops --steps many", "sweep", "data", "data prepare", "train speech"])
-def test_what_is_no_command_exits_with_2(run, arguments):
-    code, out, err = run(*arguments.split())
-    assert code == 2 and "Traceback" not in out + err
 
 
 @pytest.mark.bad_input

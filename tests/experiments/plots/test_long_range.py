@@ -52,13 +52,17 @@ def test_a_query_can_be_chosen(tmp_path):
         draw_long_range_inspection(inspection, tmp_path / "no.doc")
 
 
-def test_a_long_text_is_shown_around_its_query(tmp_path, monkeypatch):
-    monkeypatch.setattr(long_range, "MOST_TOKENS", 6)
-    run, prepared = tiny_run("text", tmp_path)
+@pytest.mark.parametrize(
+    ("make", "task", "limit", "most", "shown"),
+    [(tiny_run, "text", "MOST_TOKENS", 6, "2 to 7"), (tiny_glue_run, "qnli", "MOST_WORDS", 4, "3 to 6")],
+)
+def test_a_long_text_is_shown_around_its_query(make, task, limit, most, shown, tmp_path, monkeypatch):
+    monkeypatch.setattr(long_range, limit, most)
+    run, prepared = make(task, tmp_path)
     inspection = inspect_examples(run, prepared=prepared)
     documents = inspection.see(0, 5)
     part = long_range._text_part(inspection, 0, documents, 0, np.ones((2, 2), np.float32))
-    assert f"tokens 2 to 7 of {len(documents[0].tokens)}" in part.title
+    assert f"tokens {shown} of {len(documents[0].tokens)}" in part.title
 
 
 @pytest.mark.parametrize("task", ["sst2", "qqp"])
@@ -76,15 +80,6 @@ def test_words_are_written_as_the_tokeniser_writes_them(task, tmp_path, monkeypa
     assert spelt == "<s>" + "</s></s>".join(plain) + "</s>"
     assert len(written) == 4 and "boxed: query 1," in part.title
     assert f"label {GLUE[task].class_names[prepared.splits['test'].labels[example]]}" in part.title
-
-
-def test_a_long_text_in_words_is_shown_around_its_query(tmp_path, monkeypatch):
-    monkeypatch.setattr(long_range, "MOST_WORDS", 4)
-    run, prepared = tiny_glue_run("qnli", tmp_path)
-    inspection = inspect_examples(run, prepared=prepared)
-    documents = inspection.see(0, 5)
-    part = long_range._text_part(inspection, 0, documents, 0, np.ones((2, 2), np.float32))
-    assert f"tokens 3 to 6 of {len(documents[0].tokens)}" in part.title
 
 
 def test_titles_say_which_and_why(tmp_path):

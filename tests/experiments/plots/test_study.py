@@ -1,7 +1,9 @@
 """The figure of a study."""
 
+from copy import deepcopy
 from dataclasses import replace
 
+import pytest
 from matplotlib.figure import Figure
 
 from sbmt.experiments.plots.study import dot_labels, draw_study, plot_accuracy_over_density, plot_trial
@@ -14,13 +16,13 @@ TINY = RepeatedTokensConfig(
 )
 
 
-def tiny_result(folder):
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
     study = replace(STUDIES["demo"], config=TINY, n_seeds=2)
-    return summary(study, run_study(study, folder))
+    return summary(study, run_study(study, tmp_path_factory.mktemp("runs")))
 
 
-def test_every_run_has_its_lines_and_its_dot(tmp_path):
-    result = tiny_result(tmp_path)
+def test_every_run_has_its_lines_and_its_dot(result):
     for number, (trial, title) in enumerate(result["titles"].items(), 1):
         axes = Figure().subplots()
         right = plot_trial(axes, result, trial)
@@ -36,8 +38,8 @@ def test_every_run_has_its_lines_and_its_dot(tmp_path):
     assert dots == [(run["test"]["density"], run["test"]["accuracy"]) for run in result["runs"]]
 
 
-def test_every_trial_has_its_number_at_its_dots(tmp_path):
-    result = tiny_result(tmp_path)
+def test_every_trial_has_its_number_at_its_dots(result):
+    result = deepcopy(result)
     for at, run in enumerate(result["runs"]):  # far from each other
         run["test"] = {"density": at / len(result["runs"]), "accuracy": 0.6}
     axes = Figure().subplots()
@@ -54,8 +56,7 @@ def test_dots_in_one_place_share_a_label():
     assert dot_labels([(0.0, 0.0, 1), (0.0, 1.0, 1)], (0.1, 0.1)) == [(0, 0, "1"), (0, 1, "1")]
 
 
-def test_the_figure_is_the_same_each_time(tmp_path):
-    result = tiny_result(tmp_path)
+def test_the_figure_is_the_same_each_time(result, tmp_path):
     for name in ("a.png", "b.png"):
         draw_study(result, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -4,12 +4,11 @@ import numpy as np
 
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.language.tokenizer import train_tokenizer
-from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
+from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.run import Run, Scores
-from tests.experiments.plots.tiny_long_range import N_TEST, untrained
+from tests.experiments.plots.tiny_long_range import prepare_few, untrained
 
 _WORDS = ("a", "film", "that", "cost", "$5", "is", "café", "中", "not", "good", "<s>", "films", "\\", "it 's")
 TINY = {
@@ -40,9 +39,7 @@ def _examples(task, n, seed):
 
 def tiny_glue_run(task, cache, **settings):
     """A run whose weights are those of the start, with its data prepared in ``cache / task``."""
-    sizes = {"train": 6, "dev": 4, "test": N_TEST}
-    shards = tuple(Shard(s, lambda s=s, n=n: _examples(task, n, len(s)), s) for s, n in sizes.items())
-    prepared = prepare(Source(task, task, "generated", GLUE[task].class_names, 257, 1, {}, shards, by_shard), cache)
+    prepared = prepare_few(cache, task, _examples, GLUE[task].class_names, 257, 1)
     tiny_tokenizer().save(cache / "tokenizer.json")
     config = GlueConfig(task=task, tokenizer=str(cache / "tokenizer.json"), **TINY).override(**settings)
     return untrained(config, prepared), prepared

@@ -33,16 +33,20 @@ def _examples(task, n, seed):
 
 def tiny_run(task, cache, **settings):
     """A run whose weights are those of the start, with its data prepared in ``cache / task``."""
-    sizes = {"train": 6, "dev": 4, "test": N_TEST}
-    shards = tuple(Shard(s, lambda s=s, n=n: _examples(task, n, len(s)), s) for s, n in sizes.items())
     is_bytes = task in ("text", "retrieval")
     vocab_size = {"listops": 17}.get(task, 257 if is_bytes else 256)
-    source = Source(task, task, "generated", ("no", "yes"), vocab_size, int(is_bytes), {}, shards, by_shard)
-    prepared = prepare(source, cache)
+    prepared = prepare_few(cache, task, _examples, ("no", "yes"), vocab_size, int(is_bytes))
     small = {"length": 64 if task in ("image", "pathfinder") else 32, "d_model": 8, "d_hidden": 8}
     small["option_defaults"] = (("n_clusters", 4),)
     config = LongRangeConfig(task=task, batch_size=4, steps=2, warmup_steps=1, **small).override(**settings)
     return untrained(config, prepared), prepared
+
+
+def prepare_few(cache, task, make, class_names, vocab_size, first_id):
+    """Prepares what ``make(task, n, seed)`` makes in ``cache / task``."""
+    sizes = {"train": 6, "dev": 4, "test": N_TEST}
+    shards = tuple(Shard(s, lambda s=s, n=n: make(task, n, len(s)), s) for s, n in sizes.items())
+    return prepare(Source(task, task, "generated", class_names, vocab_size, first_id, {}, shards, by_shard), cache)
 
 
 def untrained(config, prepared):

@@ -15,6 +15,7 @@ import pytest
 
 from sbmt.experiments.benchmarks import run_suites
 from tests.experiments.benchmarks.tiny import use_tiny_grids
+from tests.experiments.studies.made_up_glue import made_up_glue
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,88 +120,57 @@ def test_links_to_headings_of_notebooks_are_known(tmp_path):
     assert plain.present_anchor_ids == {"own"}
 
 
+SHOWN = {
+    "errata": ("make results", 0),
+    "results": ("make results", 0),
+    "synthetic": ("make results", 3),
+    "language": ("make language", 7),
+    "benchmarks": ("make bench", 16),
+}
+"""For each page, what would measure the results that are missing, and how many tables lack them."""
+
+
 def test_missing_results_are_said_to_be_missing(tmp_path, monkeypatch):
     copy_pages(tmp_path)
-    for name in ("ste_bias", "theory"):
+    for name in ("ste_bias", "theory", "glue", "sparse", "bench"):
         (tmp_path / "results" / f"{name}.json").unlink()
     assert write_tables_here(tmp_path, monkeypatch) == 0
-    assert "cosine *not measured yet* at p" in (tmp_path / "docs" / "errata.md").read_text("utf-8")
-    assert "**What holds of the proof?** *Not measured yet.*" in (tmp_path / "docs" / "results.md").read_text("utf-8")
+    text = {page: (tmp_path / "docs" / f"{page}.md").read_text("utf-8") for page in SHOWN}
+    assert "cosine *not measured yet* at p" in text["errata"]
+    assert "**What holds of the proof?** *Not measured yet.*" in text["results"]
+    for page, (target, n_tables) in SHOWN.items():
+        assert text[page].count(f"*Not measured yet: run `{target}`.*") == n_tables, page
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
 
 
-def test_benchmarks_are_written_from_their_results(tmp_path, monkeypatch, capsys):
+def test_tables_are_written_from_their_results(tmp_path, monkeypatch, capsys):
     copy_pages(tmp_path)
+    results = tmp_path / "results"
     use_tiny_grids(monkeypatch)
-    result = run_suites(["sampler"], is_quick=True)
-    (tmp_path / "results" / "bench.json").write_text(json.dumps(result))
-    (tmp_path / "results" / "bench.png").write_bytes(b"")
-    assert write_tables_here(tmp_path, monkeypatch) == 0
-    page = tmp_path / "docs" / "benchmarks.md"
-    text = page.read_text("utf-8")
-    assert "| near-constant | 64 | 5 % |" in text
-    assert "Measured on" in text
-    assert "(assets/bench.png)" in text
-    assert text.count("*Not measured yet: run `make bench`.*") == 14  # the other suites' tables
-    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
-
-    page.write_text(text.replace("| near-constant | 64 | 5 % |", "| near-constant | 64 | 6 % |"), "utf-8")
-    assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
-    assert "stale: benchmarks.md" in capsys.readouterr().err
-
-
-def test_trained_tables_are_written_from_their_results(tmp_path, monkeypatch):
-    copy_pages(tmp_path)
-    page = tmp_path / "docs" / "synthetic.md"
-    result = json.loads((tmp_path / "results" / "collapse.json").read_text("utf-8"))
-    chosen = next(run for run in result["runs"] if run["trial"] == "sbm" and run["config"]["seed"] == 3)
-    chosen["test"] |= {"accuracy": 0.12345, "density": 0.54321}
-    (tmp_path / "results" / "collapse.json").write_text(json.dumps(result), "utf-8")
-    (tmp_path / "results" / "sparse.json").unlink()
-    assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
-    assert write_tables_here(tmp_path, monkeypatch) == 0
-    text = page.read_text("utf-8")
-    assert "| 0.123 / 0.54 |" in text
-    assert text.count("*Not measured yet: run `make results`.*") == 1
-    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
-
-
-def made_up_glue():
-    """Results of two attentions on MNLI, as ``sbmt glue --json`` writes them."""
-    test = {"accuracy": 0.4567, "density": 0.25, "loss": 4.0, "densities": [[0.2, 0.3], [0.1, 0.5]]}
-    run = {"n_test": 400, "seconds": 60.0, "config": {"seed": 0, "steps": 9, "batch_size": 16, "length": 128}}
-    run |= {"data": {"name": "some", "n_train": 4321, "origin": "stand-in"}, "interval": [0.4, 0.5], "chance": 0.347}
-    run |= {"chance_metrics": {"pipeline_f1": 0.0}, "frequencies": {"perplexity": 654.3, "accuracy": 0.05}}
-    titles = {"full": "full attention", "sbm": "SBM and window"}
-    found = {}
-    for task, metrics in (("mlm", {"perplexity": 123.4}), ("mnli", {"macro_f1": 0.44, "pipeline_f1": 0.6789})):
-        runs = [run | {"trial": trial, "test": test | {"metrics": metrics}} for trial in titles]
-        found[task] = {"titles": titles, "runs": runs}
-    return found
-
-
-def test_language_tables_are_written_from_their_results(tmp_path, monkeypatch, capsys):
-    copy_pages(tmp_path)
-    page, results = tmp_path / "docs" / "language.md", tmp_path / "results"
+    (results / "bench.json").write_text(json.dumps(run_suites(["sampler"], is_quick=True)))
     (results / "glue.json").write_text(json.dumps(made_up_glue()), "utf-8")
-    (results / "glue.png").write_bytes(b"")
+    collapse = json.loads((results / "collapse.json").read_text("utf-8"))
+    chosen = next(run for run in collapse["runs"] if run["trial"] == "sbm" and run["config"]["seed"] == 3)
+    chosen["test"] |= {"accuracy": 0.12345, "density": 0.54321}
+    (results / "collapse.json").write_text(json.dumps(collapse), "utf-8")
     coverage = json.loads((results / "window_coverage.json").read_text("utf-8"))
     coverage["found"]["SST-2"]["512"]["pairs"]["64"] = 0.1234
     (results / "window_coverage.json").write_text(json.dumps(coverage), "utf-8")
-    assert write_tables_here(tmp_path, monkeypatch) == 0
-    text = page.read_text("utf-8")
-    for cell in ("| 123.4 |", "| 45.7 (25.0) |", "| 67.9 (25.0) |", "| 34.7 |", "| 4,321, 400 |", "| 12.3 | 44.5 |"):
-        assert cell in text, cell
-    assert "| SBM and window, density 13.5 | 89.8 | 85.2 | 83.5 | 83.6 |" in text
-    assert "(assets/glue.png)" in text
-    assert "Not measured yet" not in text
-    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
-
-    (results / "glue.json").unlink()
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 1
-    assert "language.md" in capsys.readouterr().err
+    stale = capsys.readouterr().err
+    assert all(f"{page}.md" in stale for page in ("benchmarks", "language", "synthetic"))
     assert write_tables_here(tmp_path, monkeypatch) == 0
-    assert page.read_text("utf-8").count("*Not measured yet: run `make language`.*") == 7
+    for page, cells in {
+        "benchmarks": ("| near-constant | 64 | 5 % |", "Measured on", "(assets/bench.png)"),
+        "synthetic": ("| 0.123 / 0.54 |",),
+        "language": ("| 151.0 |", "| 71.5 ± 0.7 (25.0) |", "| 63.1 ± 1.4 (25.0) |", "| 50.9 |", "| 60,614, 872 |"),
+    }.items():
+        text = (tmp_path / "docs" / f"{page}.md").read_text("utf-8")
+        assert all(cell in text for cell in cells), page
+    text = (tmp_path / "docs" / "language.md").read_text("utf-8")
+    assert "| SBM and window, density 13.5 | 89.8 | 85.2 | 83.5 | 83.6 |" in text and "| 12.3 |" in text
+    assert "(assets/glue.png)" in text and "Not measured yet" not in text
+    assert write_tables_here(tmp_path, monkeypatch, "--check") == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results.tables.commands import commands
+from results.tables.grid import grid
 from results.tables.links import anchor, link
 from results.tables.results import Results
 
@@ -84,18 +85,18 @@ def errata_page(results: Results) -> dict[str, str]:
 
 
 def _meanings(head: str, words: dict[str, str]) -> str:
-    return "\n".join([f"| {head} | what it says |", "|---|---|", *(f"| *{name}* | {words[name]} |" for name in words)])
+    return grid((head, "what it says"), [(f"*{name}*", meaning) for name, meaning in words.items()])
 
 
 def _overview(claims: Sequence[Claim], groups: dict[str, list[Claim]]) -> str:
     names = {"reproduced": "reproduced", "conclusion": "conclusions that fall", "proof": "arguments that fall"}
     counts = [f"{len(groups[group])} {name}" for group, name in (names | {"open": "open at full size"}).items()]
-    rows = [f"**{len(claims)} claims: {', '.join(counts)}.** Beside them {len(groups['slip'])} slips, listed last.", ""]
-    rows += ["| claim | in the paper | verdict, grade |", "|---|---|---|"]
+    text = f"**{len(claims)} claims: {', '.join(counts)}.** Beside them {len(groups['slip'])} slips, listed last."
+    rows = []
     for claim in claims:
         verdict = ", ".join(filter(None, (claim.verdict, claim.grade)))
-        rows.append(f"| [{claim.name}](#{anchor(claim.name)}) | {claim.source} | {verdict} |")
-    return "\n".join(rows)
+        rows.append((f"[{claim.name}](#{anchor(claim.name)})", claim.source, verdict))
+    return f"{text}\n\n{grid(('claim', 'in the paper', 'verdict, grade'), rows)}"
 
 
 def _entry(claim: Claim, results: Results) -> str:
@@ -109,9 +110,8 @@ def _entry(claim: Claim, results: Results) -> str:
 
 
 def _slips(claims: Sequence[Claim], results: Results) -> str:
-    rows = ["| slip | printed | right | shown in |", "|---|---|---|---|"]
+    rows = []
     for claim in claims:
         shown = ", ".join(link(results.root, name) for name in claim.evidence)
-        cells = [f"{claim.name} ({claim.source})", claim.claim, results.render(claim.finding), shown]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((f"{claim.name} ({claim.source})", claim.claim, results.render(claim.finding), shown))
+    return grid(("slip", "printed", "right", "shown in"), rows)

@@ -4,6 +4,7 @@ from statistics import median
 from typing import Any
 
 from results.tables.files import Files
+from results.tables.grid import grid
 from sbmt.experiments.tables import LEFT_OUT
 
 TITLES = {
@@ -28,13 +29,13 @@ def demo_table(files: Files) -> str:
     timed = files.load("landing") if files.has("landing") else None
     seeds = sorted({run["config"]["seed"] for run in runs})
     heads = (f"{len(seeds)} seeds", "accuracy", "density", "time of a step")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for trial, title in TITLES.items():
         cells = [_spread([run["test"][name] for run in runs if run["trial"] == trial]) for name in heads[1:3]]
         ratios = [found[trial]["ratio"] for found in timed["seeds"].values()] if timed else []
         cells.append("1 ×" if trial == "full" else _spread(ratios, ".1f", " ×"))
-        rows.append(f"| {title} | {' | '.join(cells)} |")
-    parts = ["\n".join(rows), _caption(runs[0]["config"], seeds, timed)]
+        rows.append((title, *cells))
+    parts = [grid(heads, rows), _caption(runs[0]["config"], seeds, timed)]
     if files.has("bench"):
         parts.append(_where_it_pays(files.load("bench")))
     return "\n\n".join(parts)
@@ -62,12 +63,10 @@ def machine(manifest: dict[str, Any]) -> str:
 
 
 def _where_it_pays(bench: dict[str, Any]) -> str:
-    rows = ["| SBM on longer sequences | density | time of a step |", "|---|---|---|"]
-    for n, density in CASES:
-        rows.append(f"| {n:,} tokens | {100 * density:g} % | {step_ratios(bench, n, density)} × |")
+    rows = [(f"{n:,} tokens", f"{100 * p:g} %", f"{step_ratios(bench, n, p)} ×") for n, p in CASES]
     about = bench["manifest"]
     text = "*The attention layer alone, over PyTorch's fused full attention, for memberships easy and hard to draw from"
-    return "\n".join(rows) + f"\n\n{text} ({machine(about)}).*"
+    return grid(("SBM on longer sequences", "density", "time of a step"), rows) + f"\n\n{text} ({machine(about)}).*"
 
 
 def step_ratios(bench: dict[str, Any], n: int, density: float, *, is_training: bool = True) -> str:

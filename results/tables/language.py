@@ -3,6 +3,7 @@
 from typing import Any
 
 from results.tables.files import Files
+from results.tables.grid import grid
 from results.tables.long_range import full_size_table
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.language import (
@@ -39,9 +40,8 @@ def language_page(files: Files) -> dict[str, str]:
 
 def paper_table() -> str:
     """The paper's Table 4."""
-    rows = [f"| | {' | '.join(task.folder for task in GLUE.values())} |", "|---" * (len(GLUE) + 1) + "|"]
-    rows += [f"| {title} | {' | '.join(f'{score:.1f}' for score in scores)} |" for title, scores in TABLE_4.items()]
-    return "\n".join(rows)
+    rows = [(title, *(f"{score:.1f}" for score in scores)) for title, scores in TABLE_4.items()]
+    return grid(("", *(task.folder for task in GLUE.values())), rows)
 
 
 def window_coverage_table(result: dict[str, Any]) -> str:
@@ -49,11 +49,11 @@ def window_coverage_table(result: dict[str, Any]) -> str:
     windows = list(next(iter(result["found"]["a full block"].values()))["pairs"])
     heads = ["test examples of", "at most", "cut", "median", *(f"window {w}, %" for w in windows)]
     heads.append(f"whole in {windows[-1]}, %")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for name, by_length in result["found"].items():
         for length, found in by_length.items():
             cells = [name, length, f"{found['n_cut']:,}", f"{found['median']:.0f}"]
             cells += [f"{100 * found['pairs'][w]:.1f}" for w in windows]
             cells.append(f"{100 * found['whole'][windows[-1]]:.1f}")
-            rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+            rows.append(cells)
+    return grid(heads, rows)

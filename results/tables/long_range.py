@@ -5,6 +5,7 @@ from statistics import mean
 from typing import Any
 
 from results.tables.files import Files
+from results.tables.grid import grid
 from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.training.long_range import PAPER
 
@@ -21,66 +22,62 @@ TASKS = {
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
     """Mean ± deviation over seeds, and density, in percent, laid out as in the paper's Tables 1 and 2."""
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
-    rows = [f"| | {' | '.join(TASKS[task] for task in results)} |", "|---" * (len(results) + 1) + "|"]
+    rows = []
     for trial, title in titles.items():
         cells = [accuracy_cell([run for run in result["runs"] if run["trial"] == trial]) for result in results.values()]
-        rows.append(f"| {title} | {' | '.join(cells)} |")
+        rows.append((title, *cells))
     chances = [f"{100 * result['runs'][0]['chance']:.2f}" for result in results.values()]
-    rows.append(f"| always the commonest label | {' | '.join(chances)} |")
-    return "\n".join(rows)
+    rows.append(("always the commonest label", *chances))
+    return grid(("", *(TASKS[task] for task in results)), rows)
 
 
 def interval_table(results: dict[str, dict[str, Any]]) -> str:
     """Every run with the 95 % interval that its test examples allow, beside the accuracy of guessing."""
-    rows = ["| task | attention | seed | accuracy | 95 % interval | guessing | seconds |", "|---" * 7 + "|"]
+    rows = []
     for task, result in results.items():
         for trial, title in result["titles"].items():
             for run in (r for r in result["runs"] if r["trial"] == trial):
                 low, high = run["interval"]
                 cells = [TASKS[task], title, str(run["config"]["seed"]), f"{run['test']['accuracy']:.3f}"]
                 cells += [f"{low:.3f} to {high:.3f}", f"{run['chance']:.3f}", f"{run['seconds']:.0f}"]
-                rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+                rows.append(cells)
+    return grid(("task", "attention", "seed", "accuracy", "95 % interval", "guessing", "seconds"), rows)
 
 
 def settings_table(results: dict[str, dict[str, Any]]) -> str:
     """How each task was reduced."""
-    rows = ["| | examples | tokens | batch, steps | train, test examples | origin |", "|---" * 6 + "|"]
+    rows = []
     for task, result in results.items():
         run = result["runs"][0]
         config, data = run["config"], run["data"]
         sizes = f"{data['n_train']:,}, {run['n_test']:,}"
         numbers = (config["length"], f"{config['batch_size']}, {config['steps']}", sizes, data["origin"])
-        rows.append(f"| {TASKS[task]} | `{data['name']}` | {' | '.join(map(str, numbers))} |")
-    return "\n".join(rows)
+        rows.append((TASKS[task], f"`{data['name']}`", *numbers))
+    return grid(("", "examples", "tokens", "batch, steps", "train, test examples", "origin"), rows)
 
 
 def layers_table(results: dict[str, dict[str, Any]]) -> str:
     """Density of SBM's masks by layer and head, in percent: means over seeds."""
-    rows = ["| | layer 1, head 1 | layer 1, head 2 | layer 2, head 1 | layer 2, head 2 |", "|---" * 5 + "|"]
+    rows = []
     for task, result in results.items():
         mine = [run["test"]["densities"] for run in result["runs"] if run["trial"] == "sbm"]
         cells = [f"{100 * mean(d[a][b] for d in mine):.1f}" for a in range(2) for b in range(2)]
-        rows.append(f"| {TASKS[task]} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((TASKS[task], *cells))
+    return grid(("", *(f"layer {a}, head {b}" for a in (1, 2) for b in (1, 2))), rows)
 
 
 def retrieval_ceiling_table(result: dict[str, Any]) -> str:
     """What counting the words that two documents share achieves, by how much of them is read."""
-    rows = ["| first bytes of each document | accuracy of counting shared words |", "|---|---|"]
-    rows += [f"| {int(length):,} | {value:.3f} |" for length, value in result["accuracy"].items()]
-    return "\n".join(rows)
+    rows = [(f"{int(length):,}", f"{value:.3f}") for length, value in result["accuracy"].items()]
+    return grid(("first bytes of each document", "accuracy of counting shared words"), rows)
 
 
 def full_size_table(result: dict[str, Any], tasks: Iterable[str]) -> str:
     """One optimiser step at the paper's length, for those of the tasks that were tried."""
     heads = ("", "tokens", "density", "seconds per example", "peak memory, MiB", "paper's batch", "minutes for it")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for task in (task for task in tasks if task in result["tasks"]):
-        found = result["tasks"][task]
-        names = ("length", "density", "seconds_per_example", "peak_mib", "batch_size", "minutes_per_batch")
-        rows.append(f"| {task} | {' | '.join(f'{found[name]:,}' for name in names)} |")
-    return "\n".join(rows)
+    names = ("length", "density", "seconds_per_example", "peak_mib", "batch_size", "minutes_per_batch")
+    found = {task: result["tasks"][task] for task in tasks if task in result["tasks"]}
+    return grid(heads, [(task, *(f"{one[name]:,}" for name in names)) for task, one in found.items()])
 
 
 def long_range_page(files: Files) -> dict[str, str]:

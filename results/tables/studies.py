@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from results.tables.files import Files
+from results.tables.grid import grid
 
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
 ESTIMATORS = {
@@ -20,7 +21,7 @@ ESTIMATORS = {
 
 def study_table(result: dict[str, Any]) -> str:
     """A row per trial: parameters, seeds, and medians with ranges over the seeds."""
-    rows = ["| | parameters | seeds | accuracy | density | loss |", "|---|---|---|---|---|---|"]
+    rows = []
     for trial, title in result["titles"].items():
         mine = [run for run in result["runs"] if run["trial"] == trial]
         cells = [f"{mine[0]['n_parameters']:,}", f"{len(mine)}"]
@@ -28,45 +29,45 @@ def study_table(result: dict[str, Any]) -> str:
             values = [run["test"][name] for run in mine]
             spread = f" ({min(values):.3f} to {max(values):.3f})" if len(mine) > 1 else ""
             cells.append(f"{median(values):.3f}{spread}")
-        rows.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((title, *cells))
+    return grid(("", "parameters", "seeds", "accuracy", "density", "loss"), rows)
 
 
 def seeds_table(result: dict[str, Any]) -> str:
     """A row per trial, a column per seed: accuracy / density."""
     seeds = sorted({run["config"]["seed"] for run in result["runs"]})
-    rows = [f"| seed | {' | '.join(map(str, seeds))} |", "|---" * (len(seeds) + 1) + "|"]
+    rows = []
     by_run = {(run["trial"], run["config"]["seed"]): run["test"] for run in result["runs"]}
     for trial, title in result["titles"].items():
         tests = [by_run.get((trial, seed)) for seed in seeds]
         cells = [f"{test['accuracy']:.3f} / {test['density']:.2f}" if test else "" for test in tests]
-        rows.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((title, *cells))
+    return grid(("seed", *seeds), rows)
 
 
 def algorithm_1_table(result: dict[str, Any]) -> str:
     """Where the density of Algorithm 1 ends up, with and without exploration, beside its limits."""
-    rows = ["| Algorithm 1 | limit | density reached |", "|---|---|---|"]
     run = next(run for run in result["runs"] if run["trial"] == "sbm-algorithm-1")
-    for title, rate, density in (
+    found = (
         ("while training, δ = .01", 1.01, run["curve"]["density"][-1]),
         ("in eval mode", 1.0, run["test"]["density"]),
-    ):
-        rows.append(f"| {title} | 1 − exp(−{rate:g}) = {1 - exp(-rate):.3f} | {density:.3f} |")
-    return "\n".join(rows)
+    )
+    rows = [(title, f"1 − exp(−{rate:g}) = {1 - exp(-rate):.3f}", f"{density:.3f}") for title, rate, density in found]
+    return grid(("Algorithm 1", "limit", "density reached"), rows)
 
 
 def pushes_table(result: dict[str, Any]) -> str:
     """How each kind of edge pushes its probability, at a few moments of training."""
-    rows = ["| | step | loss | density | p of twins | push of self | of twins | of others |", "|---" * 8 + "|"]
+    heads = ("", "step", "loss", "density", "p of twins", "push of self", "of twins", "of others")
+    rows = []
     for title, found in result["cases"].items():
         for step in (100, 200, 300, 500, 700, 900):
             i = found["step"].index(step)
             columns = ("loss", "density", "p_twin", "push_self", "push_twin", "push_other")
             digits = (2, 2, 2, 3, 3, 3)
             cells = [f"{found[name][i]:.{n}f}" for name, n in zip(columns, digits, strict=True)]
-            rows.append(f"| {title} | {step} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+            rows.append((title, step, *cells))
+    return grid(heads, rows)
 
 
 def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", exploration: float = 0.0) -> str:
@@ -75,7 +76,7 @@ def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", 
     rows = next(part["rows"] for part in result["parts"] if wanted.items() <= part.items())
     by_place = {(row["estimator"], row["probability"]): row for row in rows}
     columns = [p for p in result["settings"]["probabilities"] if p in (0.05, 0.25, 0.5, 0.75, 0.95)]
-    lines = [f"| bias · variance · cosine | {' | '.join(f'p = {p:g}' for p in columns)} |", "|---" * 6 + "|"]
+    lines = []
     for name, title in ESTIMATORS.items():
         cells = []
         for p in columns:
@@ -83,8 +84,8 @@ def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", 
             variance = row["relative_variance"]
             shown = f"{variance:.2g}" if variance < 10 else f"{variance:.0f}"
             cells.append(f"{row['relative_bias']:.2f} · {shown} · {row['cosine']:.2f}")
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append((title, *cells))
+    return grid(("bias · variance · cosine", *(f"p = {p:g}" for p in columns)), lines)
 
 
 def study_page(files: Files) -> dict[str, str]:

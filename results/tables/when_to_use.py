@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from results.tables.files import Files
+from results.tables.grid import grid
 from results.tables.landing import CASES, step_ratios
 from sbmt.experiments.tables import LEFT_OUT
 
@@ -71,15 +72,16 @@ def fit_line(bench: dict[str, Any], kind: str, *, is_training: bool) -> tuple[fl
 def limits_table(bench: dict[str, Any]) -> str:
     """Per length, the density below which SBM takes fewer operations, and less time."""
     lines = {is_training: [fit_line(bench, kind, is_training=is_training) for kind in KINDS] for is_training in (0, 1)}
-    rows = ["| tokens | operations | seconds, inference | seconds, training |", "|---|---|---|---|"]
+    rows = []
     for n in LENGTHS:
         choosing = 2 * D_HEAD + N_CLUSTERS + N_CLUSTERS**2 / (2 * D_HEAD)
         operations = 1 - choosing / n - N_CLUSTERS**2 / (2 * n**2)
         cells = [f"{operations:.0%}".replace("%", " %")]
         cells += [_percents([(1 - a / n) / b for a, b, _ in lines[is_training]]) for is_training in (0, 1)]
-        rows.append(f"| {n:,} | {' | '.join(cells)} |")
+        rows.append((f"{n:,}", *cells))
     worst = max(off for line in lines.values() for *_, off in line)
-    return "\n".join(rows) + f"\n\n*Read off straight lines that are off by a factor of {worst:.2f} at most.*"
+    table = grid(("tokens", "operations", "seconds, inference", "seconds, training"), rows)
+    return table + f"\n\n*Read off straight lines that are off by a factor of {worst:.2f} at most.*"
 
 
 def _percents(limits: list[float]) -> str:
@@ -91,29 +93,28 @@ def _percents(limits: list[float]) -> str:
 
 def seconds_table(bench: dict[str, Any]) -> str:
     """Time over that of full attention in a few cases, for both kinds of memberships."""
-    rows = ["| tokens | density | inference | training step |", "|---|---|---|---|"]
+    rows = []
     for n, density in CASES:
         cells = [step_ratios(bench, n, density, is_training=is_training) for is_training in (False, True)]
-        rows.append(f"| {n:,} | {100 * density:g} % | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((f"{n:,}", f"{100 * density:g} %", *cells))
+    return grid(("tokens", "density", "inference", "training step"), rows)
 
 
 def bytes_table(bench: dict[str, Any]) -> str:
     """What a training step adds to the memory of a process."""
-    rows = ["| tokens | density | full attention, MiB | SBM, MiB |", "|---|---|---|---|"]
+    rows = []
     for case in bench["suites"]["memory"]["found"]["cases"]:
         steps = [case["results"][name].get("step") for name in ("sdpa", "sbm")]
         if None not in steps:
-            cells = " | ".join(f"{step:,.0f}" for step in steps)
-            rows.append(f"| {case['n']:,} | {100 * case['density']:g} % | {cells} |")
-    return "\n".join(rows)
+            rows.append((f"{case['n']:,}", f"{100 * case['density']:g} %", *(f"{step:,.0f}" for step in steps)))
+    return grid(("tokens", "density", "full attention, MiB", "SBM, MiB"), rows)
 
 
 def others_table(files: Files) -> str:
     """All attentions side by side: their costs on ListOps, and what they reached here."""
     costs, lm = files.load("costs"), files.load("glue")["mlm"]
     heads = ("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for title, cost, tokens, listops, words in ROWS:
         cells = [LEFT_OUT] * 5
         if cost is not None:
@@ -126,8 +127,8 @@ def others_table(files: Files) -> str:
         cells[3] = _reached(files.load("listops"), listops, mean)
         perplexities = [run["test"]["metrics"]["perplexity"] for run in lm["runs"] if run["trial"] == words]
         cells[4] = f"{mean(perplexities):.0f}" if perplexities else LEFT_OUT
-        rows.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append((title, *cells))
+    return grid(heads, rows)
 
 
 def _reached(study: dict[str, Any], trial: str | None, over_seeds: Any) -> str:

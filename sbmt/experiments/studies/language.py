@@ -146,6 +146,8 @@ def run_language_studies(
 
 Results = dict[str, dict[str, Any]]
 """What :func:`run_language_studies` returns: the summary of every study by name."""
+Number = Callable[[dict[str, Any]], float]
+"""A number in [0, 1] of a run's result."""
 
 
 def mlm_table(result: dict[str, Any]) -> Table:
@@ -167,29 +169,35 @@ def mlm_table(result: dict[str, Any]) -> Table:
 
 def glue_accuracy_table(results: Results) -> Table:
     """Accuracy in percent, mean ± deviation over seeds, and density; and always answering the commonest label."""
-    tasks, titles = _columns(results)
-    rows = [
-        (title, *(_cell(_runs(results[task], trial), lambda run: run["test"]["accuracy"]) for task in tasks))
-        for trial, title in titles.items()
-    ]
-    rows.append(("always the commonest label", *(_constant(results, task, "accuracy") for task in tasks)))
     title = "Accuracy in %, mean ± deviation over seeds (density in %, if less than 100)"
-    return Table("glue-accuracy", title, ("attention", *map(short_title, tasks)), tuple(rows))
+    return _task_table("glue-accuracy", title, results, lambda run: run["test"]["accuracy"], lambda run: run["chance"])
 
 
 def glue_f1_table(results: Results) -> Table:
     """The paper's Table 4, with the F1 of the pipeline that it uses: ours above, the paper's below."""
-    tasks, titles = _columns(results)
-    rows = [
-        (title, *(_cell(_runs(results[task], trial), _pipeline_f1) for task in tasks))
-        for trial, title in titles.items()
-    ]
-    rows.append(("always the commonest label", *(_constant(results, task, "pipeline_f1") for task in tasks)))
-    places = [GLUE_TASKS.index(task) for task in tasks]
-    rows += [(f"paper: {title}", *(f"{row[place]:.1f}" for place in places)) for title, row in TABLE_4.items()]
     title = "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4"
+    ours = _task_table(
+        "glue-f1",
+        title,
+        results,
+        lambda run: run["test"]["metrics"]["pipeline_f1"],
+        lambda run: run["chance_metrics"]["pipeline_f1"],
+    )
+    places = [GLUE_TASKS.index(task) for task in _columns(results)[0]]
+    paper = [(f"paper: {title}", *(f"{row[place]:.1f}" for place in places)) for title, row in TABLE_4.items()]
     notes = ("The paper's rows are of models pre-trained on far more text: they are there for the layout, not to beat",)
-    return Table("glue-f1", title, ("attention", *map(short_title, tasks)), tuple(rows), notes)
+    return replace(ours, rows=(*ours.rows, *paper), notes=notes)
+
+
+def _task_table(name: str, title: str, results: Results, number: Number, constant: Number) -> Table:
+    """A number of every trial on every task, and below it that of always answering the commonest label."""
+    tasks, titles = _columns(results)
+    rows = []
+    for trial, shown in titles.items():
+        rows.append((shown, *(_cell(_runs(results[task], trial), number) for task in tasks)))
+    constants = (f"{100 * constant(results[task]['runs'][0]):.1f}" for task in tasks)
+    rows.append(("always the commonest label", *constants))
+    return Table(name, title, ("attention", *map(short_title, tasks)), tuple(rows))
 
 
 def glue_runs_table(results: Results) -> Table:
@@ -252,19 +260,10 @@ def _layers(runs: list[dict[str, Any]]) -> list[float]:
     return [mean(layer) for layer in zip(*per_run, strict=True)]
 
 
-def _pipeline_f1(run: dict[str, Any]) -> float:
-    return float(run["test"]["metrics"]["pipeline_f1"])
-
-
-def _cell(runs: list[dict[str, Any]], number: Any) -> str:
+def _cell(runs: list[dict[str, Any]], number: Number) -> str:
     if not runs:
         return LEFT_OUT
     values = [100 * number(run) for run in runs]
     density = 100 * mean(run["test"]["density"] for run in runs)
     spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
     return f"{mean(values):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")
-
-
-def _constant(results: Results, task: str, metric: str) -> str:
-    run = results[task]["runs"][0]
-    return f"{100 * (run['chance'] if metric == 'accuracy' else run['chance_metrics'][metric]):.1f}"

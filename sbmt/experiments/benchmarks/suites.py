@@ -42,20 +42,12 @@ class Suite:
     device: str = "cpu"
 
 
-def _attention(is_quick: bool, track: Track) -> dict[str, Any]:
-    return attention.run(attention.QUICK if is_quick else attention.FULL, track)
+def _suite(module: Any, tables: Callable[[dict[str, Any]], list[Table]]) -> Suite:
+    def run(is_quick: bool, track: Track) -> dict[str, Any]:
+        found: dict[str, Any] = module.run(module.QUICK if is_quick else module.FULL, track)
+        return found
 
-
-def _sampler(is_quick: bool, track: Track) -> dict[str, Any]:
-    return sampler.run(sampler.QUICK if is_quick else sampler.FULL, track)
-
-
-def _backends(is_quick: bool, track: Track) -> dict[str, Any]:
-    return backends.run(backends.QUICK if is_quick else backends.FULL, track)
-
-
-def _memory(is_quick: bool, track: Track) -> dict[str, Any]:
-    return memory.run(memory.QUICK if is_quick else memory.FULL, track)
+    return Suite(run, tables)
 
 
 def _gpu(is_quick: bool, track: Track, **resumable: Any) -> dict[str, Any]:
@@ -63,10 +55,10 @@ def _gpu(is_quick: bool, track: Track, **resumable: Any) -> dict[str, Any]:
 
 
 SUITES = {
-    "attention": Suite(_attention, attention_tables),
-    "sampler": Suite(_sampler, sampler_tables),
-    "backends": Suite(_backends, backend_tables),
-    "memory": Suite(_memory, memory_tables),
+    "attention": _suite(attention, attention_tables),
+    "sampler": _suite(sampler, sampler_tables),
+    "backends": _suite(backends, backend_tables),
+    "memory": _suite(memory, memory_tables),
     "gpu": Suite(_gpu, gpu_tables, "cuda"),
 }
 

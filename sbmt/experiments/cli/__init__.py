@@ -1,4 +1,4 @@
-"""The command line. A mistake is answered in one line with exit code 2, never with a traceback."""
+"""The command line. After a mistake it prints one line and exits with code 2; it never prints a traceback."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ def print_version(is_asked: bool) -> bool:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="print versions and leave")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="print versions and exit")
     ] = False,
 ) -> None:
     """SBM-Transformer: attention along edges sampled from an inferred block model."""

@@ -25,7 +25,7 @@ def evaluate(
 
 
 def print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
-    """Prints accuracy, loss and density on the test examples, and what a result has beside them.
+    """Prints accuracy, loss and density on the test examples, and what else the result holds.
 
     Args:
         console: Where to print.

@@ -16,10 +16,10 @@ GROUP = "Options of the attention"
 
 
 def with_fields_of(config: type, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command one option per field of a configuration, and one per option of any attention.
+    """Gives a command one option for each field of a configuration, and one for each option of any attention.
 
-    The decorated command takes ``**overrides``: the values that were given, None for the rest. Attentions that are
-    registered before the command line is parsed count.
+    The command takes ``**overrides``: the values that were given, None for the rest. Attentions may be registered
+    until the command line is parsed.
 
     Args:
         config: The dataclass; a field's help text is its metadata ``"help"``.
@@ -29,7 +29,7 @@ def with_fields_of(config: type, without: Collection[str] = ()) -> Callable[[Cal
 
 
 class _Command:
-    """A command whose signature is made when Typer asks for it, since plugins may register attentions until then."""
+    """A command whose signature is built when Typer asks for it, since plugins may register attentions until then."""
 
     def __init__(self, command: Callable[..., None], config: type, without: frozenset[str]) -> None:
         update_wrapper(self, command)

@@ -42,7 +42,7 @@ def sweep(
     console = Console(markup=False)
     results = {}
     configs = {task: choose("task", task, REDUCED if reduced else PAPER).override(**overrides) for task in tasks}
-    for config in configs.values():  # whatever is missing or wrong shows before the first run
+    for config in configs.values():  # reports whatever is missing or wrong before the first run
         config.open_prepared()
         for trial in trials:
             config.override(**trial.settings)

@@ -15,7 +15,7 @@ from sbmt.experiments.training.run import Run
 
 
 def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]) -> Table:
-    """Medians over seeds, one row per trial, and the worst accuracy where there are several seeds."""
+    """Medians over seeds, one row per trial, with the worst accuracy if there are several seeds."""
     count = Counter(name for name, _ in runs)
     is_many, is_mixed = max(count.values()) > 1, len(set(count.values())) > 1
     seeds = "" if is_mixed or not is_many else f", medians of {max(count.values())} seeds"
@@ -64,7 +64,7 @@ def print_table(console: Console, found: Found) -> None:
 
 
 def accuracy_cell(runs: list[dict[str, Any]]) -> str:
-    """One cell of such a table: ``37.60 ± 0.38 (24.64)``; no deviation for one seed, a dash for none."""
+    """A cell of :func:`long_range_table`: ``37.60 ± 0.38 (24.64)``; no deviation for one seed, a dash for none."""
     if not runs:
         return "–"
     accuracies = [100 * run["test"]["accuracy"] for run in runs]

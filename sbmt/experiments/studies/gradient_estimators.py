@@ -1,12 +1,12 @@
 r"""How good gradients through sampled masks are, measured exactly on graphs small enough to list all their masks.
 
-The loss of a network with a sampled mask is random; what one wants to lower is its mean over masks. That is linear in
-each edge's probability, with the slope
+The loss of a network with a sampled mask is random, and training should lower its mean over masks. That mean is linear
+in each edge's probability, with the slope
 
 $$\frac{\partial\, \mathbb{E}[L(M)]}{\partial p_e} = \mathbb{E}[L \mid M_e = 1] - \mathbb{E}[L \mid M_e = 0] .$$
 
-Training sees one mask at a time and must guess this slope from it. Here every guess is weighed by its probability, so
-that means and variances of the guesses come without sampling error.
+Training sees one mask at a time and must guess this slope from it. Here every guess is weighted by its probability, so
+that means and variances of the guesses have no sampling error.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class EstimatorReport:
 
     @property
     def relative_bias(self) -> float:
-        """|mean − exact| / |exact|: 0 is unbiased, 1 is no better than always guessing zero."""
+        """|mean − exact| / |exact|: 0 is unbiased, 1 no better than always guessing zero."""
         return float(self.bias.norm() / self.exact.norm())
 
     @property
@@ -63,7 +63,7 @@ class EstimatorReport:
 
     @property
     def relative_variance(self) -> float:
-        """Total variance / |exact|²: the mean of that many draws has a noise as long as the exact gradient."""
+        """Total variance / |exact|²: the number of draws whose mean has noise as long as the exact gradient."""
         return float(self.variance.sum() / self.exact.square().sum())
 
     @property
@@ -148,7 +148,7 @@ def measure_estimators(
 def _enumerate(
     query: Tensor, key: Tensor, value: Tensor, is_certain: Tensor, is_random: Tensor, loss: Loss
 ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
-    """For every mask: its random edges, its loss, what each edge adds to that loss, and what each rule says it does."""
+    """For every mask: its random edges, its loss, what each edge adds to that loss, and each rule's guess of that."""
     # mask number x holds random edge e where x & bit[e]
     bit = 1 << torch.arange(int(is_random.sum()), device=is_random.device)
     number = torch.arange(1 << len(bit), device=is_random.device)

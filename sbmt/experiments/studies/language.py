@@ -136,7 +136,7 @@ def run_language_studies(
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))
     pretraining = pretraining_study(names, is_reduced=is_reduced)
-    pretraining.config.open_data()  # whatever is missing shows before the first run
+    pretraining.config.open_data()  # reports missing data before the first run
     studies = [pretraining] + [
         fine_tuning_study(task, pretraining, folder / "mlm", n_seeds=n_seeds, epochs=epochs, is_reduced=is_reduced)
         for task in tasks

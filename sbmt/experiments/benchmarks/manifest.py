@@ -4,7 +4,8 @@ import os
 import platform
 import re
 import subprocess
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,15 @@ def gpu_manifest(device: torch.device) -> dict[str, Any]:
     if device.type != "cuda":
         return {}
     about = torch.cuda.get_device_properties(device)
+    gpu = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1), "driver": _driver()}
+    with suppress(PackageNotFoundError):
+        gpu["triton"] = version("triton")
+    return {"triton": "not installed"} | gpu | {"cuda": torch.version.cuda or "unknown"}
+
+
+def _driver() -> str:
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
-    gpu = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1), "driver": driver}
-    return gpu | {"cuda": torch.version.cuda, "triton": version("triton")}
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return "unknown"

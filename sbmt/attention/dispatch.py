@@ -5,6 +5,7 @@ attention calls the latter directly, since it has checked its arguments already.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from sbmt.attention.dense import attend_dense
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.message_passing import attend_by_messages
-from sbmt.attention.rows import attend_on_cpu, attend_on_gpu
+from sbmt.attention.rows import attend_along_rows
 from sbmt.counter_rng import draw_seed, first_example
 from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
@@ -28,8 +29,8 @@ Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, Tensor | None, GateRule, Te
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
     "pyg": attend_by_messages,
-    "cpu": attend_on_cpu,
-    "gpu": attend_on_gpu,
+    "cpu": partial(attend_along_rows, use_gpu=False),
+    "gpu": partial(attend_along_rows, use_gpu=True),
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
 ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order

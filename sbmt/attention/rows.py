@@ -11,7 +11,7 @@ from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.kernels.rows import attend
 
 
-def attend_on_cpu(
+def attend_along_rows(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -19,51 +19,28 @@ def attend_on_cpu(
     gate: Tensor | None,
     gate_rule: GateRule,
     weight_scale: Tensor | None,
+    *,
+    use_gpu: bool,
 ) -> Tensor:
     """Attends along CSR rows, and computes scores again in the backward pass; see :func:`sbmt.edge_attention`.
 
-    Cost: O(edges · d) time, O(edges + n · d) memory. 16-bit inputs are computed in float32. Differentiable once.
+    On the CPU, 16-bit inputs are converted to float32; on a GPU they are read as they are and summed in float32, and
+    several programs share a long row. Differentiable once.
+
+    Cost: O(edges · d) time, O(edges + n · d) memory.
     """
-    if any(t.device.type != "cpu" for t in (query, edges.keys)):
-        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
-    wide = [t.to(accumulator(value)) for t in (query, key, value)]
-    return _attend_along(wide, edges, gate, gate_rule, weight_scale, use_gpu=False).to(value.dtype)
-
-
-def attend_on_gpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-) -> Tensor:
-    """Does the same on a GPU, where several programs share a long row; see :func:`sbmt.edge_attention`.
-
-    Cost: O(edges · d) time, O(edges + n · d) memory. 16-bit inputs are read as they are, and summed in float32.
-    Differentiable once.
-    """
-    if not has_gpu_kernels(query.device) or query.device != edges.keys.device:
+    if use_gpu and (not has_gpu_kernels(query.device) or query.device != edges.keys.device):
         do = 'use backend="auto", or move them to a GPU that Triton serves'
         raise SbmtError("tensors on one GPU", f"a query on {query.device}", do)
-    return _attend_along([query, key, value], edges, gate, gate_rule, weight_scale, use_gpu=True)
-
-
-def _attend_along(
-    tokens: list[Tensor],
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-    use_gpu: bool,
-) -> Tensor:
+    if not use_gpu and any(t.device.type != "cpu" for t in (query, edges.keys)):
+        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    dtype = accumulator(value)
+    tokens = [t if use_gpu else t.to(dtype) for t in (query, key, value)]
     flat = [t.flatten(0, 2).contiguous() for t in tokens]
-    dtype = accumulator(tokens[2])
     none = flat[0].new_empty(0, dtype=dtype)
     flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]
     out, _ = attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score", use_gpu)
-    return out.unflatten(0, edges.shape[:3])
+    return out.unflatten(0, edges.shape[:3]).to(value.dtype)

@@ -23,30 +23,30 @@ def _kernels(use_gpu: bool) -> Any:
     return on_cpu
 
 
+_MASK = "Tensor row_ptr, Tensor keys, Tensor column_ptr, Tensor queries, Tensor positions, int n_queries, int n_keys"
+
+
+def _masks(
+    row_ptr: Tensor, keys: Tensor, column_ptr: Tensor, queries: Tensor, positions: Tensor, n_queries: int, n_keys: int
+) -> tuple[Mask, ByKey]:
+    return Mask(row_ptr, keys, n_queries, n_keys), ByKey(column_ptr, queries, positions)
+
+
 # --- attention ---
 
 
-@torch.library.custom_op("sbmt::attend", mutates_args=())
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    gate: Tensor,
-    weight_scale: Tensor,
-    row_ptr: Tensor,
-    keys: Tensor,
-    column_ptr: Tensor,
-    queries: Tensor,
-    positions: Tensor,
-    n_queries: int,
-    n_keys: int,
-    is_score_rule: bool,
-    use_gpu: bool,
-) -> tuple[Tensor, Tensor]:
+@torch.library.custom_op(
+    "sbmt::attend",
+    mutates_args=(),
+    schema="(Tensor query, Tensor key, Tensor value, Tensor gate, Tensor weight_scale, "
+    f"{_MASK}, bool is_score_rule, bool use_gpu) -> (Tensor, Tensor)",
+)
+def attend(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The fields of :class:`~sbmt.kernels.structures.AttentionResults`."""
-    inputs = AttentionInputs(query, key, value, gate, weight_scale)
-    with torch.cuda.device_of(query):
-        return tuple(_kernels(use_gpu).attend(inputs, Mask(row_ptr, keys, n_queries, n_keys), is_score_rule))
+    *_, is_score_rule, use_gpu = arguments
+    inputs, (mask, _) = AttentionInputs(*arguments[:5]), _masks(*arguments[5:12])
+    with torch.cuda.device_of(inputs.query):
+        return tuple(_kernels(use_gpu).attend(inputs, mask, is_score_rule))
 
 
 @attend.register_fake
@@ -55,21 +55,18 @@ def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Te
     return value.new_empty(query.shape[0], value.shape[1]), log_total
 
 
-@torch.library.custom_op("sbmt::attend_backward", mutates_args=())
+@torch.library.custom_op(
+    "sbmt::attend_backward",
+    mutates_args=(),
+    schema=f"(Tensor grad_out, Tensor[] results, Tensor[] inputs, {_MASK}, bool is_score_rule, bool use_gpu) -> "
+    "(Tensor, Tensor, Tensor, Tensor)",
+)
 def attend_backward(
-    grad_out: Tensor,
-    results: list[Tensor],
-    inputs: list[Tensor],
-    mask_and_by_key: list[Tensor],
-    n_queries: int,
-    n_keys: int,
-    is_score_rule: bool,
-    use_gpu: bool,
+    grad_out: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and gate."""
-    row_ptr, keys, *columns = mask_and_by_key
-    masks = Mask(row_ptr, keys, n_queries, n_keys), ByKey(*columns)
-    given = grad_out.contiguous(), AttentionResults(*results), AttentionInputs(*inputs), *masks, is_score_rule
+    *mask, is_score_rule, use_gpu = rest
+    given = grad_out.contiguous(), AttentionResults(*results), AttentionInputs(*inputs), *_masks(*mask), is_score_rule
     with torch.cuda.device_of(grad_out):
         return tuple(_kernels(use_gpu).attend_backward(*given))
 
@@ -92,8 +89,7 @@ def _differentiate_attention(ctx: Any, grad_out: Tensor | None, _: Tensor | None
     if grad_out is None:
         return (None,) * 14
     saved = list(ctx.saved_tensors)
-    results, inputs, mask_and_by_key = saved[:2], saved[2:7], saved[7:]
-    return *attend_backward(grad_out, results, inputs, mask_and_by_key, *ctx.sizes_and_rules), *(None,) * 10
+    return *attend_backward(grad_out, saved[:2], saved[2:7], *saved[7:], *ctx.sizes_and_rules), *(None,) * 10
 
 
 attend.register_autograd(_differentiate_attention, setup_context=_save_attention)
@@ -101,50 +97,40 @@ attend.register_autograd(_differentiate_attention, setup_context=_save_attention
 
 # --- products along edges ---
 
+_PRODUCT = f"(Tensor query, Tensor key, {_MASK}, bool use_gpu) -> Tensor"
 
-def _edge_dot(
-    query: Tensor,
-    key: Tensor,
-    row_ptr: Tensor,
-    keys: Tensor,
-    column_ptr: Tensor,
-    queries: Tensor,
-    positions: Tensor,
-    n_queries: int,
-    n_keys: int,
-    use_gpu: bool,
-) -> Tensor:
+
+@torch.library.custom_op("sbmt::edge_dot", mutates_args=(), schema=_PRODUCT)
+def edge_dot(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
+    """⟨query_i, key_j⟩ for every edge (i, j)."""
+    *mask, use_gpu = rest
     with torch.cuda.device_of(query):
-        out: Tensor = _kernels(use_gpu).dots(query, key, Mask(row_ptr, keys, n_queries, n_keys))
+        out: Tensor = _kernels(use_gpu).dots(query, key, _masks(*mask)[0])
     return out
 
 
-def _edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+@torch.library.custom_op("sbmt::edge_gate", mutates_args=(), schema=_PRODUCT)
+def edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+    """Ones with the gradients of :func:`edge_dot`."""
     return query.new_ones(keys.shape)
 
 
-_schema = torch.library.infer_schema(_edge_dot, mutates_args=())
-edge_dot = torch.library.custom_op("sbmt::edge_dot", _edge_dot, mutates_args=(), schema=_schema)
-"""⟨query_i, key_j⟩ for every edge (i, j)."""
-edge_gate = torch.library.custom_op("sbmt::edge_gate", _edge_gate, mutates_args=(), schema=_schema)
-"""Ones with the gradients of :func:`edge_dot`."""
-
-
-@torch.library.custom_op("sbmt::edge_dot_backward", mutates_args=())
-def edge_dot_backward(
-    grad: Tensor, rows: list[Tensor], mask_and_by_key: list[Tensor], n_queries: int, n_keys: int, use_gpu: bool
-) -> tuple[Tensor, Tensor]:
-    """Σ_j g_ij key_j for every query i, and Σ_i g_ij query_i for every key j; ``rows`` are queries and keys."""
-    query, key = rows
-    row_ptr, keys, *columns = mask_and_by_key
-    mask, grad, kernels = Mask(row_ptr, keys, n_queries, n_keys), grad.contiguous(), _kernels(use_gpu)
+@torch.library.custom_op(
+    "sbmt::edge_dot_backward",
+    mutates_args=(),
+    schema=f"(Tensor grad, Tensor query, Tensor key, {_MASK}, bool use_gpu) -> (Tensor, Tensor)",
+)
+def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Σ_j g_ij key_j for every query i, and Σ_i g_ij query_i for every key j."""
+    *both, use_gpu = rest
+    (mask, by_key), grad, kernels = _masks(*both), grad.contiguous(), _kernels(use_gpu)
     with torch.cuda.device_of(query):
-        return kernels.sum_over_keys(grad, key, mask), kernels.sum_over_queries(grad, query, mask, ByKey(*columns))
+        return kernels.sum_over_keys(grad, key, mask), kernels.sum_over_queries(grad, query, mask, by_key)
 
 
 @edge_dot_backward.register_fake
-def _(grad: Tensor, rows: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(rows[0]), torch.empty_like(rows[1])
+def _(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(query), torch.empty_like(key)
 
 
 def _save_products(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -153,8 +139,7 @@ def _save_products(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _differentiate_products(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    query, key, *mask_and_by_key = ctx.saved_tensors
-    return *edge_dot_backward(grad, [query, key], mask_and_by_key, *ctx.sizes), *(None,) * 8
+    return *edge_dot_backward(grad, *ctx.saved_tensors, *ctx.sizes), *(None,) * 8
 
 
 for _operator in (edge_dot, edge_gate):

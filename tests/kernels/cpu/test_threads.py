@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from sbmt import BlockModel
 from sbmt.attention import edge_attention
 from sbmt.block_model.pair_products import edge_dot
 from tests.attention.row_loop import make_case
@@ -85,16 +84,3 @@ def test_transposes_and_unions(set_threads, part_counts):
         return *first.by_key, both.row_ptr, both.keys
 
     for_each_count(compute, set_threads, part_counts)
-
-
-def test_a_batch_in_many_parts_equals_its_examples_alone(set_threads, part_counts, monkeypatch):
-    """What a part reads and writes stays in its rows: examples drawn and attended alone come out the same."""
-    set_threads(4)
-    model, draw = uneven_model(3, 2, 20, 30, 4), Draw("exact by clusters", monkeypatch)
-    whole = draw.edges(model).to_dense()
-    for example in range(3):
-        memberships = (t[example : example + 1] for t in (model.query_membership, model.key_membership))
-        query, key = memberships
-        alone = draw.edges(BlockModel(query, model.block_matrix, key), first_example=example)
-        assert torch.equal(alone.to_dense()[0], whole[example])
-    assert max(part_counts) > 4

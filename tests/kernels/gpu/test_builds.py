@@ -9,6 +9,8 @@ import torch
 
 from sbmt.attention import tiles
 from sbmt.kernels.gpu import is_interpreted
+from tests.kernels.gpu.builds import build
+from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches, transposing_launches
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -20,8 +22,6 @@ SPILLED = 1500  # bytes of stack: a few numbers that do not fit into registers, 
 
 
 def assert_they_build(launches, capability, n_kernels):
-    from tests.kernels.gpu.builds import build
-
     built = {launch.name: build(launch, capability) for launch in launches}
     assert len(built) == n_kernels
     for name, needs in built.items():
@@ -52,8 +52,6 @@ def chip(monkeypatch):
     ],
 )
 def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
-    from tests.kernels.gpu.launches import tile_launches
-
     if SHARED[capability] < tiles.SHARED_BYTES and (d > tiles.SMALL_WIDTH or n_clusters > tiles.SMALL_CLUSTERS):
         pytest.skip("rows serve these there")
     chip(capability)
@@ -63,9 +61,6 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
 
 def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
-    from tests.kernels.gpu.builds import build
-    from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches, transposing_launches
-
     tiles = tile_launches(torch.bfloat16, 8, 1, window=1, dropout=0.5, heads=1, n=1)
     rows = row_launches(torch.bfloat16, 8, 1, n_rows=1, n=1)
     for launch in [*tiles, *rows, *transposing_launches(1, 1), *draw_launches(1, is_poisson=True, n=1)]:
@@ -74,9 +69,6 @@ def test_counts_of_one():
 
 def test_tiles_of_the_usual_size(chip):
     """Registers hold all but a few numbers."""
-    from tests.kernels.gpu.builds import build
-    from tests.kernels.gpu.launches import tile_launches
-
     chip(90)
     for n_clusters in (64, 128):
         for launch in tile_launches(torch.bfloat16, 64, n_clusters):
@@ -90,21 +82,15 @@ def test_tiles_of_the_usual_size(chip):
 @pytest.mark.parametrize("is_gated", [True, False])
 @pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float32, 200), (torch.float64, 32)])
 def test_rows(dtype, d, is_gated, capability):
-    from tests.kernels.gpu.launches import row_launches
-
     assert_they_build(row_launches(dtype, d, 128, is_gated=is_gated), capability, n_kernels=6)
 
 
 def test_transposing():
-    from tests.kernels.gpu.launches import transposing_launches
-
     assert_they_build(transposing_launches(), 90, n_kernels=2)
 
 
 @pytest.mark.parametrize("is_padded", [True, False])
 def test_drawing(is_padded):
-    from tests.kernels.gpu.launches import draw_launches
-
     for is_poisson in (True, False):
         launches = draw_launches(128, is_padded=is_padded, is_poisson=is_poisson)
         assert [launch.arguments["IS_COUNT"] for launch in launches] == [True, False]

@@ -37,7 +37,14 @@ def tile_launches(
 
 
 def row_launches(
-    dtype: torch.dtype, d: int, n_clusters: int, *, is_gated: bool = True, n_rows: int = 2 * N, n: int = N
+    dtype: torch.dtype,
+    d: int,
+    n_clusters: int,
+    *,
+    is_gated: bool = True,
+    is_dropped: bool = False,
+    n_rows: int = 2 * N,
+    n: int = N,
 ) -> list[Launch]:
     """Attention along rows, forward and backward, and the products of rates: their values and their gradients."""
     from sbmt.kernels.gpu.rows import launch as row_launch
@@ -46,7 +53,7 @@ def row_launches(
     mask = Mask(torch.arange(n_rows + 1), torch.zeros(n_rows, dtype=torch.int64), n, n)
     by_key = ByKey(mask.row_ptr, mask.keys.int(), mask.keys.int())
     per_edge = torch.zeros(n_rows if is_gated else 0, dtype=accumulator(rows))
-    inputs = AttentionInputs(rows, rows, rows, per_edge, per_edge[:0])
+    inputs = AttentionInputs(rows, rows, rows, per_edge, per_edge if is_dropped else per_edge[:0])
     rates = torch.zeros(n_rows, n_clusters)
     with recorded() as launches:
         results = row_launch.attend(inputs, mask, True)

@@ -1,7 +1,7 @@
 """Attention as message passing on a bipartite graph, with PyTorch Geometric."""
 
 from functools import cache
-from typing import Optional, get_args
+from typing import Optional
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
 from sbmt.attention.inputs import GateRule
-from sbmt.errors import choose
+from sbmt.errors import check_choice
 from sbmt.graph.edges import EdgeList
 
 
@@ -44,7 +44,8 @@ class EdgeAttention(MessagePassing):
 
     def __init__(self, gate_rule: GateRule = "score") -> None:
         super().__init__(aggr="add", node_dim=0)
-        self.gate_rule = choose("gate_rule", gate_rule, {rule: rule for rule in get_args(GateRule)})
+        check_choice("gate_rule", gate_rule, GateRule)
+        self.gate_rule = gate_rule
 
     def forward(
         self,

@@ -40,21 +40,13 @@ COPY = " Tables of public copies are among them: as many rows as GLUE's have, bu
 
 @dataclass(frozen=True, eq=False)
 class GlueRows:
-    """The rows of a table.
+    """The rows of a table."""
 
-    Attributes:
-        texts: One or two per row, as they are written, including blanks at their ends.
-        labels: int64 ``(n_rows,)``; None for a table without labels.
-        index: The number of each row: the table's own, or where it has none, the row's place in the table from 0.
-        n_skipped: Number of rows left out because they are too short or have no agreed label.
-        n_empty: Number of texts that consist of blanks only.
-    """
-
-    texts: tuple[tuple[str, ...], ...]
-    labels: NDArray[np.int64] | None
-    index: tuple[str, ...]
-    n_skipped: int
-    n_empty: int
+    texts: tuple[tuple[str, ...], ...]  # one or two per row, as they are written, including blanks at their ends
+    labels: NDArray[np.int64] | None  # (n_rows,); None for a table without labels
+    index: tuple[str, ...]  # the number of each row: the table's own, or if it has none, its place in the table from 0
+    n_skipped: int  # rows left out because they are too short or have no agreed label
+    n_empty: int  # texts that consist of blanks only
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -25,11 +25,8 @@ def _text(document: NDArray[Any]) -> str:
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
     """Encodes the examples of a split: sentences as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``.
 
-    Args:
-        split: Examples of one document or two, as UTF-8 bytes.
-        tokenizer: Cuts text into tokens.
-        length: Largest number of tokens of an example, special ones included. A longer example loses tokens at the end
-            of its longer sentence.
+    The examples have one document or two, as UTF-8 bytes. One of more than ``length`` tokens, special ones included,
+    loses tokens at the end of its longer sentence.
 
     Returns:
         The same examples in memory, in the same order, with one document of token ids each; and the number of examples

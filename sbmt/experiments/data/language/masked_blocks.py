@@ -132,9 +132,9 @@ def make_masked_batch(
     Args:
         blocks: The blocks of the text.
         examples: The numbers of all blocks of the batch.
-        part: The part of them to return, such as ``slice(0, 16)``.
+        part: Which of them to return, such as ``slice(0, 16)``.
         tokenizer: The tokeniser whose ids they are.
-        key: Two non-negative numbers that decide what is drawn, such as a seed and the number of the batch.
+        key: Decides what is drawn, such as a seed and the number of the batch.
 
     Returns:
         A batch whose ``labels`` are the true ids of the selected tokens, row by row; there may be none.

@@ -14,11 +14,12 @@ def _leaves(tokens: Tokens) -> Tokens:
     return Tokens(query, key, value, tokens.mask)
 
 
-def _backward(out: Any) -> None:
-    """Through all that is differentiable; each value with another weight."""
+def _backward(out: Any, *, from_densities: bool) -> None:
+    """Backpropagates a weighted sum of the values, all weights different, and the sum of the densities."""
     generator = torch.Generator().manual_seed(5)
-    weights = torch.randn(out.values.shape, generator=generator).to(out.values)
-    loss = (out.values * weights).sum() + out.density.sum() + out.expected_density.sum()
+    loss = (out.values * torch.randn(out.values.shape, generator=generator).to(out.values)).sum()
+    if from_densities:
+        loss = loss + out.density.sum() + out.expected_density.sum()
     if loss.requires_grad:
         loss.backward()
 
@@ -39,7 +40,7 @@ def _check_finite(subject: Subject, tokens: Tokens, what: str, *, is_zero: Tenso
                 empty = empty | is_zero
             if not bool((out.values[empty] == 0).all()):
                 raise SbmtError(f"zeros for {what} where nothing is attended", "other numbers", "zero such rows")
-            _backward(out)
+            _backward(out, from_densities=True)
         named = [*zip(("query", "key", "value"), leaves[:3], strict=True), *module.named_parameters()]
         for name, tensor in named:
             if tensor.grad is not None and not bool(tensor.grad.isfinite().all()):
@@ -72,15 +73,13 @@ def check_gradient_flow(subject: Subject) -> None:
     """Gradients reach the value of every attended key, and queries or keys, and no padded token."""
     tokens = _leaves(subject.padded_tokens())
     out = subject.attend(tokens, return_edges=True)
-    generator = torch.Generator().manual_seed(5)
-    weights = torch.randn(out.values.shape, generator=generator).to(out.values)
-    if out.values.requires_grad:
-        (out.values * weights).sum().backward()
+    _backward(out, from_densities=False)
     value, *others = (torch.zeros_like(t) if t.grad is None else t.grad for t in (tokens[2], *tokens[:2]))
-    is_read = tokens.is_real[:, None].expand(value.shape[:3]) if out.edges is None else out.edges.to_dense().any(2)
-    if not bool((value[is_read] != 0).any(-1).all()):
+    is_real = tokens.is_real[:, None, None].expand(*value.shape[:3], -1)
+    is_attended = is_real if out.edges is None else out.edges.to_dense()  # batch heads queries keys
+    if not bool((value[is_attended.any(2)] != 0).any(-1).all()):
         raise SbmtError("a gradient to the value of every attended key", "zero or none", "do not detach the values")
-    is_choice = is_read.sum(-1) > 1 if out.edges is None else out.edges.to_dense().sum(-1) > 1  # one key has weight 1
+    is_choice = is_attended.sum(-1) > 1  # a single key has weight 1
     if bool(is_choice.any()) and not any(bool((gradient != 0).any()) for gradient in others):
         raise SbmtError("a gradient to queries or keys", "zero or none", "do not detach the scores")
     for name, gradient in zip(("value", "query", "key"), (value, *others), strict=True):

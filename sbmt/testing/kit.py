@@ -1,4 +1,4 @@
-"""The conformance kit: every check, run and reported together."""
+"""The conformance kit: runs all checks and reports on them together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "training": meaning.check_training,
     "long": meaning.check_long,
 }
-"""Checks by name; each raises SbmtError where the attention does not do what the check's docstring says."""
+"""Checks by name; each raises SbmtError if the attention does not do what the check's docstring says."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CheckResult:
         name: A key of ``CHECKS``.
         is_passed: Whether nothing is wrong.
         message: What was expected and what came, why the check was skipped, or nothing.
-        is_skipped: Whether the check has nothing to say about this attention; it counts as passed.
+        is_skipped: Whether the check does not apply to this attention; it then counts as passed.
     """
 
     name: str
@@ -61,14 +61,10 @@ class CheckResult:
 
 
 def run_attention_checks(module: nn.Module, **settings: Any) -> list[CheckResult]:
-    """Runs every check and returns what each found, failures included.
-
-    Args:
-        module: See :func:`check_attention`.
-        **settings: See :func:`check_attention`.
+    """Runs every check and returns what each found, failures included; for arguments see :func:`check_attention`.
 
     Raises:
-        SbmtError: If the module takes no input that the checks could give it.
+        SbmtError: If no input suits the module.
     """
     with torch.random.fork_rng(), torch.enable_grad():
         torch.manual_seed(0)
@@ -97,21 +93,21 @@ def check_attention(
     is_position_free: bool | None = None,
     n_draws: int = 128,
 ) -> list[CheckResult]:
-    """Checks that an attention keeps the rules that all attentions of the library keep.
+    """Checks that an attention obeys the rules that all attentions of the library obey.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
     returns an object with ``values``, ``density``, ``expected_density`` and ``edges``, such as
-    :class:`~sbmt.AttentionOutput`. A copy of it is checked, in eval mode unless a check is about training; neither the
-    module nor PyTorch's global generators change. Random outputs are compared by their means over many seeds, with
-    fixed seeds, so that the verdict is the same every time.
+    :class:`~sbmt.AttentionOutput`. A copy is checked, in eval mode unless a check concerns training; neither the module
+    nor PyTorch's global generators change. Random outputs are compared by their means over many fixed seeds, so the
+    verdict is the same every time.
 
     Args:
         module: Any attention with that interface, ours or not.
         n_heads: Heads of the inputs; None: the attribute of that name, else the first number that the module takes.
         d_head: Width of the inputs; None: likewise.
         n_tokens: Tokens of the longest input, at least 3.
-        is_position_free: Whether tokens in another order must give the same values in that order. None: they must,
-            unless the module has an attribute ``n_positions``, or a ``window`` that is not None.
+        is_position_free: Whether reordered tokens must give the same values in that order. None: they must, unless the
+            module has an attribute ``n_positions``, or a ``window`` that is not None.
         n_draws: Calls per mean where random outputs are compared.
 
     Returns:
@@ -128,14 +124,8 @@ def check_attention(
         >>> [result.message for result in results if result.is_skipped]
         ['skipped: nothing about its values is random in eval mode']
     """
-    results = run_attention_checks(
-        module,
-        n_heads=n_heads,
-        d_head=d_head,
-        n_tokens=n_tokens,
-        is_position_free=is_position_free,
-        n_draws=n_draws,
-    )
+    settings = {"n_heads": n_heads, "d_head": d_head, "n_tokens": n_tokens, "n_draws": n_draws}
+    results = run_attention_checks(module, is_position_free=is_position_free, **settings)
     failed = [result for result in results if not result.is_passed]
     if failed:
         lines = "".join(f"\n- {result.name}: {result.message}" for result in failed)

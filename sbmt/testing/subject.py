@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -99,8 +99,8 @@ class Subject:
     ) -> None:
         """Raises SbmtError unless two functions of the seed return the same.
 
-        The same numbers from the same seed always pass. Where the module is random, the same means over ``n_draws``
-        other seeds pass too, up to six standard errors: a law may be kept without keeping every draw.
+        The same numbers from the same seed always pass. If the module is random, equal means over ``n_draws`` other
+        seeds pass too, up to six standard errors: the same distribution need not mean the same draws.
         """
         first, second = one(0), other(0)
         if first.shape != second.shape:
@@ -136,7 +136,7 @@ def make_subject(
     is_position_free: bool | None = None,
     n_draws: int = 128,
 ) -> Subject:
-    """Copies the attention and finds out what was not said of it; see :func:`sbmt.testing.check_attention`."""
+    """Copies the attention and infers what is not given; see :func:`sbmt.testing.check_attention`."""
     if not isinstance(module, nn.Module):
         raise SbmtError("an attention as a torch.nn.Module", type(module).__name__, "wrap it in a module")
     if n_tokens < 3 or n_draws < 2:
@@ -151,7 +151,7 @@ def make_subject(
     if not isinstance(n_heads, int) or not isinstance(d_head, int):
         n_heads, d_head = _find_sizes(module, n_heads, d_head, n_tokens, is_position_free)
     subject = Subject(module, n_heads, d_head, n_tokens, is_position_free, n_draws)
-    return Subject(module, n_heads, d_head, n_tokens, is_position_free, n_draws, is_random(subject))
+    return replace(subject, is_random=is_random(subject))
 
 
 def _find_sizes(module: nn.Module, n_heads: Any, d_head: Any, n_tokens: int, is_free: bool) -> tuple[int, int]:
@@ -174,5 +174,5 @@ def is_random(subject: Subject) -> bool:
     try:
         first, *others = (subject.attend(subject.tokens(), seed).values.detach() for seed in range(8))
         return not all(is_close(first, other, 1e-6) for other in others)
-    except Exception:  # the checks will say what is wrong with it
+    except Exception:  # the checks will report what is wrong
         return False

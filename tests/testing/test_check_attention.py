@@ -1,7 +1,5 @@
 """The conformance kit passes what is right, and names what is wrong."""
 
-from functools import cache
-
 import pytest
 import torch
 from torch import nn
@@ -35,56 +33,51 @@ NO_SOFTMAX = {"random, empty", "linear", "linformer", "reformer", "performer", "
 WINDOWED = {"random, window", "recommended"}
 SELF_ATTENTION = {"random, window", "recommended", "reformer"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
-# What each broken attention fails: the check that is about it, among others perhaps.
-FAILING = [
-    (broken.LeaksPadding, "padding is unread"),
-    (broken.LeaksPadding, "padding is absence"),
-    (broken.LeaksPadding, "edges"),
-    (broken.ForgetsPaddedQueries, "padded queries"),
-    (broken.NaNOnEmptyRows, "empty rows"),
-    (broken.NaNOnEmptyRows, "all padding"),
-    (broken.NaNGradient, "empty rows"),
-    (broken.DividesByTheSpread, "single token"),
-    (broken.DrawsFromTheGlobalGenerator, "global generator"),
-    (broken.IgnoresTheSeed, "generator governs"),
-    (broken.KeepsItsOwnGenerator, "repeatable"),
-    (broken.WrongShape, "shapes"),
-    (broken.WrongType, "dtypes"),
-    (broken.CountsPaddedPairs, "density"),
-    (broken.ZeroOverZero, "density"),
-    (broken.LooksBackOnly, "permutation"),
-    (broken.PrefersTheFirst, "permutation"),
-    (broken.DetachesTheValue, "gradient flow"),
-    (broken.DetachesTheValue, "gradients"),
-    (broken.DetachesTheScores, "gradient flow"),
-    (broken.DoublesTheGradient, "gradients"),
-    (broken.MixesExamples, "batch"),
-    (broken.HidesEdges, "edges"),
-    (broken.TakesAnything, "errors"),
-    (broken.WritesToItsInput, "leaves no trace"),
-    (broken.Learns, "leaves no trace"),
-    (broken.StaysOnTheMeta, "devices"),
-    (broken.LeaksPaddingInTraining, "training"),
-    (broken.DetachesInTraining, "training"),
-    (broken.TakesQueryMaskForKeyMask, "two masks"),
-    (broken.HidesKeysOfPaddedQueries, "two masks"),
-    (broken.DropsKeysBeyondTheQueries, "more keys"),
-    (broken.MixesHeads, "heads"),
-    (broken.SwapsQueryAndKey, "weights"),
-    (broken.DropsKeysBeyondTheSixth, "long"),
-    (broken.LosesItsScaleBeyondSixTokens, "long"),
-    (broken.ExpectsTooLittle, "expected density"),
-    (broken.ForgetsTheScale, "weights"),
-]
+ALL = set(CHECKS)
+# What each broken attention fails: the checks it is written for, and others that it may fail too.
+FAILING = {
+    broken.LeaksPadding: ({"padding is unread", "padding is absence", "edges"}, ALL),
+    broken.ForgetsPaddedQueries: ({"padded queries"}, ALL),
+    broken.NaNOnEmptyRows: ({"empty rows", "all padding"}, ALL),
+    broken.NaNGradient: ({"empty rows"}, ALL),
+    broken.DividesByTheSpread: ({"single token"}, ALL),
+    broken.DrawsFromTheGlobalGenerator: ({"global generator"}, ALL),
+    broken.IgnoresTheSeed: ({"generator governs"}, ALL),
+    broken.KeepsItsOwnGenerator: ({"repeatable"}, ALL),
+    broken.WrongShape: ({"shapes"}, ALL),
+    broken.WrongType: ({"dtypes"}, {"gradients"}),
+    broken.CountsPaddedPairs: ({"density"}, {"expected density", "padding is absence"}),
+    broken.ZeroOverZero: ({"density"}, ALL),
+    broken.LooksBackOnly: (
+        {"permutation"},
+        {"density", "edges", "gradient flow", "long", "more keys", "training", "weights"},
+    ),
+    broken.PrefersTheFirst: ({"permutation"}, {"expected density", "long", "padding is absence"}),
+    broken.DetachesTheValue: ({"gradient flow", "gradients"}, ALL),
+    broken.DetachesTheScores: ({"gradient flow"}, ALL),
+    broken.DoublesTheGradient: ({"gradients"}, set()),
+    broken.MixesExamples: ({"batch"}, {"edges", "gradient flow", "long", "padding is unread", "training"}),
+    broken.HidesEdges: ({"edges"}, ALL),
+    broken.TakesAnything: ({"errors"}, set()),
+    broken.WritesToItsInput: ({"leaves no trace"}, ALL),
+    broken.Learns: ({"leaves no trace"}, set()),
+    broken.StaysOnTheMeta: ({"devices"}, ALL),
+    broken.LeaksPaddingInTraining: ({"training"}, set()),
+    broken.DetachesInTraining: ({"training"}, set()),
+    broken.TakesQueryMaskForKeyMask: ({"two masks"}, set()),
+    broken.HidesKeysOfPaddedQueries: ({"two masks"}, {"errors"}),
+    broken.DropsKeysBeyondTheQueries: ({"more keys"}, set()),
+    broken.MixesHeads: ({"heads"}, {"training", "weights"}),
+    broken.SwapsQueryAndKey: ({"weights"}, {"long", "two masks"}),
+    broken.DropsKeysBeyondTheSixth: ({"long"}, set()),
+    broken.LosesItsScaleBeyondSixTokens: ({"long"}, set()),
+    broken.ExpectsTooLittle: ({"expected density"}, set()),
+    broken.ForgetsTheScale: ({"weights"}, {"long"}),
+}
 
 
 def failed(module, **settings):
     return {result.name: result.message for result in run_attention_checks(module, **settings) if not result.is_passed}
-
-
-@cache
-def failed_by(attention):
-    return failed(attention())
 
 
 @pytest.mark.bad_input  # some of what the kit gives; shape checks would take three quarters of the time
@@ -111,45 +104,16 @@ def test_anothers_attention_passes(is_random):
     assert failed(broken.Honest(is_random)) == {}
 
 
-@pytest.mark.parametrize("attention, check", FAILING)
-def test_what_is_wrong_is_named(attention, check):
-    found = failed_by(attention)
-    assert check in found and found[check].startswith("expected ")
+@pytest.mark.parametrize("attention", FAILING)
+def test_what_is_wrong_is_named_and_little_else(attention):
+    found = failed(attention())
+    intended, others = FAILING[attention]
+    assert intended <= set(found) <= intended | others
+    assert all(message.startswith("expected ") for message in found.values())
 
 
 def test_each_check_finds_something():
-    assert {check for _, check in FAILING} == set(CHECKS)
-
-
-@pytest.mark.parametrize(
-    "attention, checks",
-    [
-        (
-            broken.LooksBackOnly,
-            {"permutation", "density", "edges", "gradient flow", "long", "training", "weights", "more keys"},
-        ),
-        (broken.PrefersTheFirst, {"permutation", "padding is absence", "expected density", "long"}),
-        (broken.MixesExamples, {"batch", "padding is unread", "edges", "gradient flow", "training", "long"}),
-        (broken.CountsPaddedPairs, {"density", "padding is absence", "expected density"}),
-        (broken.WrongType, {"dtypes", "gradients"}),
-        (broken.TakesAnything, {"errors"}),
-        (broken.DoublesTheGradient, {"gradients"}),
-        (broken.Learns, {"leaves no trace"}),
-        (broken.LeaksPaddingInTraining, {"training"}),
-        (broken.DetachesInTraining, {"training"}),
-        (broken.TakesQueryMaskForKeyMask, {"two masks"}),
-        (broken.HidesKeysOfPaddedQueries, {"two masks", "errors"}),
-        (broken.DropsKeysBeyondTheQueries, {"more keys"}),
-        (broken.MixesHeads, {"heads", "training", "weights"}),
-        (broken.SwapsQueryAndKey, {"weights", "long", "two masks"}),
-        (broken.DropsKeysBeyondTheSixth, {"long"}),
-        (broken.LosesItsScaleBeyondSixTokens, {"long"}),
-        (broken.ExpectsTooLittle, {"expected density"}),
-        (broken.ForgetsTheScale, {"weights", "long"}),
-    ],
-)
-def test_little_else_is_blamed(attention, checks):
-    assert set(failed_by(attention)) <= checks
+    assert set.union(*(intended for intended, _ in FAILING.values())) == ALL
 
 
 def test_all_that_is_wrong_is_told_in_one_error():

@@ -1,5 +1,7 @@
 """Every mistake raises the library's own error, which says what was expected."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ from scipy.sparse import csr_array
 
 import theory
 from sbmt import EdgeList, SbmtError
-from theory import conditions, factorised, patterns, relays
+from tests.theory.vector_operations import OPERATIONS
+from theory import conditions, factorised, patterns, random_graphs, realisability, relays, sampler_facts, simulation
 from theory.certificate import certify
 from theory.draws import certify_draws
 from theory.path_cover import check_arcs, matching_deficit
@@ -106,3 +109,45 @@ def test_the_error_says_what_was_expected(call, word):
     with pytest.raises(SbmtError) as caught:
         call()
     assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: random_graphs.lemma1_probability(0),
+        lambda: random_graphs.lemma1_probability("4"),
+        lambda: random_graphs.arc_probability(4, "lemma2"),
+        lambda: random_graphs.arc_probability(4, math.nan),
+        lambda: random_graphs.expected_hamiltonian_cycles(3, random_graphs.lemma1_probability(3)),
+        lambda: random_graphs.expected_hamiltonian_cycles(0, 0.5),
+        lambda: random_graphs.prob_cycle_exact(6, 0.5),
+        lambda: random_graphs.directed_limit(math.nan),
+        lambda: random_graphs.matching_deficiency(-1),
+        lambda: random_graphs.matching_deficiency(math.inf),
+        lambda: realisability.in_block_bound(2, 1.5),
+        lambda: realisability.min_block_size(2, "binomial"),
+        lambda: realisability.realise("A4", 8, 2),
+        lambda: realisability.realise("A1", 8, 2, "softmax"),
+        lambda: realisability.realise("A1", 8, 2, "poisson", c=1.0, rate=40.0),
+        lambda: realisability.realise("A1", 8, 2, "poisson", rate=0.0),
+        lambda: realisability.edge_law(realisability.realise("A1", 8, 2), "gibbs"),
+        lambda: OPERATIONS["min_block_size"]({"k": 2, "cap": "2/k"}),
+        lambda: sampler_facts.fastrg_rates(SQUARE, SQUARE[:2, :2], SQUARE),
+        lambda: sampler_facts.fastrg_rates(SQUARE, -1.0 * SQUARE, SQUARE),
+        lambda: sampler_facts.fastrg_rates(SQUARE, math.nan * SQUARE, SQUARE),
+        lambda: sampler_facts.fastrg_max_density(1),
+        lambda: sampler_facts.two_hop_miss(2, 1.1),
+        lambda: sampler_facts.mask_means(0.5, [1.0, 2.0], [0.0]),
+        lambda: sampler_facts.mask_means([0.5], [1.0, 2.0], [0.0, 0.0]),
+        lambda: sampler_facts.mask_means(1.5, [1.0], [0.0]),
+        lambda: sampler_facts.mask_means(0.5, [1.0] * 30, [0.0] * 30),
+        lambda: sampler_facts.mask_means(0.5, [], []),
+        lambda: simulation.simulate_cycle(4, 1.5, 3),
+        lambda: simulation.simulate_path(4, 0.5, 0),
+        lambda: simulation.simulate_relay_path(4, 2, 0.5, 3, relay_probability=2),
+        lambda: simulation.Estimate(1, 3).interval(1.0),
+    ],
+)
+def test_numbers_out_of_range_are_named(call):
+    with pytest.raises(SbmtError, match="expected"):
+        call()

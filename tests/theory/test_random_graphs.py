@@ -9,7 +9,6 @@ import pytest
 from scipy.sparse import random_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from sbmt.errors import SbmtError
 from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import random_graphs as graphs
 
@@ -165,27 +164,3 @@ def test_matching_deficiency_is_continuous_where_its_root_splits():
 def test_operations_take_a_number_or_a_list(op, given):
     run = PROBABILITY_OPERATIONS[op]
     assert run(given | {"n": [3, 5]}) == [run(given | {"n": 3}), run(given | {"n": 5})]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: graphs.lemma1_probability(0),
-        lambda: graphs.lemma1_probability(math.nan),
-        lambda: graphs.lemma1_probability("4"),
-        lambda: graphs.arc_probability(4, "lemma2"),
-        lambda: graphs.arc_probability(4, math.nan),
-        lambda: graphs.expected_hamiltonian_cycles(3, graphs.lemma1_probability(3)),
-        lambda: graphs.expected_hamiltonian_cycles(0, 0.5),
-        lambda: graphs.prob_all_degrees(4, -0.1),
-        lambda: graphs.prob_cycle_exact(6, 0.5),
-        lambda: graphs.directed_limit(math.nan),
-        lambda: graphs.threshold_probability(0, 1),
-        lambda: graphs.matching_deficiency(-1),
-        lambda: graphs.matching_deficiency(math.inf),
-    ],
-)
-def test_bad_input_is_named(call):
-    with pytest.raises(SbmtError, match="expected"):
-        call()

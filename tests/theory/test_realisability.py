@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
@@ -165,23 +164,3 @@ def test_saturated_heads_fail_as_seldom_as_stated():
     sizes = np.bincount(blocks(n, k))
     bound = ((sizes**2).sum() + 2 * k * n) * (1 - (1 / (1 + math.exp(-node))) ** 2)
     assert missing == pytest.approx(bound, rel=1e-9)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: realisability.in_block_bound(2, 1.5),
-        lambda: min_block_size(2, "binomial"),
-        lambda: realise("A4", 8, 2),
-        lambda: realise("A1", 8, 2, "softmax"),
-        lambda: realise("A1", 8, 2, "poisson", c=1.0, rate=40.0),
-        lambda: realise("A1", 8, 2, "poisson", rate=0.0),
-        lambda: realisability.edge_law(realise("A1", 8, 2), "gibbs"),
-        lambda: block_matrix(torch.eye(2), "softmax"),
-        lambda: PROBABILITY_OPERATIONS["min_block_size"]({"k": 2, "cap": "2/k"}),
-    ],
-)
-def test_bad_input_is_named(call):
-    with pytest.raises(SbmtError, match="expected"):
-        call()

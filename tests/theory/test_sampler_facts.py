@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError
 from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values
 from tests.theory.probability_operations import PROBABILITY_OPERATIONS
@@ -145,28 +144,3 @@ def test_operations_take_numbers_lists_and_vectors():
     assert run["fastrg_rates"](given)["edge_rate"] == [[11.0]]
     vectors = run["mask_expectation_gap"]({"p": [1, 0.5], "V": [[0, 1], [1, 0]], "scores": [0, 0], "self_loop": False})
     assert vectors["expectation"] == [0.25, 0.75]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: facts.fastrg_rates(QUERY, BLOCK[:2, :2], KEY),
-        lambda: facts.fastrg_rates(QUERY, -BLOCK, KEY),
-        lambda: facts.fastrg_rates(QUERY, BLOCK * math.nan, KEY),
-        lambda: facts.fastrg_max_density(1),
-        lambda: facts.two_hop_miss(0),
-        lambda: facts.two_hop_miss(2, 1.1),
-        lambda: facts.expected_entries(3, 4),
-        lambda: facts.expected_entries(8, 2, "lemma"),
-        lambda: facts.exploration_edges(8, -0.1),
-        lambda: facts.mask_means(0.5, [1.0, 2.0], [0.0]),
-        lambda: facts.mask_means([0.5], [1.0, 2.0], [0.0, 0.0]),
-        lambda: facts.mask_means(1.5, [1.0], [0.0]),
-        lambda: facts.mask_means(0.5, [1.0] * 30, [0.0] * 30),
-        lambda: facts.mask_means(0.5, [], []),
-    ],
-)
-def test_bad_input_is_named(call):
-    with pytest.raises(SbmtError, match="expected"):
-        call()

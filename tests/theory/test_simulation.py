@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from sbmt.errors import SbmtError
 from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values
 from theory import simulation
@@ -149,21 +148,3 @@ def test_blocks_within_the_budget_need_more_relays_than_there_are():
 
 def test_a_condition_that_fails_is_counted_as_failing():
     assert counts([realise("A1", 8, 2, "poisson")], 3) == [3, 0, 0]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: simulation.simulate_cycle(4, 1.5, 3),
-        lambda: simulation.simulate_path(4, 0.5, 0),
-        lambda: simulation.simulate_relay_path(4, 5, 0.5, 3),
-        lambda: simulation.simulate_relay_path(4, 2, 0.5, 3, relay_probability=2),
-        lambda: simulation.simulate_block_cycles(4, 2, "lemma", 3),
-        lambda: simulation.predict_block_cycles(2, 3),
-        lambda: Estimate(1, 3).interval(1.0),
-    ],
-)
-def test_bad_input_is_named(call):
-    with pytest.raises(SbmtError, match="expected"):
-        call()

@@ -20,29 +20,19 @@ def neighbours(count, width, dtype):
     return matrix, index, matrix[5:][index[3 : 3 + count]]
 
 
-def tolerance(dtype):
-    return dict(rtol=0, atol=100 * np.finfo(dtype).eps)
-
-
 @each_type
 @each_count
 @each_width
-def test_products_with_neighbours(count, width, dtype):
+def test_products_and_weighted_sums_of_neighbours(count, width, dtype):
     matrix, index, rows = neighbours(count, width, dtype)
-    vector, out = np.linspace(-1, 2, width).astype(dtype), np.full(count + 1, 7, dtype)
-    dots(vector, matrix, 5, index, 3, 3 + count, out)
-    np.testing.assert_allclose(out[:count], rows @ vector, **tolerance(dtype))
-    assert out[count] == 7
-
-
-@each_type
-@each_count
-@each_width
-def test_weighted_sums_of_neighbours(count, width, dtype):
-    matrix, index, rows = neighbours(count, width, dtype)
-    weights, out = np.linspace(-1, 2, count).astype(dtype), np.full(width, 7, dtype)
-    weighted_sum(weights, matrix, 5, index, 3, 3 + count, out)
-    np.testing.assert_allclose(out, weights @ rows, **tolerance(dtype))
+    vector, weights = (np.linspace(-1, 2, n).astype(dtype) for n in (width, count))
+    products, sums = np.full(count + 1, 7, dtype), np.full(width, 7, dtype)
+    dots(vector, matrix, 5, index, 3, 3 + count, products)
+    weighted_sum(weights, matrix, 5, index, 3, 3 + count, sums)
+    tolerance = dict(rtol=0, atol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(products[:count], rows @ vector, **tolerance)
+    np.testing.assert_allclose(sums, weights @ rows, **tolerance)
+    assert products[count] == 7
 
 
 @each_type

@@ -1,4 +1,4 @@
-"""Attention along edges: the one entry to all backends.
+"""Attention along edges: the one entry to all backends, and every choice between them.
 
 :func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend. SBM
 attention calls the latter directly, since it has checked its arguments already.
@@ -17,6 +17,8 @@ from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_along_rows
+from sbmt.attention.tiles import can_tile
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import draw_seed, first_example
 from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
@@ -40,6 +42,9 @@ ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scal
 DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16, "gpu": 1 / 16}
 DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences for which that holds
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
+# On a GPU, SBM attention visits every pair up to this many keys, since following edges takes many kernel launches, and
+# above this expected density, below which edges take fewer clock cycles by a count of instructions. Neither was timed.
+TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
@@ -184,6 +189,28 @@ def pick_backend(edges: EdgeList) -> str:
     sparse = "cpu" if can_run_on(device) else "gpu" if has_gpu_kernels(device) else "pyg"
     is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS
     return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
+
+
+def is_tiled(
+    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, likely_density: Tensor
+) -> bool:
+    """Whether SBM attention draws its mask tile by tile: where it was asked to, or where that should be faster.
+
+    Args:
+        query: ``(batch, heads, n_queries, d)``.
+        value: ``(batch, heads, n_keys, d_value)``.
+        block_model: Where the mask comes from.
+        sampler: The law's name; tiles follow that of ``"exact"`` and ``"bernoulli"``.
+        backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
+        likely_density: ``(batch, heads)``, the expected density with exploration.
+    """
+    is_asked_for = backend == "gpu" and sampler == "bernoulli"
+    is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
+    if not (is_asked_for or is_free) or not can_tile(query, value, block_model):
+        return False
+    if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
+        return True
+    return float(likely_density.detach().mean()) >= TILES_ABOVE
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:

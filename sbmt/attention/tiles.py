@@ -12,31 +12,6 @@ from sbmt.kernels.tiles import attend_tiles
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
 SMALL_WIDTH, SMALL_CLUSTERS = 64, 128  # the same on chips whose processors have less memory than
 SHARED_BYTES = 150_000
-# "auto" visits every pair up to this many keys, since following edges takes many kernel launches, and above this
-# expected density, below which following edges takes fewer clock cycles by a count of instructions. Neither was timed.
-TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
-
-
-def is_tiled(
-    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, likely_density: Tensor
-) -> bool:
-    """Whether SBM attention draws its mask tile by tile: where it was asked to, or where that should be faster.
-
-    Args:
-        query: ``(batch, heads, n_queries, d)``.
-        value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where the mask comes from.
-        sampler: The law's name; tiles follow that of ``"exact"`` and ``"bernoulli"``.
-        backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
-        likely_density: ``(batch, heads)``, the expected density with exploration.
-    """
-    is_asked_for = backend == "gpu" and sampler == "bernoulli"
-    is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
-    if not (is_asked_for or is_free) or not can_tile(query, value, block_model):
-        return False
-    if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
-        return True
-    return float(likely_density.detach().mean()) >= TILES_ABOVE
 
 
 def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:

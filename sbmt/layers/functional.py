@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dispatch import attend_along, check_backend
+from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
-from sbmt.attention.tiles import attend_by_tiles, is_tiled
+from sbmt.attention.tiles import attend_by_tiles
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.model import BlockModel, check_block_model

@@ -2,12 +2,8 @@ import pytest
 import torch
 
 from sbmt.experiments.plots.repeated_tokens import see_mask
-from sbmt.experiments.training import RepeatedTokensConfig
 from sbmt.experiments.training.fit import fit
-
-TINY = RepeatedTokensConfig(
-    length=8, batch_size=4, steps=2, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=4
-)
+from tests.experiments.studies.tiny import TINY
 
 
 @pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])

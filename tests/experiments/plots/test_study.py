@@ -7,18 +7,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from sbmt.experiments.plots.study import dot_labels, draw_study, plot_accuracy_over_density, plot_trial
-from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import run_study, summary
-from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
-
-TINY = RepeatedTokensConfig(
-    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16
-)
+from tests.experiments.studies.tiny import DEMO
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    study = replace(STUDIES["demo"], config=TINY, n_seeds=2)
+    study = replace(DEMO, n_seeds=2)
     return summary(study, run_study(study, tmp_path_factory.mktemp("runs")))
 
 

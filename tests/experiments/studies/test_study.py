@@ -7,14 +7,17 @@ import pytest
 from sbmt import SbmtError
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
-from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import POINTS
+from tests.experiments.studies.tiny import DEMO, TINY
 
-TINY = RepeatedTokensConfig(
-    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16
-)
-DEMO = replace(STUDIES["demo"], config=TINY)
 NAMES = [trial.name for trial in DEMO.trials]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the tiny demo has run once."""
+    run_study(DEMO, folder := tmp_path_factory.mktemp("demo"))
+    return folder
 
 
 def numbers(runs):
@@ -36,11 +39,10 @@ def test_every_trial_and_seed_runs_once_and_is_then_loaded(tmp_path):
     assert [step for _, _, step in reports] == [TINY.steps] * len(runs)
 
 
-def test_processes_give_the_same_numbers(tmp_path):
+def test_processes_give_the_same_numbers(folder, tmp_path):
     reports = []
-    alone = run_study(DEMO, tmp_path / "alone")
-    together = run_study(DEMO, tmp_path / "together", n_workers=2, report=lambda *given: reports.append(given))
-    assert numbers(together) == numbers(alone)
+    together = run_study(DEMO, tmp_path, n_workers=2, report=lambda *given: reports.append(given))
+    assert numbers(together) == numbers(run_study(DEMO, folder))
     assert {(name, step.number) for name, _, step in reports if step != 0} == {(name, TINY.steps) for name in NAMES}
 
 
@@ -61,8 +63,8 @@ def test_a_worker_that_is_killed_is_told(tmp_path):
         run_study(long, tmp_path, n_workers=2, report=kill_workers)
 
 
-def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):
-    runs = dict(run_study(DEMO, tmp_path))
+def test_a_random_mask_has_the_density_that_another_trial_reached(folder):
+    runs = dict(run_study(DEMO, folder))
     assert runs["random-equal"].config.options.mask_density == runs["sbm"].test.density
     assert runs["random-quarter"].config.options.mask_density == 0.25
     assert runs["sbm-algorithm-1"].config.options.preset == "faithful"
@@ -112,10 +114,9 @@ def test_every_named_study_can_start(name, tmp_path):
 
 
 @pytest.mark.bad_input
-def test_a_folder_with_other_settings_is_refused(tmp_path):
-    run_study(DEMO, tmp_path)
+def test_a_folder_with_other_settings_is_refused(folder):
     with pytest.raises(SbmtError, match="--output"):
-        run_study(replace(DEMO, config=replace(TINY, steps=4)), tmp_path)
+        run_study(replace(DEMO, config=replace(TINY, steps=4)), folder)
 
 
 @pytest.mark.bad_input

@@ -1,0 +1,11 @@
+"""The demo's study of repeated tokens, so small that a run takes a moment."""
+
+from dataclasses import replace
+
+from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
+
+TINY = RepeatedTokensConfig(
+    length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16
+)
+DEMO = replace(STUDIES["demo"], config=TINY)

@@ -62,9 +62,10 @@ lint: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 
+# Files keep their order, so that those that hold one long test do not come last.
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
-	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Triton has no wheels but for Linux, and takes 1 GB, so that only these tests install it. PyTorch for CUDA brings its own.
 # Kernels are built for GPUs that need not be there, and run by Triton's interpreter, or on a GPU with INTERPRET=0.

@@ -1,4 +1,4 @@
-"""The demo's claim, on every seed, through the command that a user runs."""
+"""The demo's claim, on three seeds, through the command that a user runs."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def train(folder, seed, *options):
 @pytest.mark.slow
 def test_sbm_solves_repeated_tokens(tmp_path):
     with ThreadPoolExecutor(2) as two_at_a_time:
-        tests = list(two_at_a_time.map(lambda seed: train(tmp_path / str(seed), seed), range(5)))
+        tests = list(two_at_a_time.map(lambda seed: train(tmp_path / str(seed), seed), range(3)))
     for seed, test in enumerate(tests):
         print(f"seed {seed}: accuracy {test['accuracy']:.4f}, density {test['density']:.4f}")
     assert median(test["accuracy"] for test in tests) > 0.95

@@ -49,7 +49,9 @@ def test_masks_have_the_edges_that_are_asked_for():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
-@pytest.mark.parametrize("sweep", MEMORY, ids=name)
+@pytest.mark.parametrize(
+    "sweep", [one for one in MEMORY if one.method != "sbm-algorithm-1" or one.symbol == "n"], ids=name
+)
 def test_memory_grows_no_faster_than_claimed(sweep):
     found = measure_memory(sweep)
     if (sweep.method, sweep.symbol) == ("reformer", "n"):

@@ -199,6 +199,7 @@ class BlockModel:
         else:
             total = self._sum_of_probabilities(0.0)
         mean = total / n_pairs.clamp(min=1)
+        mean = mean - (mean - 1).clamp(min=0).detach()  # what rounding adds to 1; a clamp would also drop the gradient
         if exploration == 0:
             return mean
         explored = self.link.explored_mean(mean, exploration, (n_pairs > 0).to(mean.dtype))

@@ -129,6 +129,15 @@ def test_the_closed_form_serves_only_rates_that_cannot_exceed_one(link, block, i
             model.expected_density()
 
 
+def test_rounding_takes_no_density_beyond_1():
+    """The 81 entries of this block matrix sum to a little more than 1 in float32."""
+    query = torch.ones(1, 1, 3, 9, requires_grad=True)
+    block = torch.softmax(torch.zeros(1, 81), -1).view(1, 9, 9)
+    density = BlockModel(query, block, torch.ones(1, 1, 3, 9)).expected_density()
+    density.sum().backward()
+    assert density.item() == 1 and (query.grad > 0).all()
+
+
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
 def test_no_real_pair_no_density(link):
     ones, real = torch.ones(2, 1, 3, 2), torch.tensor([[True] * 3, [False] * 3])

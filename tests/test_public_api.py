@@ -35,7 +35,8 @@ SIGNATURES = [
     (sbmt.straight_through_gate, "probability"),
     (
         sbmt.edge_attention,
-        "query, key, value, edges, gate=None, *, gate_rule='score', backend='auto', dropout=0.0, generator=None",
+        "query, key, value, edges, gate=None, *, gate_rule='score', bias=None, sink=None, backend='auto', dropout=0.0, "
+        "generator=None, return_weights=False",
     ),
     (sbmt.available_backends, "device='cpu'"),
     (SBMAttention, SBM_SETTINGS),

@@ -3,20 +3,15 @@
 import torch
 from torch import Tensor
 
-from sbmt.attention.inputs import GateRule
+from sbmt.attention.inputs import EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
+from sbmt.kernels.gpu import accumulator
 
 
 def attend_dense(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+) -> tuple[Tensor, Tensor | None]:
     """Masked softmax attention over all pairs. O(n² d) time, O(n²) memory; see :func:`sbmt.edge_attention`."""
 
     def spread(per_edge: Tensor, elsewhere: float) -> Tensor:
@@ -27,13 +22,19 @@ def attend_dense(
     query, key, value = (zero_padding(x, mask) for x, mask in zip((query, key, value), masks, strict=True))
     dtype = torch.promote_types(query.dtype, key.dtype)
     scores = query.to(dtype) @ key.to(dtype).mT / query.shape[-1] ** 0.5  # batch heads n_queries n_keys
-    if gate is not None:
-        gates = spread(gate, 1.0)
-        scores = scores * gates if gate_rule == "score" else scores + gates.log()
+    if terms.gate is not None:
+        gates = spread(terms.gate, 1.0)
+        scores = scores * gates if terms.gate_rule == "score" else scores + gates.log()
+    if terms.bias is not None:
+        scores = scores + spread(terms.bias, 0.0)
     mask = edges.to_dense()
     has_edge = mask.any(-1, keepdim=True)
     scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # finite without edges too
-    weights = torch.softmax(scores, -1).masked_fill(~has_edge, 0.0)  # such a row gets zeros
-    if weight_scale is not None:
-        weights = weights * spread(weight_scale, 0.0)
-    return (weights.to(value.dtype) @ value).to(value.dtype)  # autocast may change the product's type
+    if terms.sink is not None:  # one more column
+        sink = terms.sink[:, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, sink], -1)
+    weights = torch.softmax(scores, -1)[..., : key.shape[2]].masked_fill(~has_edge, 0.0)  # such a row gets zeros
+    per_edge = weights.flatten()[edges.cells()].to(accumulator(value)) if terms.return_weights else None
+    if terms.weight_scale is not None:
+        weights = weights * spread(terms.weight_scale, 0.0)
+    return (weights.to(value.dtype) @ value).to(value.dtype), per_edge  # autocast may change the product's type

@@ -6,7 +6,7 @@ attention calls the latter directly, since it has checked its arguments already.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.dropout import dropout_scale
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_along_rows
 from sbmt.attention.tiles import can_tile
@@ -23,11 +23,11 @@ from sbmt.counter_rng import draw_seed, first_example
 from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import accumulator, has_gpu
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
-from sbmt.kernels.gpu import has_gpu
 from sbmt.registration import add_to, check_takes
 
-Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, Tensor | None, GateRule, Tensor | None], Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
     "pyg": attend_by_messages,
@@ -35,7 +35,7 @@ BACKENDS: dict[str, Attend] = {
     "gpu": partial(attend_along_rows, use_gpu=True),
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
-ARGUMENTS = ("query", "key", "value", "edges", "gate", "gate_rule", "weight_scale")  # of a backend, in this order
+ARGUMENTS = ("query", "key", "value", "edges", "terms")  # of a backend, in this order
 # The density above which visiting every pair is faster, forward and backward, for each sparse backend. The numbers come
 # from `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what a wrong choice costs: on the CPU dense
 # masks win where sequences are short, and hardly ever elsewhere. Those of "gpu" are estimates.
@@ -65,15 +65,17 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
 def register_backend(name: str, attend: Attend) -> None:
     r"""Makes ``backend=name`` call a function of yours, here and in every layer.
 
-    ``attend(query, key, value, edges, gate, gate_rule, weight_scale)`` is called after all arguments of
-    :func:`edge_attention` have been checked, and must return what the other backends return:
+    ``attend(query, key, value, edges, terms)`` is called after all arguments of :func:`edge_attention` have been
+    checked, with the rest of them in :class:`~sbmt.attention.EdgeTerms`, and must return what the other backends
+    return, a pair:
 
-    - the sum over each query's edges of $w_{ij}\, u_{ij}\, v_j$ with the weights $w$ described there, of shape
-      ``(batch, heads, n_queries, d_value)`` and of the type of ``value``; zeros for queries without edges;
-    - with gradients of query, key, value and gate, zeros for what no edge reaches.
+    - the sum over each query's edges of $a_{ij}\, u_{ij}\, v_j$ with the weights $a$ described there and
+      $u$ = ``terms.weight_scale`` (dropout's zeros and scaled ones), of shape ``(batch, heads, n_queries, d_value)``
+      and of the type of ``value``; zeros for queries without edges;
+    - the weights $a$, ``(n_edges,)`` in EdgeList order, or None unless ``terms.return_weights``;
 
-    ``gate`` and ``weight_scale`` ($u$: dropout's zeros and scaled ones, after the softmax) hold one number per edge
-    in EdgeList order, or are None for ones. ``"auto"`` never chooses it.
+    with gradients of query, key, value, gate, bias and sink, zeros for what no edge reaches. ``"auto"`` never chooses
+    it.
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
@@ -94,6 +96,38 @@ def register_backend(name: str, attend: Attend) -> None:
     add_to(BACKENDS, "backend", name, _checked(name, attend), RESERVED)
 
 
+@overload
+def edge_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None = None,
+    *,
+    gate_rule: GateRule = "score",
+    bias: Tensor | None = None,
+    sink: Tensor | None = None,
+    backend: str = "auto",
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    return_weights: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def edge_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None = None,
+    *,
+    gate_rule: GateRule = "score",
+    bias: Tensor | None = None,
+    sink: Tensor | None = None,
+    backend: str = "auto",
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    return_weights: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
 def edge_attention(
     query: Float[Tensor, "batch heads n_queries d"],
     key: Float[Tensor, "batch heads n_keys d"],
@@ -102,18 +136,30 @@ def edge_attention(
     gate: Float[Tensor, " n_edges"] | None = None,
     *,
     gate_rule: GateRule = "score",
+    bias: Float[Tensor, " n_edges"] | None = None,
+    sink: Float[Tensor, " heads"] | None = None,
     backend: str = "auto",
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
-) -> Float[Tensor, "batch heads n_queries d_value"]:
+    return_weights: bool = False,
+) -> (
+    Float[Tensor, "batch heads n_queries d_value"]
+    | tuple[Float[Tensor, "batch heads n_queries d_value"], Float[Tensor, " n_edges"]]
+):
     r"""Softmax attention of each query over the keys its edges lead to.
 
-    With $s_{ij} = q_i k_j^\top / \sqrt d$ and gate $g$ (1 where none is given), the weight of edge (i, j) is
+    With $s_{ij} = q_i k_j^\top / \sqrt d$, gate $g$ (1 where none is given) and bias $\beta$ (0 where none is given),
+    edge (i, j) has
 
-    - ``gate_rule="score"``: $\propto \exp(g_{ij} s_{ij})$,
-    - ``gate_rule="weight"``: $\propto g_{ij} \exp(s_{ij})$,
+    - ``gate_rule="score"``: $w_{ij} = \exp(g_{ij} s_{ij} + \beta_{ij})$,
+    - ``gate_rule="weight"``: $w_{ij} = g_{ij} \exp(s_{ij} + \beta_{ij})$,
 
-    normalised over the edges of query i. A query without edges gets zeros, and so does its gradient.
+    and query i gets
+
+    $$\sum_j a_{ij} v_j \qquad\text{with}\qquad a_{ij} = \frac{w_{ij}}{e^{b} + \sum_{j'} w_{ij'}},$$
+
+    where the sums run over its edges, $b$ is the sink of its head, and there is no $e^b$ without sinks. A query without
+    edges gets zeros, and so does its gradient.
 
     Args:
         query: ``(batch, heads, n_queries, d)``.
@@ -122,55 +168,76 @@ def edge_attention(
         edges: The mask; its shape is ``(batch, heads, n_queries, n_keys)``.
         gate: ``(n_edges,)`` in EdgeList order, positive.
         gate_rule: What the gate multiplies.
+        bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. Without a gate it is the gate $e^\beta$ under
+            the weight rule. A bias of $-\ln p$ on an edge that was drawn with probability p makes numerator and
+            denominator unbiased estimates of those of attention to every key.
+        sink: $b$, ``(heads,)``, a logit of its own that takes part in every row's softmax and has no value, so that a
+            query may attend to nothing. −∞ switches it off.
         backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
             differ in speed alone.
         dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to keep the mean.
         generator: Source of dropout's seed: one int64 if ``dropout > 0``, none otherwise.
+        return_weights: Also return the weights $a$ as they are before dropout.
 
     Returns:
-        ``(batch, heads, n_queries, d_value)``.
+        ``(batch, heads, n_queries, d_value)`` in the type of ``value``; with ``return_weights``, a pair of that and
+        ``(n_edges,)`` in EdgeList order, float64 for values in float64 and float32 for all others. Both are
+        differentiable in all tensors above.
 
     Raises:
-        SbmtError: On shapes that do not fit, integer input, a gate of the wrong length or sign, unknown names, or
-            dropout outside [0, 1).
+        SbmtError: On shapes that do not fit, integer input, a gate of the wrong length or sign, a bias or sink of the
+            wrong length or not finite, unknown names, or dropout outside [0, 1).
 
-    Paper: equations 3 and 4; the gate rules are equation 9 and the released code's.
+    Paper: equations 3 and 4; the gate rules are equation 9 and the released code's. Bias and sink are not the paper's.
+
+    Example:
+        >>> edges = EdgeList.from_dense(torch.ones(1, 1, 1, 2, dtype=torch.bool))
+        >>> x = torch.zeros(1, 1, 2, 1)
+        >>> _, weights = edge_attention(
+        ...     x[:, :, :1], x, x, edges, bias=torch.tensor([2.0, 1.0]).log(), sink=torch.zeros(1),
+        ...     backend="dense", return_weights=True,
+        ... )
+        >>> weights  # of 2 : 1 : 1, the last of which is the sink's
+        tensor([0.5000, 0.2500])
     """
-    _check(query, key, value, edges, gate)
+    _check(query, key, value, edges, gate, bias, sink)
     check_attention_settings(gate_rule, None, dropout)
     check_backend(backend, query.device)
     scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype) if dropout else None
-    return attend_along(query, key, value, edges, gate, gate_rule, scale, backend)
+    terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights)
+    values, weights = attend_along(query, key, value, edges, terms, backend)
+    return values if weights is None else (values, weights)
 
 
 def attend_along(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-    backend: str,
-) -> Tensor:
-    """:func:`edge_attention` without its checks; ``weight_scale`` multiplies the weights, as dropout does."""
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
+) -> tuple[Tensor, Tensor | None]:
+    """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges) if backend == "auto" else backend
     if name in ("cpu", "gpu"):
         check_untransformed(query, key, value)
-    return BACKENDS[name](query, key, value, edges, gate, gate_rule, weight_scale)
+    values, weights = BACKENDS[name](query, key, value, edges, terms)
+    return values, weights if terms.return_weights else None
 
 
 def _checked(backend: str, attend: Attend) -> Attend:
-    """The user's function, which raises SbmtError when it does not return values of the right shape and type."""
+    """The user's function, which raises SbmtError when what it returns has the wrong shape or type."""
 
-    def attend_and_check(query: Tensor, key: Tensor, value: Tensor, *given: Any) -> Tensor:
-        out = attend(query, key, value, *given)
-        shape = (*query.shape[:3], value.shape[3])
-        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != value.dtype:
-            got = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            expected = f"{value.dtype} {shape} from backend {backend!r}"
-            raise SbmtError(expected, got, "correct the function of that name")
-        return out
+    def attend_and_check(
+        query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+    ) -> tuple[Tensor, Tensor | None]:
+        both: Any = attend(query, key, value, edges, terms)
+        if not isinstance(both, tuple) or len(both) != 2:
+            expected = f"a pair of values and weights from backend {backend!r}"
+            raise SbmtError(expected, type(both).__name__, "correct the function of that name")
+        needed = [(both[0], (*query.shape[:3], value.shape[3]), value.dtype)]
+        if terms.return_weights:
+            needed.append((both[1], (edges.n_edges,), accumulator(value)))
+        for found, shape, dtype in needed:
+            if not isinstance(found, Tensor) or found.shape != shape or found.dtype != dtype:
+                got = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+                raise SbmtError(f"{dtype} {shape} from backend {backend!r}", got, "correct the function of that name")
+        return both
 
     return attend_and_check
 
@@ -213,19 +280,38 @@ def is_tiled(
     return float(likely_density.detach().mean()) >= TILES_ABOVE
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, gate: Tensor | None) -> None:
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    edges: EdgeList,
+    gate: Tensor | None,
+    bias: Tensor | None,
+    sink: Tensor | None,
+) -> None:
     check_attention_inputs(query, key, value)
     if not isinstance(edges, EdgeList):
         raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
     expected = (*query.shape[:3], key.shape[2])
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
-    for name, tensor in (("edges", edges.keys), ("gate", gate)):
+    for name, tensor in (("edges", edges.keys), ("gate", gate), ("bias", bias), ("sink", sink)):
         if isinstance(tensor, Tensor) and tensor.device != query.device:
             raise SbmtError(f"{name} on {query.device}, as the query", tensor.device, "move them with .to(…)")
-    if gate is not None:
-        if not isinstance(gate, Tensor) or gate.shape != (edges.n_edges,) or not gate.is_floating_point():
-            got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
-            raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
-        if gate.numel() and not float(gate.detach().min()) > 0:
-            raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
+    n_heads = query.shape[1]
+    for name, numbers, n, what in (
+        ("gate", gate, edges.n_edges, "edge"),
+        ("bias", bias, edges.n_edges, "edge"),
+        ("sink", sink, n_heads, "head"),
+    ):
+        if numbers is not None and not (
+            isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
+        ):
+            got = f"{numbers.dtype} {tuple(numbers.shape)}" if isinstance(numbers, Tensor) else type(numbers).__name__
+            raise SbmtError(f"a floating-point {name} of shape ({n},)", got, f"give one number per {what}")
+    if gate is not None and gate.numel() and not float(gate.detach().min()) > 0:
+        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
+    if bias is not None and not bool(bias.detach().isfinite().all()):
+        raise SbmtError("a finite bias", "NaN or infinity in it", "leave the edge out")
+    if sink is not None and not bool((sink.detach() < float("inf")).all()):
+        raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")

@@ -3,14 +3,16 @@
 from functools import cache
 from typing import Optional
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-from sbmt.attention.inputs import GateRule
+from sbmt.attention.inputs import EdgeTerms, GateRule
 from sbmt.errors import check_choice
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.gpu import accumulator
 
 
 class EdgeAttention(MessagePassing):
@@ -18,7 +20,8 @@ class EdgeAttention(MessagePassing):
 
     $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
-    sources provide keys and values, targets provide queries. A target without neighbours gets zeros.
+    sources provide keys and values, targets provide queries. A target without neighbours gets zeros. Biases, sinks and
+    weights are those of :func:`sbmt.edge_attention`.
 
     Shapes:
         query ``(n_targets, d)``, key ``(n_sources, d)``, value ``(n_sources, d_value)``, edge_index ``(2, n_edges)``
@@ -55,50 +58,61 @@ class EdgeAttention(MessagePassing):
         edge_index: Int[Tensor, "2 n_edges"],
         gate: Float[Tensor, " n_edges"] | None = None,
         weight_scale: Float[Tensor, " n_edges"] | None = None,
-    ) -> Float[Tensor, "n_targets d_value"]:
-        """Passes messages from sources to targets.
+        bias: Float[Tensor, " n_edges"] | None = None,
+        sink: Float[Tensor, " n_targets"] | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
+        """Passes messages from sources to targets, and returns what each target receives.
 
         ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
-        as dropout does; None means ones.
+        as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
+        denominator, its exponential. With ``return_weights`` the weights after the softmax are returned too.
         """
-        nodes = {"query": (None, query), "key": (key, None), "value": (value, None)}
         size = (key.shape[0], query.shape[0])
-        out: Tensor = self.propagate(edge_index, size=size, **nodes, gate=gate, weight_scale=weight_scale)
-        return out.to(value.dtype)
+        ends = {"query": (None, query), "key": (key, None)}
+        weights = self.edge_updater(edge_index, size=size, **ends, gate=gate, bias=bias, sink=sink)
+        scaled = weights if weight_scale is None else weights * weight_scale
+        out: Tensor = self.propagate(edge_index, size=size, value=(value, None), weights=scaled)
+        return (out.to(value.dtype), weights) if return_weights else out.to(value.dtype)
 
-    def message(
+    def edge_update(
         self,
         query_i: Tensor,
         key_j: Tensor,
-        value_j: Tensor,
         gate: Optional[Tensor],  # noqa: UP045 - PyTorch Geometric cannot read ``Tensor | None`` here
-        weight_scale: Optional[Tensor],  # noqa: UP045
+        bias: Optional[Tensor],  # noqa: UP045
+        sink: Optional[Tensor],  # noqa: UP045
         index: Tensor,
         size_i: int,
     ) -> Tensor:
-        """What each edge carries: the weighted value of its source."""
+        """The weight of each edge, which sum to at most 1 over those of a target."""
         scores = (query_i * key_j).sum(-1) / query_i.shape[-1] ** 0.5  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
-        weights = softmax(scores, index, num_nodes=size_i)
-        if weight_scale is not None:
-            weights = weights * weight_scale
+        if bias is not None:
+            scores = scores + bias
+        if sink is None:
+            return softmax(scores, index, num_nodes=size_i)
+        sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ by itself would make NaN where there are no edges
+        with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # one more edge of each target
+        return softmax(torch.cat([scores, sink]), with_sinks, num_nodes=size_i)[: len(index)]
+
+    def message(self, value_j: Tensor, weights: Tensor) -> Tensor:
+        """What each edge carries: the weighted value of its source."""
         return weights[:, None] * value_j
 
 
 def attend_by_messages(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+) -> tuple[Tensor, Tensor | None]:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
+    gate, gate_rule, bias, sink, weight_scale, return_weights = terms
     nodes = (t.flatten(0, 2) for t in (query, key, value))
-    out: Tensor = _layer(gate_rule)(*nodes, edges.to_edge_index(), gate, weight_scale)
-    return out.unflatten(0, edges.shape[:3])
+    if sink is not None:
+        sink = sink[:, None].expand(edges.shape[:3]).flatten()
+    out, weights = _layer(gate_rule)(*nodes, edges.to_edge_index(), gate, weight_scale, bias, sink, return_weights=True)
+    return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if return_weights else None
 
 
 _layer = cache(EdgeAttention)  # it has no state, and building one takes longer than attention in a short sequence

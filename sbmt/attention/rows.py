@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sbmt.attention.inputs import GateRule
+from sbmt.attention.inputs import EdgeTerms
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.gpu import accumulator
@@ -12,16 +12,8 @@ from sbmt.kernels.rows import attend
 
 
 def attend_along_rows(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    gate_rule: GateRule,
-    weight_scale: Tensor | None,
-    *,
-    use_gpu: bool,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, *, use_gpu: bool
+) -> tuple[Tensor, Tensor | None]:
     """Attends along CSR rows, and computes scores again in the backward pass; see :func:`sbmt.edge_attention`.
 
     On the CPU, 16-bit inputs are converted to float32; on a GPU they are read as they are and summed in float32, and
@@ -34,6 +26,10 @@ def attend_along_rows(
         raise SbmtError("tensors on one GPU", f"a query on {query.device}", do)
     if not use_gpu and any(t.device.type != "cpu" for t in (query, edges.keys)):
         raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    gate, gate_rule, bias, sink, weight_scale, return_weights = terms
+    if bias is not None or sink is not None or return_weights:
+        do = 'use backend="dense" or "pyg"'
+        raise SbmtError("neither bias, sink nor return_weights with compiled kernels", "one of them", do)
     dtype = accumulator(value)
     tokens = [t if use_gpu else t.to(dtype) for t in (query, key, value)]
     flat = [t.flatten(0, 2).contiguous() for t in tokens]
@@ -43,4 +39,4 @@ def attend_along_rows(
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]
     out, _ = attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score", use_gpu)
-    return out.unflatten(0, edges.shape[:3]).to(value.dtype)
+    return out.unflatten(0, edges.shape[:3]).to(value.dtype), None

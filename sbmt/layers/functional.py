@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
 from sbmt.attention.dropout import dropout_scale
-from sbmt.attention.inputs import GateRule, check_attention_inputs, check_attention_settings
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.tiles import attend_by_tiles
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
@@ -90,6 +90,7 @@ def sbm_attention(
     if gate is not None and window is not None:  # edges that the window guarantees carry no gradient
         gate = gate.masked_fill(is_in_window(edges, window), 1.0)
     scale = dropout_scale(edges, dropout, dropout_seed, first_example, value.dtype) if dropout else None
-    values = attend_along(query, key, value, edges, gate, gate_rule, scale, backend)
+    terms = EdgeTerms(gate, gate_rule, weight_scale=scale)
+    values, _ = attend_along(query, key, value, edges, terms, backend)
     density = sampled_density(edges, gate)
     return AttentionOutput(values, density, expected_density, edges if return_edges else None)

@@ -9,9 +9,14 @@ from torch import Tensor
 from sbmt.graph.edges import EdgeList
 
 
-def attend_row_by_row(query, key, value, mask, gate=None, gate_rule="score", scale=None):
+def attend_row_by_row(query, key, value, mask, gate=None, gate_rule="score", scale=None, **more):
     """Softmax over each row's edges; ``gate`` and ``scale`` are read in the order in which the rows are walked."""
-    out, used = [], 0
+    return attend_and_weigh(query, key, value, mask, gate, gate_rule, scale, **more)[0]
+
+
+def attend_and_weigh(query, key, value, mask, gate=None, gate_rule="score", scale=None, bias=None, sink=None):
+    """The same, with a bias for each edge and a sink for each head; and the weights, before they are scaled."""
+    out, everywhere, used = [], [query.new_empty(0)], 0
     for b, h, i in product(*(range(size) for size in query.shape[:3])):
         keys = [j for j in range(key.shape[2]) if mask[b, h, i, j]]
         if not keys:
@@ -20,10 +25,12 @@ def attend_row_by_row(query, key, value, mask, gate=None, gate_rule="score", sca
         here = slice(used, used := used + len(keys))
         scores = key[b, h, keys] @ query[b, h, i] / query.shape[-1] ** 0.5
         g = torch.ones_like(scores) if gate is None else gate[here]
-        weights = (g * scores).exp() if gate_rule == "score" else g * scores.exp()
-        weights = weights / weights.sum()
+        beta = torch.zeros_like(scores) if bias is None else bias[here]
+        weights = (g * scores + beta).exp() if gate_rule == "score" else g * (scores + beta).exp()
+        weights = weights / (weights.sum() + (0 if sink is None else sink[h].exp()))
+        everywhere.append(weights)
         out.append((weights if scale is None else weights * scale[here]) @ value[b, h, keys])
-    return torch.stack(out).view(*query.shape[:3], -1)
+    return torch.stack(out).view(*query.shape[:3], -1), torch.cat(everywhere)
 
 
 @dataclass

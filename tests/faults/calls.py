@@ -70,7 +70,10 @@ CALLS = {
     "self_loops": (self_loops, dict(shape=SHAPE) | MASKS),
     "sample_edges": (sbmt.sample_edges, dict(block_model=MODEL) | DRAW),
     "sbm_attention": (sbmt.sbm_attention, TOKENS | dict(block_model=MODEL, window=2) | ATTEND | DRAW),
-    "edge_attention": (sbmt.edge_attention, TOKENS | dict(edges=EDGES, gate=GATE, generator=seeded(0)) | ATTEND),
+    "edge_attention": (
+        sbmt.edge_attention,
+        TOKENS | ATTEND | dict(edges=EDGES, gate=GATE, generator=seeded(0), bias=GATE, sink=torch.zeros(2)),
+    ),
     "straight_through_gate": (sbmt.straight_through_gate, dict(probability=GATE)),
     "sampled_density": (sbmt.sampled_density, dict(edges=EDGES, gate=GATE)),
     "density_penalty": (

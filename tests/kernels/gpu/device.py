@@ -20,4 +20,6 @@ def edge_attention(query, key, value, edges, gate=None, *, backend="auto", **set
     if backend != "gpu":
         return attention.edge_attention(query, key, value, edges, gate, backend=backend, **settings)
     moved = to_device(query, key, value, edges, gate)
-    return attention.edge_attention(*moved, backend=backend, **settings).to(query.device)
+    settings |= {name: settings[name].to(DEVICE) for name in ("bias", "sink") if settings.get(name) is not None}
+    found = attention.edge_attention(*moved, backend=backend, **settings)
+    return tuple(x.to(query.device) for x in found) if isinstance(found, tuple) else found.to(query.device)

@@ -31,19 +31,22 @@ def detached(arguments):
     return [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
 
 
-def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, dtype=torch.float64):
+def attend(density, is_gated=True, is_dropped=True, is_score_rule=True, has_terms=True, dtype=torch.float64):
     case = small_case(density)
     tokens = [t.detach().to(dtype).flatten(0, 2).requires_grad_() for t in (case.query, case.key, case.value)]
     none = tokens[0].new_empty(0).detach()
     gate = case.gate.detach().to(dtype).requires_grad_() if is_gated else none
     scale = (torch.arange(case.edges.n_edges) % 3).to(dtype) if is_dropped else none
-    return *tokens, gate, scale, *mask_and_by_key(case.edges), is_score_rule, False
+    bias, sink = ((torch.arange(n) % 5).to(dtype).requires_grad_() for n in (case.edges.n_edges, 4))
+    terms = (bias, sink) if has_terms else (none, none)
+    return *tokens, gate, *terms, scale, *mask_and_by_key(case.edges), is_score_rule, has_terms, False
 
 
 def attend_backward(density, **options):
-    arguments = detached(attend(density, **options))
-    results = list(rows.attend(*arguments))
-    return torch.randn_like(results[0]), results, arguments[:5], *arguments[5:]
+    *arguments, is_score_rule, has_terms, use_gpu = detached(attend(density, **options))
+    results = list(rows.attend(*arguments, is_score_rule, has_terms, use_gpu))
+    grads = torch.randn_like(results[0]), torch.randn_like(results[2])
+    return *grads, results, arguments[:7], *arguments[7:], is_score_rule, has_terms, use_gpu
 
 
 def edge_products(density):
@@ -88,8 +91,8 @@ def sample(density):
 
 
 GATES = [
-    dict(zip(("is_gated", "is_dropped", "is_score_rule"), rule, strict=True))
-    for rule in product((True, False), repeat=3)
+    dict(zip(("is_gated", "is_dropped", "is_score_rule", "has_terms"), rule, strict=True))
+    for rule in product((True, False), repeat=4)
 ]
 CASES = {  # for each operator, where it is defined, and arguments; those of tiles need a GPU
     "attend": (rows.attend, lambda density: [attend(density, **gate) for gate in GATES]),

@@ -4,6 +4,7 @@
 attention calls the latter directly, since it has checked its arguments already.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, overload
@@ -215,7 +216,7 @@ def attend_along(
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges) if backend == "auto" else backend
     if name in ("cpu", "gpu"):
-        check_untransformed(query, key, value)
+        check_untransformed(query, key, value, *(t for t in terms if isinstance(t, Tensor)))
     values, weights = BACKENDS[name](query, key, value, edges, terms)
     return values, weights if terms.return_weights else None
 
@@ -311,7 +312,9 @@ def _check(
             raise SbmtError(f"a floating-point {name} of shape ({n},)", got, f"give one number per {what}")
     if gate is not None and gate.numel() and not float(gate.detach().min()) > 0:
         raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
-    if bias is not None and not bool(bias.detach().isfinite().all()):
-        raise SbmtError("a finite bias", "NaN or infinity in it", "leave the edge out")
-    if sink is not None and not bool((sink.detach() < float("inf")).all()):
+    if bias is not None and bias.numel():
+        low, high = (float(x) for x in bias.detach().aminmax())  # both NaN if any is
+        if not -math.inf < low <= high < math.inf:
+            raise SbmtError("a finite bias", f"numbers from {low} to {high}", "leave the edge out")
+    if sink is not None and not bool((sink.detach() < math.inf).all()):
         raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")

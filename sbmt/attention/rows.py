@@ -27,16 +27,18 @@ def attend_along_rows(
     if not use_gpu and any(t.device.type != "cpu" for t in (query, edges.keys)):
         raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
     gate, gate_rule, bias, sink, weight_scale, return_weights = terms
-    if bias is not None or sink is not None or return_weights:
+    if use_gpu and (bias is not None or sink is not None or return_weights):
         do = 'use backend="dense" or "pyg"'
-        raise SbmtError("neither bias, sink nor return_weights with compiled kernels", "one of them", do)
+        raise SbmtError("neither bias, sink nor return_weights with kernels on a GPU", "one of them", do)
     dtype = accumulator(value)
     tokens = [t if use_gpu else t.to(dtype) for t in (query, key, value)]
     flat = [t.flatten(0, 2).contiguous() for t in tokens]
     none = flat[0].new_empty(0, dtype=dtype)
-    flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, weight_scale)]
+    sinks = None if sink is None else sink.repeat(query.shape[0])  # one for each graph
+    flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, bias, sinks, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
     by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]
-    out, _ = attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, gate_rule == "score", use_gpu)
-    return out.unflatten(0, edges.shape[:3]).to(value.dtype), None
+    rules = gate_rule == "score", return_weights, use_gpu
+    out, _, weights = attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, *rules)
+    return out.unflatten(0, edges.shape[:3]).to(value.dtype), weights if return_weights else None

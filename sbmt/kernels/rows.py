@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
 
 
@@ -38,58 +39,71 @@ def _masks(
 @torch.library.custom_op(
     "sbmt::attend",
     mutates_args=(),
-    schema="(Tensor query, Tensor key, Tensor value, Tensor gate, Tensor weight_scale, "
-    f"{_MASK}, bool is_score_rule, bool use_gpu) -> (Tensor, Tensor)",
+    schema="(Tensor query, Tensor key, Tensor value, Tensor gate, Tensor bias, Tensor sink, Tensor weight_scale, "
+    f"{_MASK}, bool is_score_rule, bool return_weights, bool use_gpu) -> (Tensor, Tensor, Tensor)",
 )
-def attend(*arguments: Any) -> tuple[Tensor, Tensor]:
+def attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The fields of :class:`~sbmt.kernels.structures.AttentionResults`."""
-    *_, is_score_rule, use_gpu = arguments
-    inputs, (mask, _) = AttentionInputs(*arguments[:5]), _masks(*arguments[5:12])
+    *_, is_score_rule, return_weights, use_gpu = arguments
+    inputs, (mask, _) = AttentionInputs(*arguments[:7]), _masks(*arguments[7:14])
     with torch.cuda.device_of(inputs.query):
-        return tuple(_kernels(use_gpu).attend(inputs, mask, is_score_rule))
+        return tuple(_kernels(use_gpu).attend(inputs, mask, is_score_rule, return_weights))
 
 
 @attend.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    (query, _, value), keys, return_weights = arguments[:3], arguments[8], arguments[-2]
     log_total = query.new_empty(query.shape[0], dtype=torch.float64)
-    return value.new_empty(query.shape[0], value.shape[1]), log_total
+    weights = query.new_empty(keys.shape if return_weights else 0, dtype=accumulator(value))
+    return value.new_empty(query.shape[0], value.shape[1]), log_total, weights
 
 
 @torch.library.custom_op(
     "sbmt::attend_backward",
     mutates_args=(),
-    schema=f"(Tensor grad_out, Tensor[] results, Tensor[] inputs, {_MASK}, bool is_score_rule, bool use_gpu) -> "
-    "(Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor grad_out, Tensor grad_weights, Tensor[] results, Tensor[] inputs, "
+    f"{_MASK}, bool is_score_rule, bool needs_bias, bool use_gpu) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def attend_backward(
-    grad_out: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and gate."""
-    *mask, is_score_rule, use_gpu = rest
-    given = grad_out.contiguous(), AttentionResults(*results), AttentionInputs(*inputs), *_masks(*mask), is_score_rule
+    grad_out: Tensor, grad_weights: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
+) -> tuple[Tensor, ...]:
+    """Gradients of query, key, value, gate, bias (of length 0 unless it is needed) and sink.
+
+    ``grad_weights`` of length 0 stands for zeros.
+    """
+    *mask, is_score_rule, needs_bias, use_gpu = rest
+    given = AttentionResults(*results), AttentionInputs(*inputs), *_masks(*mask), is_score_rule, needs_bias
     with torch.cuda.device_of(grad_out):
-        return tuple(_kernels(use_gpu).attend_backward(*given))
+        return tuple(_kernels(use_gpu).attend_backward(grad_out.contiguous(), grad_weights.contiguous(), *given))
 
 
 @attend_backward.register_fake
 def _(
-    grad_out: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    query, key, value, gate = (torch.empty_like(t) for t in inputs[:4])
-    return query, key, value, gate
+    grad_out: Tensor, grad_weights: Tensor, results: list[Tensor], inputs: list[Tensor], *rest: Any
+) -> tuple[Tensor, ...]:
+    query, key, value, gate, bias, sink = (torch.empty_like(t) for t in inputs[:6])
+    return query, key, value, gate, bias if rest[-2] else bias.new_empty(0), sink
 
 
-def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output, *inputs[:10])
-    ctx.sizes_and_rules = inputs[10:]
+def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*output, *inputs[:12])
+    *ctx.sizes_and_rule, _, ctx.use_gpu = inputs[12:]
     ctx.set_materialize_grads(False)
 
 
-def _differentiate_attention(ctx: Any, grad_out: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    if grad_out is None:
-        return (None,) * 14
-    saved = list(ctx.saved_tensors)
-    return *attend_backward(grad_out, saved[:2], saved[2:7], *saved[7:], *ctx.sizes_and_rules), *(None,) * 10
+def _differentiate_attention(
+    ctx: Any, grad_out: Tensor | None, _: Tensor | None, grad_weights: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    if grad_out is None and grad_weights is None:
+        return (None,) * 17
+    saved, needs_bias = list(ctx.saved_tensors), ctx.needs_input_grad[4]
+    out, _, weights = results = saved[:3]
+    grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+    grad_weights = weights.new_empty(0) if grad_weights is None else grad_weights
+    rest = *saved[10:], *ctx.sizes_and_rule, needs_bias, ctx.use_gpu
+    query, key, value, gate, bias, sink = attend_backward(grad_out, grad_weights, results, saved[3:10], *rest)
+    return query, key, value, gate, bias if needs_bias else None, sink, *(None,) * 11
 
 
 attend.register_autograd(_differentiate_attention, setup_context=_save_attention)

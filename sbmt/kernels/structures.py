@@ -27,12 +27,17 @@ class ByKey(NamedTuple):
 
 
 class AttentionInputs(NamedTuple):
-    """The inputs of attention along a mask's rows. A ``gate`` or ``weight_scale`` of length 0 stands for ones."""
+    """The inputs of attention along a mask's rows.
+
+    A ``gate`` or ``weight_scale`` of length 0 stands for ones, a ``bias`` for zeros, and a ``sink`` for none.
+    """
 
     query: Tensor  # (graphs · n_queries, d)
     key: Tensor  # (graphs · n_keys, d)
     value: Tensor  # (graphs · n_keys, d_value)
     gate: Tensor  # (n_edges,)
+    bias: Tensor  # (n_edges,), added to scores
+    sink: Tensor  # (graphs,), a logit that joins the softmax of each row of the graph and has no value
     weight_scale: Tensor  # (n_edges,), dropout's factors, applied after the softmax
 
 
@@ -41,6 +46,7 @@ class AttentionResults(NamedTuple):
 
     out: Tensor  # (graphs · n_queries, d_value)
     log_total: Tensor  # (graphs · n_queries,), the logarithm of each row's softmax denominator, in float64
+    weights: Tensor  # (n_edges,), the weights before they are scaled, or of length 0 where nobody wants them
 
 
 class RateFactors(NamedTuple):

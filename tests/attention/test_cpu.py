@@ -8,6 +8,7 @@ import torch
 from sbmt import SbmtError
 from sbmt.attention import edge_attention
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.cpu import launch
 from tests.attention.row_loop import attend_row_by_row, make_case
 
 rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
@@ -54,6 +55,37 @@ def test_float32_is_as_accurate_as_dense_attention(size, density, scale, gate_ru
     for factor, mine, yours in zip((2, 8), ours, theirs, strict=True):
         for name, x, y in zip(("out", "query", "key", "value", "gate"), mine, yours, strict=True):
             assert 0 < x <= factor * y, (name, factor, x, y)
+
+
+@rules
+@pytest.mark.parametrize(("size", "scale"), [*product(SIZES[1::2], (1.0, 5.0))])
+def test_it_is_so_with_biases_sinks_and_weights(size, scale, gate_rule):
+    """Biases are those of edges that were drawn with probabilities from .001 to 1."""
+
+    def deviations(backend):
+        deviations = []
+        for seed in (0, 1, 2):
+            case = make_case(*size, density=0.3, seed=seed)
+            bias, sink = -torch.linspace(0.001, 1, case.edges.n_edges).log(), torch.linspace(0, 3, size[1])
+            large = [scale * t.detach() for t in (case.query, case.key)]
+            rounded = [t.detach().float() for t in (*large, case.value, case.gate, bias, sink)]
+            exact = results_with_terms([t.double().requires_grad_() for t in rounded], case.edges, "dense", gate_rule)
+            found = results_with_terms([t.requires_grad_() for t in rounded], case.edges, backend, gate_rule)
+            deviations.append([(x.double() - y).detach().flatten() for x, y in zip(found, exact, strict=True)])
+        return [float(torch.cat(parts).square().mean().sqrt()) for parts in zip(*deviations, strict=True)]
+
+    names = ("out", "weights", "query", "key", "value", "gate", "bias", "sink")
+    for name, mine, yours in zip(names, deviations("cpu"), deviations("dense"), strict=True):
+        assert 0 < mine <= 2 * yours, (name, mine, yours)
+
+
+def results_with_terms(leaves, edges, backend, gate_rule):
+    """Output, weights, and gradients of all inputs."""
+    *inputs, gate, bias, sink = leaves
+    options = dict(gate_rule=gate_rule, bias=bias, sink=sink, backend=backend, return_weights=True)
+    found = edge_attention(*inputs, edges, gate, **options)
+    loss = sum((x * torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)).sum() for x in found)
+    return *found, *torch.autograd.grad(loss, leaves)
 
 
 # --- layouts and types -------------------------------------------------------------------------------------------
@@ -172,3 +204,14 @@ def test_tensors_elsewhere_are_refused():
     inputs = (t.detach().to("meta") for t in case.leaves[:3])
     with pytest.raises(SbmtError, match="edges on meta, as the query, got cpu"):
         edge_attention(*inputs, case.edges, backend="cpu")
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_no_gradient_of_a_bias_is_computed_unless_it_is_needed(is_needed, monkeypatch):
+    made, whole = [], launch.Gradients
+    monkeypatch.setattr(launch, "Gradients", lambda *fields: made.append(whole(*fields)) or made[-1])
+    case = make_case(2, 2, 6, 9, 4, 5)
+    bias = case.gate.detach().requires_grad_(is_needed)
+    edge_attention(*case.leaves[:3], case.edges, bias=bias, backend="cpu").sum().backward()
+    assert made[0].bias.numel() == is_needed * case.edges.n_edges
+    assert (bias.grad is not None) == is_needed and (case.query.grad != 0).any()

@@ -11,7 +11,7 @@ from tests.attention.row_loop import attend_and_weigh, make_case
 from tests.attention.test_backends import CASES
 from tests.kernels.gpu.device import BACKENDS, edge_attention
 
-BACKENDS = [name for name in BACKENDS if name in ("dense", "pyg")]
+BACKENDS = [name for name in BACKENDS if name != "gpu"]
 backends = pytest.mark.parametrize("backend", BACKENDS)
 rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
 USED = {  # whether there are a gate, a bias, a sink and dropout
@@ -132,8 +132,8 @@ def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
         without = edge_attention(*tokens, case.value, case.edges, case.gate, **options)
         if size <= -1e3 and tokens is not big:
             assert_close(found, without, 0)
-        if size == 1e30 or (size == 1e3 and tokens is not big):
-            assert all((x == 0).all() for x in (*found, *grads))
+        if size == 1e30 or (size == 1e3 and tokens is not big):  # up to the smallest number that is not denormal
+            assert all((x.abs() < 1e-300).all() for x in (*found, *grads))
     assert (found[0][~case.mask.any(-1)] == 0).all()
 
 

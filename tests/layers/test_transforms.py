@@ -87,8 +87,11 @@ def parameters_of(layer):
         lambda layer: torch.func.jvp(lambda x: layer(x, x, x).values.sum(), (X,), (X,)),
         lambda layer: torch.func.vmap(lambda x: sample_edges(layer.block_model(x, x)).n_pairs)(X[None]),
         lambda layer: torch.func.grad(lambda x: edge_attention(x, x, x, EDGES, backend="cpu").sum())(X),
+        lambda layer: torch.func.grad(lambda b: edge_attention(X, X, X, EDGES, sink=b, backend="cpu").sum())(
+            X[0, :, 0, 0]
+        ),
     ],
-    ids=["vmap", "vmap a batch", "grad", "grad of parameters", "jvp", "block model", "edge attention"],
+    ids=["vmap", "vmap a batch", "grad", "grad of parameters", "jvp", "block model", "edge attention", "sink"],
 )
 def test_transforms_of_torch_func_are_refused(transform):
     with pytest.raises(SbmtError, match=r"outside torch\.func.*batch dimension.*backward"):

@@ -15,9 +15,9 @@ from sbmt.kernels.cpu.toolchain import kernel
 @kernel
 def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     """Fills rows start … stop of the results."""
-    query, key, value, gate, weight_scale = inputs
+    query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
-    out, log_total = results
+    out, log_total, weights = results
     scores = np.empty(n_keys, query.dtype)
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
@@ -28,8 +28,14 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
         offset = row // n_queries * n_keys
         _scores(query[row], key, offset, keys, first, last, gate, is_score_rule, scores)
         count = last - first
+        if bias.size:
+            for i in range(count):
+                scores[i] += bias[first + i]
         most = _largest(scores, count)
         total = 0.0
+        if sink.size:
+            most = max(most, sink[row // n_queries])
+            total = exp(sink[row // n_queries] - most)
         for i in range(count):
             scores[i] = exp(scores[i] - most)
             total += scores[i]
@@ -37,6 +43,9 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
         share = query.dtype.type(1 / total)
         for i in range(count):
             scores[i] *= share
+        if weights.size:
+            for i in range(count):
+                weights[first + i] = scores[i]
         if weight_scale.size:
             for i in range(count):
                 scores[i] *= weight_scale[first + i]
@@ -44,15 +53,16 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
 
 
 @kernel
-def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_out, grads):
+def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_out, grad_weights, grads):
     """Fills rows start … stop of the gradients, and the numbers of their edges.
 
-    With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
+    With weights w, scale c, scores s and gradients u of the weights that were returned: dw = c · ⟨dout, v⟩ + u, and
+    ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩ + Σ w u. A sink has the same ds, with a dw of zero.
     """
-    query, key, value, gate, weight_scale = inputs
+    query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
-    out, log_total = results
-    grad_query, grad_score, grad_gate, weights = grads
+    out, log_total, _ = results
+    grad_query, grad_score, grad_gate, grad_bias, grad_sink, weights = grads
     scale = query.dtype.type(1 / math.sqrt(query.shape[1]))
     scores = np.empty(n_keys, query.dtype)
     for row in range(start, stop):
@@ -67,15 +77,31 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
         mean = query.dtype.type(0)
         for i in range(out.shape[1]):
             mean += grad_out[row, i] * out[row, i]
-        for i in range(last - first):
-            weight[i] = exp(scores[i] - log_total[row])
-        if weight_scale.size:
+        if bias.size:
+            for i in range(last - first):
+                weight[i] = exp(scores[i] + bias[first + i] - log_total[row])
+        else:
+            for i in range(last - first):
+                weight[i] = exp(scores[i] - log_total[row])
+        if grad_weights.size:
+            for i in range(last - first):
+                mean += weight[i] * grad_weights[first + i]
+            for i in range(last - first):
+                kept = weight[i] * (weight_scale[first + i] if weight_scale.size else query.dtype.type(1))
+                grad[i] = kept * grad[i] + weight[i] * (grad_weights[first + i] - mean)
+                weight[i] = kept
+        elif weight_scale.size:
             for i in range(last - first):
                 grad[i] = weight[i] * (weight_scale[first + i] * grad[i] - mean)
                 weight[i] *= weight_scale[first + i]
         else:
             for i in range(last - first):
                 grad[i] = weight[i] * (grad[i] - mean)
+        if sink.size:
+            grad_sink[row] = -exp(sink[row // n_queries] - log_total[row]) * mean
+        if grad_bias.size:
+            for i in range(last - first):
+                grad_bias[first + i] = grad[i]
         if gate.size:
             for i in range(last - first):
                 g = gate[first + i]

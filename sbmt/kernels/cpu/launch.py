@@ -17,35 +17,43 @@ class Gradients(NamedTuple):
     query: Tensor
     score: Tensor  # per edge, of q·k
     gate: Tensor  # per edge
+    bias: Tensor  # per edge, or of length 0 where nobody needs it
+    sink: Tensor  # per row, or of length 0 without sinks
     weight: Tensor  # per edge, not a gradient: the weight of its value, which the gradients of values need
 
 
-def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
+def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool, return_weights: bool) -> AttentionResults:
     """Attention. The logarithms of denominators are float64, since float32 would lose digits of large scores."""
     query, value = inputs.query, inputs.value
     log_total = query.new_empty(query.shape[0], dtype=torch.float64)
-    results = AttentionResults(value.new_empty(query.shape[0], value.shape[1]), log_total)
+    weights = query.new_empty(mask.keys.shape if return_weights else 0)
+    results = AttentionResults(value.new_empty(query.shape[0], value.shape[1]), log_total, weights)
     _run(attention.attend_rows, mask.row_ptr, _work_per_edge(inputs), inputs, mask, is_score_rule, results)
     return results
 
 
 def attend_backward(
     grad_out: Tensor,
+    grad_weights: Tensor,
     results: AttentionResults,
     inputs: AttentionInputs,
     mask: Mask,
     by_key: ByKey,
     is_score_rule: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and gate."""
-    query, gate = inputs.query, inputs.gate
-    per_edge = query.new_empty(mask.keys.shape)
-    grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), torch.empty_like(per_edge))
-    given = inputs, mask, is_score_rule, results, grad_out, grads
+    needs_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value, gate, bias and sink."""
+    query, gate, sink = inputs.query, inputs.gate, inputs.sink
+    per_edge, per_row = query.new_empty(mask.keys.shape), sink.new_zeros(query.shape[0] if sink.numel() else 0)
+    bias = torch.empty_like(per_edge) if needs_bias else per_edge.new_empty(0)
+    to_weight = torch.empty_like(per_edge)
+    grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), bias, per_row, to_weight)
+    given = inputs, mask, is_score_rule, results, grad_out, grad_weights, grads
     _run(attention.differentiate_rows, mask.row_ptr, _work_per_edge(inputs), *given)
     grad_key = sum_over_queries(grads.score, query, mask, by_key)
     grad_value = sum_over_queries(grads.weight, grad_out, mask, by_key)
-    return grads.query, grad_key, grad_value, grads.gate
+    grad_sink = per_row.view(sink.shape[0], -1).sum(1) if sink.numel() else per_row
+    return grads.query, grad_key, grad_value, grads.gate, grads.bias, grad_sink
 
 
 def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:

@@ -8,6 +8,7 @@ cache misses.
 import json
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
@@ -97,13 +98,18 @@ def check_products(edges, dtype, width):
 def check_attention(edges, dtype, width, value_width):
     leaves = normal(edges, dtype, (2, width), (3, width), (3, value_width))
     gate = (torch.rand(edges.n_edges, generator=seeded(), dtype=dtype) + 0.5).requires_grad_()
-    for dropout in (0.0, 0.3):
+    terms = {
+        name: torch.randn(n, generator=seeded(), dtype=dtype).requires_grad_()
+        for name, n in (("bias", edges.n_edges), ("sink", edges.shape[1]))
+    }
+    for dropout, more in product((0.0, 0.3), ({}, terms)):
         for gate_rule, used in (("score", leaves), ("score", [*leaves, gate]), ("weight", [*leaves, gate])):
             results = []
             for backend in ("cpu", "dense"):
-                options = dict(gate_rule=gate_rule, backend=backend, dropout=dropout, generator=seeded())
-                out = edge_attention(*used[:3], edges, *used[3:], **options)
-                results.append([out, *torch.autograd.grad(out.square().sum(), used)])
+                options = dict(gate_rule=gate_rule, backend=backend, dropout=dropout, generator=seeded(), **more)
+                found = edge_attention(*used[:3], edges, *used[3:], **options, return_weights=True)
+                loss = found[0].square().sum() + (found[1].square().sum() if more else 0)
+                results.append([*found, *torch.autograd.grad(loss, [*used, *more.values()])])
             same(*results, dtype)
 
 

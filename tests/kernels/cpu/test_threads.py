@@ -49,10 +49,12 @@ def test_edges_that_take_more_room_than_expected(way, set_threads, part_counts, 
 
 
 def attention(case, gate, **options):
-    out = edge_attention(case.query, case.key, case.value, case.edges, gate, backend="cpu", **options)
-    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
-    leaves = case.leaves if gate is not None else case.leaves[:3]
-    return out, *torch.autograd.grad((out * weight).sum(), leaves)
+    options |= dict(backend="cpu", return_weights=True)
+    out, weights = edge_attention(case.query, case.key, case.value, case.edges, gate, **options)
+    factors = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    leaves = [t for t in (*case.leaves[:3], gate, options.get("bias"), options.get("sink")) if t is not None]
+    loss = (out * factors).sum() + weights.square().sum() * ("sink" in options)
+    return out, weights, *torch.autograd.grad(loss, leaves)
 
 
 @pytest.mark.parametrize("is_gated", [False, True])
@@ -65,6 +67,15 @@ def test_attention_and_its_gradients(is_gated, dropout, set_threads, part_counts
 
     out, *_ = for_each_count(compute, set_threads, part_counts)
     assert (out != 0).any()
+
+
+def test_biases_and_sinks(set_threads, part_counts):
+    def compute():
+        case = make_case(2, 3, 29, 43, 7, 5, density=0.3)
+        return attention(case, None, bias=case.gate, sink=torch.linspace(-1, 2, 3).requires_grad_())
+
+    out, weights, *_ = for_each_count(compute, set_threads, part_counts)
+    assert (out != 0).any() and (weights != 0).any()
 
 
 def test_products_along_edges_and_their_gradients(set_threads, part_counts):

@@ -16,7 +16,7 @@ EDGES = 32  # at a time: a warp fetches their keys at once
 ATTEND_WIDTH, SUM_WIDTH = 64, 128  # numbers of a vector that each warp holds
 
 
-def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> AttentionResults:
+def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool, return_weights: bool) -> AttentionResults:
     """Attention, with the logarithm of each row's softmax denominator."""
     n_rows, d, d_value = inputs.query.shape[0], inputs.query.shape[1], inputs.value.shape[1]
     out = inputs.value.new_empty(n_rows, d_value)
@@ -28,32 +28,34 @@ def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool) -> Attentio
     program = row_attention.attend[pieces.grid]
     program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_attention.join_softmax[(n_rows,)](*found, pieces.slot_ptr, D_VALUE=d_value, num_warps=1)
-    return AttentionResults(out, log_total)
+    return AttentionResults(out, log_total, part.new_empty(0))
 
 
 def attend_backward(
     grad_out: Tensor,
+    grad_weights: Tensor,
     results: AttentionResults,
     inputs: AttentionInputs,
     mask: Mask,
     by_key: ByKey,
     is_score_rule: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and gate."""
-    query, key, value, gate, _ = inputs
+    needs_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value, gate, bias and sink."""
+    query, key, value, gate, *_ = inputs
     n_rows, d, d_value, dtype = query.shape[0], query.shape[1], value.shape[1], accumulator(value)
     grad_query, grad_gate = torch.empty_like(query), torch.empty_like(gate)
     grad_score, weights = (query.new_empty(mask.keys.shape, dtype=dtype) for _ in range(2))  # per edge
     pieces = cut_rows(mask)
     part = query.new_empty(pieces.n_slots, d, dtype=dtype)
-    found = (*results, grad_out, grad_query, part, grad_score, grad_gate, weights)
+    found = (*results[:2], grad_out, grad_query, part, grad_score, grad_gate, weights)
     options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
     program = row_attention.attend_backward[pieces.grid]
     program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=d, num_warps=1)
     grad_key = sum_over_queries(grad_score, query, mask, by_key, key.dtype)
     grad_value = sum_over_queries(weights, grad_out, mask, by_key, value.dtype)
-    return grad_query, grad_key, grad_value, grad_gate
+    return grad_query, grad_key, grad_value, grad_gate, torch.empty_like(inputs.bias), torch.empty_like(inputs.sink)
 
 
 def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:

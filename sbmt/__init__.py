@@ -8,6 +8,7 @@ import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
 from sbmt.attention import EdgeAttention, available_backends, edge_attention
 from sbmt.block_model.density import density_penalty, sampled_density
 from sbmt.block_model.exploration import ExtraKeys
+from sbmt.block_model.fit import auxiliary_loss
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
@@ -39,6 +40,7 @@ __all__ = [
     "SentenceClassifier",
     "SequenceClassifier",
     "TokenTagger",
+    "auxiliary_loss",
     "available_backends",
     "build_attention",
     "density_penalty",

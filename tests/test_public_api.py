@@ -15,7 +15,8 @@ from sbmt.layers.registry import ATTENTIONS
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
-    "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto'"
+    "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto', "
+    "learning='straight_through', edges_per_query=None, n_groups=1, reweight=False, sink=False"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
@@ -48,7 +49,8 @@ SIGNATURES = [
     (
         sbmt.sbm_attention,
         "query, key, value, block_model, *, sampler='exact', exploration=0.0, gate_rule='score', window=None, "
-        "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False",
+        "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False, "
+        "learning='straight_through', edges_per_query=None, reweight=False, sink=None",
     ),
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (
@@ -63,7 +65,8 @@ SIGNATURES = [
     (sbmt.DualEncoder, "encoder, n_labels, d_hidden, *, pair_features='products', is_padded_mean=False"),
     (sbmt.MaskedLM, "encoder"),
     (sbmt.SentenceClassifier, "encoder, n_labels, *, pooling='mean', dropout=0.0"),
-    (AttentionOutput, "values, density, expected_density, edges=None"),
+    (AttentionOutput, "values, density, expected_density, edges=None, auxiliary_loss=<factory>"),
+    (sbmt.auxiliary_loss, "outputs"),
 ]
 
 

@@ -260,7 +260,7 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def is_tiled(
-    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, likely_density: Tensor
+    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, exploration: float
 ) -> bool:
     """Whether SBM attention draws its mask tile by tile: where it was asked to, or where that should be faster.
 
@@ -270,7 +270,7 @@ def is_tiled(
         block_model: Where the mask comes from.
         sampler: The law's name; tiles follow that of ``"exact"`` and ``"bernoulli"``.
         backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
-        likely_density: ``(batch, heads)``, the expected density with exploration.
+        exploration: δ.
     """
     is_asked_for = backend == "gpu" and sampler == "bernoulli"
     is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
@@ -278,7 +278,8 @@ def is_tiled(
         return False
     if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
         return True
-    return float(likely_density.detach().mean()) >= TILES_ABOVE
+    mean_rate = block_model.sum_of_rates().detach() / block_model.n_pairs.clamp(min=1)[:, None]
+    return float(mean_rate.clamp(max=1.0).mean()) + exploration >= TILES_ABOVE  # an upper bound of the density
 
 
 def _check(

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
 from sbmt.types import AttentionOutput
@@ -41,6 +42,35 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
     n_edges = edges.row_ptr[:: edges.shape[2]].diff()
     counted: Tensor = _CountGates.apply(gate, density.to(gate.dtype), n_edges, edges.n_pairs)
     return counted
+
+
+def estimated_density(
+    block_model: BlockModel,
+    edges: EdgeList,
+    rate: Float[Tensor, " n_edges"],
+    exploration: float,
+    is_certain: Bool[Tensor, " n_edges"] | None = None,
+) -> Float[Tensor, "batch heads"]:
+    r"""The mean edge probability without exploration, estimated from drawn edges: linear where the exact one is not.
+
+    An edge that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$ and a certain one $p_{ij}$,
+    so that value and gradient are those of :meth:`BlockModel.expected_density` on average.
+
+    Args:
+        block_model: What the edges were drawn from.
+        edges: The drawn edges, and all certain ones.
+        rate: Their rates without exploration.
+        exploration: δ with which they were drawn.
+        is_certain: Which edges are there whatever the block model says; None means none.
+    """
+    probability = block_model.link.probability(rate)
+    drawn_with = block_model.link.probability((rate + exploration).detach())
+    if is_certain is not None:
+        drawn_with = drawn_with.masked_fill(is_certain, 1.0)
+    share = probability / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
+    graph = edges.rows() // edges.shape[2]
+    totals = share.new_zeros(edges.shape[0] * edges.shape[1]).index_add(0, graph, share)
+    return totals.view(edges.shape[:2]) / edges.n_pairs.clamp(min=1)[:, None]
 
 
 class _CountGates(torch.autograd.Function):

@@ -102,6 +102,23 @@ class BlockModel:
         rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
         return rates
 
+    def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
+        r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
+        query, key = self.query_membership, self.key_membership
+        with full_precision(query):
+            return (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
+
+    def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
+        """The rates of given edges without exploration, in EdgeList order.
+
+        Cost: O(n k² + edges · k).
+
+        Raises:
+            SbmtError: If the shapes differ.
+        """
+        self._check_edges(edges)
+        return edge_dot(self.query_rates, self.key_membership, edges)
+
     def rate_factors(
         self, exploration: float = 0.0
     ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
@@ -174,10 +191,9 @@ class BlockModel:
         Paper: equation 9.
         """
         self._check_edges(edges)
-        factors = self.query_rates, self.key_membership
         if self.link.is_linear:
-            return edge_gate(*factors, edges)
-        return straight_through_gate(self.link.unclamped(edge_dot(*factors, edges)))
+            return edge_gate(self.query_rates, self.key_membership, edges)
+        return straight_through_gate(self.link.unclamped(self.edge_rate(edges)))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
@@ -192,18 +208,17 @@ class BlockModel:
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        query, key = self.query_membership, self.key_membership
-        if self.link.is_linear and self._rates_stay_below_one():
-            with full_precision(query):
-                total = (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
-        else:
-            total = self._sum_of_probabilities(0.0)
+        total = self.sum_of_rates() if self.has_closed_density() else self._sum_of_probabilities(0.0)
         mean = total / n_pairs.clamp(min=1)
         mean = mean - (mean - 1).clamp(min=0).detach()  # what rounding adds to 1; a clamp would also drop the gradient
         if exploration == 0:
             return mean
         explored = self.link.explored_mean(mean, exploration, (n_pairs > 0).to(mean.dtype))
         return self._sum_of_probabilities(exploration) / n_pairs.clamp(min=1) if explored is None else explored
+
+    def has_closed_density(self) -> bool:
+        """Whether :meth:`expected_density` has a closed form, in time and memory linear in n."""
+        return self.link.is_linear and self._rates_stay_below_one()
 
     def _rates_stay_below_one(self) -> bool:
         with torch.no_grad():

@@ -15,7 +15,7 @@ from sbmt.layers.sbm_static import StaticSBMAttention
 def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
     """A block model of one cluster to which all tokens belong, drawn by the exact sampler, and its window."""
     sampling = (*sampling_parts("exact"), *window_parts(layer.window))
-    parts = (*sampling, *density_parts(is_closed_form=True), *edge_parts(layer.backend))
+    parts = (*sampling, SUM_OF_RATES, *edge_parts(layer.backend))
     return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": 1})
 
 
@@ -43,7 +43,7 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
         part("block matrix", "2·h·k²·d", f"{5 if is_bilinear else 3}·h·k²"),
         *sampling_parts(layer.sampler),
         *window_parts(layer.window),
-        *density_parts(is_closed_form=is_bilinear),
+        *rate_parts(layer),
         *edge_parts(layer.backend),
     )
     return ModuleCost(parts, {"h": n_heads, "d": d_head, "k": n_clusters})
@@ -72,12 +72,18 @@ def window_parts(window: int | None) -> tuple[Part, ...]:
     return () if window is None else (part("union with the window", elementwise="m"),)
 
 
-def density_parts(*, is_closed_form: bool) -> tuple[Part, ...]:
-    """The mean edge probability that an attention reports; without a closed form (Poisson link) it visits all pairs."""
-    name = "expected density"
-    if is_closed_form:
-        return (part(name, "2·b·h·k² + 2·b·h·k", "2·b·h·n·k"),)
-    return (part(name, "2·b·h·n²·k", "3·b·h·n²"),)
+SUM_OF_RATES = part("sum of all rates", "2·b·h·k² + 2·b·h·k", "2·b·h·n·k")
+"""What the mean edge probability follows from under the bilinear link, and a fit by likelihood needs."""
+
+
+def rate_parts(layer: SBMAttention) -> tuple[Part, ...]:
+    """What the mean edge probability, reweighting and the fit are made of: the sum of all rates, and those of edges."""
+    is_fitted = layer.learning == "likelihood"
+    per_edge = part("rates per edge", "2·m·k", "3·m")
+    return (
+        *((SUM_OF_RATES,) if is_fitted or layer.link.is_linear else ()),
+        *((per_edge,) if is_fitted or layer.reweight or not layer.link.is_linear else ()),
+    )
 
 
 def edge_parts(backend: str) -> tuple[Part, ...]:

@@ -1,4 +1,6 @@
-"""SBM attention as a function: draw edges from a block model, gate them, and attend along them."""
+"""SBM attention as a function: draw edges from a block model, gate or reweight them, and attend along them."""
+
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -8,8 +10,10 @@ from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.tiles import attend_by_tiles
-from sbmt.block_model.density import sampled_density
+from sbmt.block_model.density import estimated_density, sampled_density
 from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.fit import Learning, check_learning, fit_loss, reweighting_bias
+from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import choose
@@ -33,6 +37,10 @@ def sbm_attention(
     generator: torch.Generator | None = None,
     first_example: int = 0,
     return_edges: bool = False,
+    learning: Learning = "straight_through",
+    edges_per_query: float | None = None,
+    reweight: bool = False,
+    sink: Float[Tensor, " heads"] | None = None,
 ) -> AttentionOutput:
     """Samples edges from a block model and attends along them.
 
@@ -54,9 +62,15 @@ def sbm_attention(
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
+        learning: How the block model learns: by ``"straight_through"`` gates, or by ``"likelihood"``, that is from the
+            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate.
+        edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
+        reweight: Whether a drawn edge's score is raised by -ln p (:func:`~sbmt.block_model.fit.reweighting_bias`).
+        sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
 
     Returns:
-        Values, the density of what was attended, the mean edge probability, and the edges if asked for.
+        Values, the density of what was attended, the mean edge probability, the edges if asked for, and the auxiliary
+        loss.
 
     Raises:
         SbmtError: On shapes that do not fit, unknown names, or numbers out of range.
@@ -67,30 +81,51 @@ def sbm_attention(
     """
     check_attention_inputs(query, key, value, window)
     check_attention_settings(gate_rule, window, dropout)
+    check_learning(learning, edges_per_query)
     choose("sampler", sampler, SAMPLERS)
     check_backend(backend, query.device)
     check_exploration(exploration)
     check_block_model(block_model, query, key)
-    expected_density = block_model.expected_density()
     first_example = number_examples(first_example, query.shape[0])
     seed = draw_seed(generator)
     dropout_seed = draw_seed(generator) if dropout else 0
 
-    if not return_edges and is_tiled(query, value, block_model, sampler, backend, expected_density + exploration):
+    is_gated_only = learning == "straight_through" and not reweight and sink is None and not return_edges
+    if is_gated_only and is_tiled(query, value, block_model, sampler, backend, exploration):
         drawing = exploration, gate_rule, window, dropout, seed, dropout_seed, first_example
         values, density = attend_by_tiles(query, key, value, block_model, *drawing)
-        return AttentionOutput(values, density, expected_density)
+        return AttentionOutput(values, density, block_model.expected_density())
 
     edges = draw_edges(block_model, sampler, exploration, seed, first_example)
+    is_certain = None
     if window is not None:
         edges = edges.with_window(window)
-    gate = block_model.gate(edges) if torch.is_grad_enabled() else None
-    if gate is not None and not gate.requires_grad:
-        gate = None
-    if gate is not None and window is not None:  # edges that the window guarantees carry no gradient
-        gate = gate.masked_fill(is_in_window(edges, window), 1.0)
+        is_certain = is_in_window(edges, window)
+
+    gate = bias = None
+    is_closed = block_model.has_closed_density()
+    needs_rate = learning == "likelihood" or reweight or not is_closed
+    rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
+    if learning == "straight_through" and torch.is_grad_enabled():
+        gate = straight_through_gate(block_model.link.unclamped(rate)) if needs_rate else block_model.gate(edges)
+        gate = gate if gate.requires_grad else None
+    if reweight:
+        bias = reweighting_bias(block_model, rate, exploration)
+    if is_certain is not None:  # what the window guarantees is no work of the block model
+        gate = None if gate is None else gate.masked_fill(is_certain, 1.0)
+        bias = None if bias is None else bias.masked_fill(is_certain, 0.0)
+
     scale = dropout_scale(edges, dropout, dropout_seed, first_example, value.dtype) if dropout else None
-    terms = EdgeTerms(gate, gate_rule, weight_scale=scale)
-    values, _ = attend_along(query, key, value, edges, terms, backend)
+    terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=edges_per_query is not None)
+    values, weights = attend_along(query, key, value, edges, terms, backend)
+
     density = sampled_density(edges, gate)
-    return AttentionOutput(values, density, expected_density, edges if return_edges else None)
+    if is_closed:
+        expected_density = block_model.expected_density()
+    else:
+        expected_density = estimated_density(block_model, edges, rate, exploration, is_certain)
+    output = AttentionOutput(values, density, expected_density, edges if return_edges else None)
+    if weights is None or edges_per_query is None:
+        return output
+    targets = weights if is_certain is None else weights.masked_fill(is_certain, 0.0)
+    return replace(output, auxiliary_loss=fit_loss(block_model, edges, rate, targets, edges_per_query, exploration))

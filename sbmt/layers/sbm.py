@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.inputs import GateRule, check_attention_settings
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
+from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
@@ -37,7 +38,13 @@ class SBMAttention(nn.Module):
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
     ``membership="softmax"`` replaces σ by the softmax over clusters, so that a token divides itself among them instead
     of belonging to half of all; then $S = e^{C C^\top} / 4$, and clusters and MLP start wider, so that a token starts
-    with a few clusters of its own.
+    with a few clusters of its own. ``n_groups`` divides the clusters into groups with a softmax each, which are several
+    partitions of the tokens at once; clusters of different groups never meet.
+
+    With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
+    (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
+    ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
+    and keys, so that no gradient passes between it and the task.
 
     Args:
         d_head: Width of a head.
@@ -56,6 +63,13 @@ class SBMAttention(nn.Module):
         window: Whether every token also attends those at most ``window / 2`` places away.
         dropout: On the attention weights while training, in [0, 1).
         backend: What attends along the edges; ``"auto"`` chooses.
+        learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
+        edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
+            among. It bounds the number of edges that are drawn, on average over queries.
+        n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships.
+        reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
+        sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
+            attend to nothing.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
@@ -89,21 +103,32 @@ class SBMAttention(nn.Module):
         window: int | None = None,
         dropout: float = 0.0,
         backend: str = "auto",
+        learning: Learning = "straight_through",
+        edges_per_query: float | None = None,
+        n_groups: int = 1,
+        reweight: bool = False,
+        sink: bool = False,
     ) -> None:
         super().__init__()
-        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters)
+        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
         choose("sampler", sampler, SAMPLERS)
         check_attention_settings(gate_rule, window, dropout)
         self.link = find_link(link)
         check_choice("membership", membership, Membership)
         if membership == "softmax" and self.link.largest_entry <= 1:
             raise SbmtError("softmax memberships with link='poisson'", f"link={self.link.name!r}", "name that link too")
+        if n_clusters % n_groups or (n_groups > 1 and membership != "softmax"):
+            got = f"{n_groups} groups of {n_clusters} clusters with {membership} memberships"
+            do = "let n_groups divide n_clusters, and take membership='softmax'"
+            raise SbmtError("groups of equal size, each with a softmax", got, do)
+        check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_backend(backend)
         self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
-        self.is_diagonal = is_diagonal
+        self.is_diagonal, self.n_groups = is_diagonal, n_groups
+        self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.empty(n_heads, n_clusters, d_head))
@@ -114,6 +139,8 @@ class SBMAttention(nn.Module):
             with torch.no_grad():
                 for parameter in self.node_mlp[2].parameters():
                     parameter.mul_(SHARPNESS)
+        self.log_rate = nn.Parameter(torch.zeros(n_heads)) if learning == "likelihood" else None
+        self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def block_model(
         self,
@@ -130,18 +157,25 @@ class SBMAttention(nn.Module):
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
+        if self.learning == "likelihood":
+            query, key = query.detach(), key.detach()
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             scores = clusters @ clusters.mT  # heads k k
-            if self.is_diagonal:
-                scores = torch.where(
-                    torch.eye(len(scores[0]), dtype=torch.bool, device=scores.device), scores, -torch.inf
-                )
+            if self.log_rate is not None:
+                scores = scores + self.log_rate[:, None, None]
+            n_together = 1 if self.is_diagonal else scores.shape[-1] // self.n_groups
+            group = torch.arange(scores.shape[-1], device=scores.device) // n_together
+            scores = scores.masked_fill(group[:, None] != group, -torch.inf)  # these never meet
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
-            logits = [node @ clusters.mT for node in nodes]  # batch heads n k
-            memberships = [x.sigmoid_() if self.membership == "sigmoid" else x.softmax(-1) for x in logits]
-            return BlockModel(memberships[0], block_matrix, memberships[1], query_mask, key_mask, self.link)
+            query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
+            return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
+
+    def _memberships(self, logits: Float[Tensor, "batch heads n k"]) -> Float[Tensor, "batch heads n k"]:
+        if self.membership == "sigmoid":
+            return logits.sigmoid_()
+        return logits.unflatten(-1, (self.n_groups, -1)).softmax(-1).flatten(-2)
 
     def forward(
         self,
@@ -186,6 +220,10 @@ class SBMAttention(nn.Module):
             backend=self.backend,
             generator=generator,
             return_edges=return_edges,
+            learning=self.learning,
+            edges_per_query=self.edges_per_query,
+            reweight=self.reweight,
+            sink=self.sink,
         )
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
@@ -204,5 +242,7 @@ class SBMAttention(nn.Module):
         return (
             f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
-            f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}"
+            f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}, "
+            f"learning={self.learning!r}, edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, "
+            f"reweight={self.reweight}, sink={self.sink is not None}"
         )

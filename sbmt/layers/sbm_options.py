@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from sbmt.attention.inputs import GateRule
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
+from sbmt.block_model.fit import Learning
 from sbmt.block_model.link import LINKS
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers.sbm import Membership
@@ -14,9 +15,21 @@ from sbmt.samplers import SAMPLERS
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
     "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
+    "fitted": {
+        "learning": "likelihood",
+        "edges_per_query": 16.0,
+        "link": "poisson",
+        "membership": "softmax",
+        "n_groups": 4,
+        "reweight": True,
+        "sink": True,
+        "self_loops": True,
+        "exploration": ExtraKeys(8),
+    },
 }
 """Settings of ``"sbm"``. ``recommended``: an exact law and self-loops, without which training loses the mask on some
-seeds; self-loops need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included."""
+seeds; self-loops need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included. ``fitted``:
+ours, a sparse mask that learns by likelihood."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,11 @@ class StaticSBMOptions:
     window: int | None = option(None, "also attend the tokens at most window / 2 places away")
     exploration: float | None = option(None, "exploration δ while training")
     extra_keys: float | None = option(None, "instead of δ: expected extra keys per query while training")
+    learning: str | None = option(None, "what teaches the block model", get_args(Learning))
+    edges_per_query: float | None = option(None, "with learning=likelihood: edges that a query's attention is worth")
+    n_groups: int | None = option(None, "groups of clusters, each with a softmax of its own")
+    reweight: bool | None = option(None, "whether a drawn edge weighs 1/p times as much")
+    sink: bool | None = option(None, "whether a learned logit without a value joins each softmax")
 
     def __post_init__(self) -> None:
         check_sizes(n_clusters=self.n_clusters)

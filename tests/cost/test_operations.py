@@ -29,6 +29,8 @@ SETTINGS = [
     ("sbm", {"n_clusters": 6, "sampler": "bernoulli"}),
     ("sbm", {"n_clusters": 6, "link": "poisson"}),
     ("sbm", {"n_clusters": 6, "link": "poisson", "membership": "softmax"}),
+    ("sbm", {"n_clusters": 6, "reweight": True}),
+    ("sbm", {"n_clusters": 8, "preset": "fitted"}),
     ("sbm", {"n_clusters": 6, "backend": "dense"}),
     ("sbm_static", {"n_clusters": 6, "n_positions": N}),
     ("random_mask", {"mask_density": 0.1}),
@@ -46,15 +48,19 @@ def encoder(attention="full", vocab_size=9, max_length: int | None = N, **settin
     return Encoder(vocab_size, max_length, attention=attention, **sizes, **settings)
 
 
-def attend_flops(query, key, value, gate, scale, row_ptr, keys, *rest, out_shape=None, **_):
+def attend_flops(query, key, value, gate, bias, sink, scale, row_ptr, keys, *rest, out_shape=None, **_):
     """What the compiled kernel does: torch cannot look inside, but it sees how many edges go in."""
     return 2 * keys[0] * (key[1] + value[1])
+
+
+def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
+    return 2 * keys[0] * key[1]
 
 
 def flops_by_torch(model, *inputs):
     """Without the fused kernel, which torch's counter does not know on the CPU; and the model's output."""
     model.eval().requires_grad_(False)
-    edges = {torch.ops.sbmt.attend: attend_flops}
+    edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         with FlopCounterMode(display=False, custom_mapping=edges) as counter:
             output = model(*inputs)

@@ -38,8 +38,9 @@ def training_bars(console: Console) -> Progress:
 
 
 def numbers_of(step: Step) -> str:
-    """Loss, accuracy and density of a training batch, in a few words."""
-    return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}"
+    """Loss, accuracy and density of a training batch, and the fit of its block models, in a few words."""
+    fit = "" if step.auxiliary_loss is None else f" fit {step.auxiliary_loss:.2f}"
+    return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}{fit}"
 
 
 def run_with_bars(console: Console, study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:

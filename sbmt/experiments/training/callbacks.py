@@ -64,6 +64,8 @@ class MetricsTable(Callback):
         template = {name: torch.zeros(()) for name in ("loss", "accuracy")}
         template |= {"densities": torch.zeros(config.n_layers * config.n_heads)}
         n_batches = (step - last) * config.accumulate
+        if "auxiliary_loss" in state["sums"]:
+            template |= {"auxiliary_loss": torch.zeros(())}
         require(is_like(state["sums"], template if n_batches else {}), "the sums of its metrics")
         require((state["count"], state["last"]) == (n_batches, last), "the counts of its metrics")
         self._step = step
@@ -82,6 +84,7 @@ class MetricsTable(Callback):
         loss, accuracy = (float(means[name]) for name in ("loss", "accuracy"))
         layers = densities.view(shape).tolist()
         metrics = module.config.metrics_of(loss)
+        metrics |= {name: float(means[name]) for name in ("auxiliary_loss",) if name in means}
         scores = Scores(loss, accuracy, float(densities.mean()), float("nan"), layers, metrics)
         self.rows.append({"step": step, "split": "train"} | scores.row())
         self._sums, self._count, self._last = {}, 0, step
@@ -131,12 +134,9 @@ class EveryStep(Callback):
         step = trainer.global_step
         if step > self._last and trainer.is_global_zero:
             latest = module.latest
-            loss, accuracy, density = (
-                float(latest["loss"]),
-                float(latest["accuracy"]),
-                float(latest["densities"].mean()),
-            )
-            self.on_step(Step(step, loss, accuracy, density))
+            density = float(latest["densities"].mean())
+            fit = float(latest["auxiliary_loss"]) if "auxiliary_loss" in latest else None
+            self.on_step(Step(step, float(latest["loss"]), float(latest["accuracy"]), density, fit))
         self._last = step
 
 

@@ -150,8 +150,12 @@ def _check_state(checkpoint: dict[str, Any], module: TrainingModule) -> None:
     require(is_like(checkpoint["state_dict"], module.state_dict()), "its weights")
 
     # A step with gradients of zero shows what the optimiser keeps.
-    copies = [nn.Parameter(torch.zeros_like(p)) for p in module.model.parameters()]
-    optimizer = config.make_optimizer(copies)
+    groups = [
+        group | {"params": [nn.Parameter(torch.zeros_like(p)) for p in group["params"]]}
+        for group in config.parameter_groups(module.model)
+    ]
+    copies = [copy for group in groups for copy in group["params"]]
+    optimizer = config.make_optimizer(groups)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: config.learning_rate_share(step))
     for copy in copies:
         copy.grad = torch.zeros_like(copy)
@@ -160,11 +164,14 @@ def _check_state(checkpoint: dict[str, Any], module: TrainingModule) -> None:
     require(is_like(found, optimizer.state_dict()), "the state of its optimiser")
     counts = [float(moments["step"]) for moments in found["state"].values()]
     require(all(1 <= count <= step for count in counts), "the step of its optimiser")
-    rate = config.learning_rate * config.learning_rate_share(step)
-    groups = [group | {"lr": rate} for group in optimizer.state_dict()["param_groups"]]
-    require(found["param_groups"] == groups, "the settings of its optimiser")
+    starts = [group.get("lr", config.learning_rate) for group in config.parameter_groups(module.model)]
+    rates = [start * config.learning_rate_share(step) for start in starts]
+    settings = zip(optimizer.state_dict()["param_groups"], rates, strict=True)
+    require(
+        found["param_groups"] == [group | {"lr": rate} for group, rate in settings], "the settings of its optimiser"
+    )
     require(is_like(found_schedule, schedule.state_dict()), "its schedule")
-    now = {"last_epoch": step, "base_lrs": [config.learning_rate], "_last_lr": [rate]}
+    now = {"last_epoch": step, "base_lrs": starts, "_last_lr": rates}
     require(all(found_schedule[name] == value for name, value in now.items()), "its schedule")
 
     masks, state = checkpoint.get("masks"), module.masks.state()

@@ -14,6 +14,7 @@ from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.masks import MasksByNumber, MaskSource
+from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, arguments_of, has_positions, make_options, options_of
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
@@ -59,6 +60,8 @@ class AttentionConfig:
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
+    block_model_rate: float | None = option(None, "learning rate of SBM attentions; None: that of the network")
+    auxiliary_weight: float = option(1.0, "weight of the loss by which block models learn from likelihood")
     d_model: int = option(32, "width")
     d_hidden: int = option(32, "width inside the MLPs")
     n_heads: int = option(1, "heads per layer")
@@ -70,11 +73,13 @@ class AttentionConfig:
         object.__setattr__(self, "options", self._make_options())
         names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers")
         check_sizes(**{name: getattr(self, name) for name in names})
-        for name in ("learning_rate", "embedding_std"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise SbmtError(f"{name} > 0", getattr(self, name), "give a positive number")
-        if not 0 <= self.density_weight < float("inf"):
-            raise SbmtError("density_weight ≥ 0", self.density_weight, "0 switches the penalty off")
+        for name in ("learning_rate", "embedding_std", "block_model_rate"):
+            value = getattr(self, name)
+            if not (0 < value < float("inf") if value is not None else name == "block_model_rate"):
+                raise SbmtError(f"{name} > 0", value, "give a positive number")
+        for name in ("density_weight", "auxiliary_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "0 switches it off")
         self._check_steps("density_start", "density_ramp")
         check_choice("positions", self.positions, Positions)
         check_choice("density_kind", self.density_kind, DensityKind)
@@ -245,8 +250,15 @@ class TrainingConfig(AttentionConfig, ABC):
         return logits.argmax(-1)
 
     @abstractmethod
-    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser, with the largest learning rate."""
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+        """The optimiser of groups of parameters, with the largest learning rate where a group has none of its own."""
+
+    def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
+        """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own."""
+        layers = [x for x in model.modules() if isinstance(x, SBMAttention) and self.block_model_rate is not None]
+        apart = {id(p): p for layer in layers for p in layer.parameters()}
+        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in apart]}]
+        return [*groups, {"params": list(apart.values()), "lr": self.block_model_rate}] if apart else groups
 
     @abstractmethod
     def learning_rate_share(self, step: int) -> float:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from sbmt.block_model.density import density_penalty
+from sbmt.block_model.fit import auxiliary_loss
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
@@ -88,7 +89,7 @@ class TrainingModule(LightningModule):
             return call_model(self.model, batch, generator)
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """The loss plus λ times the density."""
+        """The loss, λ times the density, and what block models learn from by likelihood."""
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
@@ -99,6 +100,9 @@ class TrainingModule(LightningModule):
         self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": densities}
         if weight := density_weight_at(self.config, self.global_step + 1):
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
+        if (fit := auxiliary_loss(output)).requires_grad:
+            self.latest["auxiliary_loss"] = fit.detach()
+            loss = loss + self.config.auxiliary_weight * fit
         return loss
 
     def validation_step(self, batch: Batch, _: int) -> None:
@@ -141,7 +145,7 @@ class TrainingModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The task's optimiser and learning rates."""
-        optimizer = self.config.make_optimizer(self.model.parameters())
+        optimizer = self.config.make_optimizer(self.config.parameter_groups(self.model))
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.config.learning_rate_share(step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

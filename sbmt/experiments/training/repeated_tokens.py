@@ -71,7 +71,7 @@ class RepeatedTokensConfig(TrainingConfig):
         """1 where the logit is positive, token by token."""
         return (logits.flatten() > 0).long()
 
-    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         """Adam."""
         return torch.optim.Adam(parameters, self.learning_rate)
 

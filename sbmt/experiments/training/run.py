@@ -47,12 +47,13 @@ SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
 
 @dataclass(frozen=True)
 class Step:
-    """One optimiser step: its number (from 1) and the training batch's loss, accuracy and density."""
+    """One optimiser step: its number (from 1) and the training batch's loss, accuracy, density and auxiliary loss."""
 
     number: int
     loss: float
     accuracy: float
     density: float
+    auxiliary_loss: float | None = None  # where no block model learns by likelihood
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class SequenceConfig(TrainingConfig):
             found["chance_metrics"] = {name: float(metric(answer, truth)) for name, metric in constant.items()}
         return found
 
-    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         """AdamW."""
         return torch.optim.AdamW(parameters, self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
 

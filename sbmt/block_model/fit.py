@@ -1,0 +1,120 @@
+"""Fitting a block model to the attention by likelihood, from the sampled edges alone."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sbmt.block_model.model import BlockModel
+from sbmt.errors import SbmtError, check_choice
+from sbmt.graph.edges import EdgeList
+from sbmt.types import AttentionOutput
+
+Learning = Literal["straight_through", "likelihood"]
+"""What teaches a block model: the task, through gates, or the attention that its edges were given."""
+
+SMALLEST_PROBABILITY = 1e-3
+"""Rarer edges are weighted as if they had this probability: weights stay bounded, at the price of a bias."""
+
+
+def check_learning(learning: Learning, edges_per_query: float | None) -> None:
+    """Raises SbmtError unless the name is known, and c > 0 is given where and only where it is needed."""
+    check_choice("learning", learning, Learning)
+    if learning == "straight_through":
+        if edges_per_query is not None:
+            do = "leave it out, or name that way of learning too"
+            raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
+    elif not isinstance(edges_per_query, (int, float)) or not 0 < edges_per_query < float("inf"):
+        raise SbmtError("edges_per_query > 0 with learning='likelihood'", edges_per_query, "16 is a start")
+
+
+def reweighting_bias(
+    block_model: BlockModel, rate: Float[Tensor, " n_edges"], exploration: float
+) -> Float[Tensor, " n_edges"]:
+    r"""$-\ln p^\delta_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
+
+    An edge that is drawn with probability p then stands for 1/p pairs, so that the softmax's numerator and denominator
+    over drawn edges estimate those over all pairs without bias, as long as p is at least
+    :data:`SMALLEST_PROBABILITY`. It carries no gradient.
+
+    Args:
+        block_model: What the edges were drawn from.
+        rate: Their rates without exploration.
+        exploration: δ with which they were drawn.
+
+    Not in the paper.
+    """
+    probability = block_model.link.probability((rate + exploration).detach())
+    return -probability.clamp(min=SMALLEST_PROBABILITY).log()
+
+
+def fit_loss(
+    block_model: BlockModel,
+    edges: EdgeList,
+    rate: Float[Tensor, " n_edges"],
+    weights: Float[Tensor, " n_edges"],
+    edges_per_query: float,
+    exploration: float,
+) -> Float[Tensor, ""]:
+    r"""The negative log-likelihood of a Poisson graph that has $c\, a_{ij}$ edges between i and j, up to a constant.
+
+    $$\frac{1}{N} \sum_i \Big[\sum_j r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)\Big]$$
+
+    over the N real queries of all examples and heads. The first sum runs over all keys and has a closed form; the
+    second runs over the drawn edges, and estimates that over all keys if the attention was reweighted. Where a head's
+    overall rate is optimal, the rates of a query sum on average to c times the attention that it gives away, so that
+    at most c edges per query are expected.
+
+    Args:
+        block_model: What is fitted.
+        edges: The edges that were attended.
+        rate: Their rates without exploration, whose gradient reaches the block model.
+        weights: Their attention, as targets; no gradient passes. 0 takes an edge out of the fit.
+        edges_per_query: c.
+        exploration: δ with which the edges were drawn.
+
+    Returns:
+        A scalar; 0 where there is no real query.
+
+    Cost: O(n k + k² + edges).
+
+    Paper: not in it; after Ball, Karrer and Newman (2011), with attention in place of counted edges.
+    """
+    batch, heads, n_queries, _ = edges.shape
+    real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
+    log_rate = (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny).log()
+    gained = (weights.detach().to(rate.dtype) * log_rate).sum()
+    return (block_model.sum_of_rates().sum() - edges_per_query * gained) / (heads * real).clamp(min=1)
+
+
+def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
+    """The sum of the layers' auxiliary losses, to be added to the loss of the task.
+
+    Args:
+        outputs: What a model returned, or the attention outputs of its layers.
+
+    Raises:
+        SbmtError: If there is no attention output.
+
+    Example:
+        >>> import sbmt
+        >>> model = sbmt.TokenTagger(
+        ...     sbmt.Encoder(
+        ...         9, None, d_model=8, d_hidden=8, n_heads=1, n_layers=2, n_clusters=8, preset="fitted"
+        ...     ),
+        ...     1,
+        ... )
+        >>> float(auxiliary_loss(model(torch.zeros(1, 5, dtype=torch.int64)))) != 0
+        True
+    """
+    attention = getattr(outputs, "attention", outputs)
+    if isinstance(attention, AttentionOutput):
+        attention = [attention]
+    if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):
+        raise SbmtError("the output of a model", type(outputs).__name__, "pass what its forward returned")
+    total = attention[0].auxiliary_loss
+    for output in attention[1:]:
+        total = total + output.auxiliary_loss
+    return total

@@ -24,6 +24,8 @@ ATTENTIONS = {
     "weight rule": dict(name="sbm", n_clusters=3, gate_rule="weight"),
     "softmax memberships": dict(name="sbm", n_clusters=3, link="poisson", membership="softmax"),
     "window": dict(name="sbm", n_clusters=3, window=2),
+    "fitted": dict(name="sbm", n_clusters=4, preset="fitted"),
+    "fitted, no loops": dict(name="sbm", n_clusters=4, preset="fitted", self_loops=False),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
     "linear": dict(name="linear"),
     "linformer": dict(name="linformer", n_positions=7, n_projected=3),
@@ -33,14 +35,14 @@ ATTENTIONS = {
     "nystromformer": dict(name="nystromformer", n_landmarks=2),
     "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
 } | {backend: dict(name="sbm", n_clusters=3, backend=backend) for backend in available_backends()}
-SELF_ATTENTIONS = {"window", "reformer", "reformer, one chunk", "nystromformer, convolution"}
+SELF_ATTENTIONS = {"window", "fitted", "reformer", "reformer, one chunk", "nystromformer, convolution"}
 """What needs a token to be query and key at once."""
 every_attention = pytest.mark.parametrize("name", ATTENTIONS)
 
 
 def finite_gradients(out, *tensors):
     """Backward through all that an attention returns, then looks at each gradient."""
-    loss = out.values.square().sum() + out.density.sum() + out.expected_density.sum()
+    loss = out.values.square().sum() + out.density.sum() + out.expected_density.sum() + out.auxiliary_loss
     if loss.requires_grad:
         loss.backward()
     return all(t.grad is None or bool(t.grad.isfinite().all()) for t in tensors)

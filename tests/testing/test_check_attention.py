@@ -19,6 +19,7 @@ PASSING = {
     "sbm": dict(name="sbm", n_clusters=3),
     "recommended": dict(name="sbm", n_clusters=3, preset="recommended"),
     "faithful": dict(name="sbm", n_clusters=3, preset="faithful"),
+    "fitted": dict(name="sbm", n_clusters=4, preset="fitted"),
     "poisson, dropout": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
@@ -29,9 +30,9 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
 }
 BY_POSITION = {"random, window", "by position", "linformer"}
-NO_SOFTMAX = {"random, empty", "linear", "linformer", "reformer", "performer", "nystromformer"}
-WINDOWED = {"random, window", "recommended"}
-SELF_ATTENTION = {"random, window", "recommended", "reformer"}
+NO_SOFTMAX = {"fitted", "random, empty", "linear", "linformer", "reformer", "performer", "nystromformer"}
+WINDOWED = {"fitted", "random, window", "recommended"}
+SELF_ATTENTION = {"fitted", "random, window", "recommended", "reformer"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
 ALL = set(CHECKS)
 # What each broken attention fails: the checks it is written for, and others that it may fail too.

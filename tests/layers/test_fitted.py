@@ -1,0 +1,123 @@
+"""The layer that fits its block model by likelihood: what learns from what, extreme settings, and what it refuses."""
+
+import pytest
+import torch
+
+import sbmt
+from sbmt import MultiHeadAttention, SBMAttention, SbmtError
+from tests.layers.inputs import seeded, tokens
+
+BLOCK_MODEL = ("clusters", "log_rate", "node_mlp.0.weight", "node_mlp.0.bias", "node_mlp.2.weight", "node_mlp.2.bias")
+
+
+def fitted(**settings):
+    torch.manual_seed(0)
+    settings = dict(n_clusters=8, edges_per_query=4.0) | settings
+    return sbmt.build_attention("sbm", preset="fitted", d_head=4, n_heads=3, **settings)
+
+
+def learns(module, inputs, loss):
+    """The names of what gets a gradient other than zero."""
+    module.zero_grad()
+    for x in inputs:
+        x.grad = None
+    loss.backward()
+    named = [*module.named_parameters(), *zip(("query", "key", "value"), inputs, strict=True)]
+    return {name for name, x in named if x.grad is not None and bool(x.grad.any())}
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_task_and_the_fit_teach_different_parameters(is_training):
+    layer, inputs = fitted().train(is_training), [tokens(seed=i).requires_grad_() for i in range(3)]
+    out = layer(*inputs, generator=seeded())
+    assert learns(layer, inputs, out.values.square().sum()) == {"sink", "query", "key", "value"}
+    out = layer(*inputs, generator=seeded())
+    assert learns(layer, inputs, out.auxiliary_loss) == set(BLOCK_MODEL)
+
+
+def test_straight_through_gates_may_be_reweighted_too():
+    layer, inputs = fitted(learning="straight_through", edges_per_query=None), [tokens().requires_grad_()] * 3
+    out = layer(*inputs, generator=seeded())
+    assert out.auxiliary_loss == 0
+    assert {"sink", "clusters"} <= learns(layer, inputs, out.values.square().sum())
+
+
+def test_clusters_of_different_groups_never_meet():
+    layer = fitted(n_clusters=12, n_groups=3)
+    model = layer.block_model(tokens(), tokens())
+    of_group = model.query_membership.unflatten(-1, (3, 4)).sum(-1)
+    torch.testing.assert_close(of_group, torch.ones_like(of_group))
+    group = torch.arange(12) // 4
+    assert torch.equal(model.block_matrix > 0, (group[:, None] == group).expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("log_rate", [-1000.0, -40.0, 40.0, 1000.0])
+@pytest.mark.parametrize("edges_per_query", [1e-30, 1e30])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log_rate):
+    layer = fitted(edges_per_query=edges_per_query).train(is_training)
+    with torch.no_grad():
+        layer.log_rate.fill_(log_rate)
+    x = tokens().requires_grad_()
+    out = layer(x, x, x, generator=seeded())
+    (out.values.square().sum() + out.expected_density.sum()).backward()
+    assert out.values.isfinite().all() and x.grad.isfinite().all() and out.auxiliary_loss.isfinite()
+    if log_rate < 0 and not is_training:
+        assert (out.expected_density < 1e-9).all() and out.density.mean() == 1 / x.shape[2]  # loops alone
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_sixteen_bits_and_autocast(dtype):
+    multi = MultiHeadAttention(12, 3, preset="fitted", n_clusters=8, edges_per_query=4.0)
+    x = torch.randn(2, 9, 12, generator=seeded())
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        values, out = multi.to(torch.float16 if dtype == torch.float16 else torch.float32)(
+            x.half() if dtype == torch.float16 else x, x.half() if dtype == torch.float16 else x,
+            x.half() if dtype == torch.float16 else x, generator=seeded(),
+        )  # fmt: skip
+    assert values.isfinite().all() and out.auxiliary_loss.dtype == torch.float32 and out.auxiliary_loss.isfinite()
+    out.auxiliary_loss.backward()
+    assert multi.attention.clusters.grad.isfinite().all()
+
+
+def test_memory_follows_the_edges():
+    """A step at 16,384 tokens; a single n² array of one head in float32 would take 1 GiB."""
+    layer, largest = fitted(n_clusters=16, edges_per_query=16.0), 0
+    with torch.no_grad():
+        layer.log_rate.fill_(-12.0)
+    n = 16_384
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            for t in out if isinstance(out, (tuple, list)) else (out,):
+                largest = max(largest, t.numel() if isinstance(t, torch.Tensor) else 0)
+            return out
+
+    x = torch.randn(1, 3, n, 4, generator=seeded()).requires_grad_()
+    with Watch():
+        out = layer(x, x, x, generator=seeded())
+        (out.values.sum() + out.auxiliary_loss + out.expected_density.sum()).backward()
+    n_edges = round(float(out.density.sum()) * n**2)
+    assert largest <= max(n_edges + 3 * n, 3 * n * 16), (largest, n_edges)
+    assert n_edges < 3 * n * 64
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(learning="likelihood"), "edges_per_query > 0 with learning='likelihood', got None"),
+        (dict(learning="likelihood", edges_per_query=0), "edges_per_query > 0"),
+        (dict(learning="likelihood", edges_per_query=float("nan")), "edges_per_query > 0"),
+        (dict(edges_per_query=4.0), "edges_per_query with learning='likelihood'"),
+        (dict(learning="guess"), "learning among 'straight_through', 'likelihood', got 'guess'"),
+        (dict(n_groups=2), "groups of equal size, each with a softmax"),
+        (dict(n_groups=3, link="poisson", membership="softmax"), "groups of equal size, each with a softmax"),
+        (dict(n_groups=0), "n_groups"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(SbmtError, match=message):
+        SBMAttention(4, 2, 8, **settings)

@@ -1,7 +1,4 @@
-"""The attention that fits its block model by likelihood, in plain PyTorch; read :mod:`sbmt.reference` first.
-
-Ours, not the paper's: the preset ``fitted`` of :class:`sbmt.SBMAttention`, with the same parameters, but dense masks.
-"""
+"""Attention that fits its block model by likelihood, in plain PyTorch: the preset ``fitted``, which is ours."""
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +13,7 @@ class FittedAttention(nn.Module):
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.randn(n_heads, n_clusters, d_head) * (2 / d_head) ** 0.5)
         self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))
+        self.register_buffer("log_start", torch.tensor(0.0))  # ln min(1, c/n): training starts with c edges per query
 
     def membership(self, tokens: Tensor) -> Tensor:
         """Divides each token among the clusters of every group; the gradient of the task stops here."""
@@ -26,13 +24,13 @@ class FittedAttention(nn.Module):
         """Values and the auxiliary loss, which training adds to the task's; draws a mask where none is given."""
         # The rate of a pair, r = γ Q̂ B K̂ᵀ, of which p = 1 - exp(-r - ε/n). Clusters of different groups never meet.
         group = torch.arange(self.clusters.shape[1]) * self.n_groups // self.clusters.shape[1]
-        affinity = (self.clusters @ self.clusters.mT + self.log_rate[:, None, None]).exp() / 4
+        affinity = (self.clusters @ self.clusters.mT + (self.log_rate + self.log_start)[:, None, None]).exp() / 4
         rate = self.membership(query) @ (affinity * (group[:, None] == group)) @ self.membership(key).mT
         extra = self.extra_keys / key.shape[2] if self.training else 0.0
         p, is_loop = (1 - torch.exp(-rate - extra)).detach(), torch.eye(key.shape[2], dtype=torch.bool)
         mask = is_loop | (torch.rand_like(p) < p if mask is None else mask)
         # A drawn edge stands for 1/p pairs, so its score rises by -ln p; a loop is certain. The sink has no value.
-        scores = query @ key.mT / query.shape[-1] ** 0.5 - p.clamp(min=1e-3).log().masked_fill(is_loop, 0.0)
+        scores = query @ key.mT / query.shape[-1] ** 0.5 - p.clamp(min=0.05).log().masked_fill(is_loop, 0.0)
         sink = self.sink[:, None, None].expand(*scores.shape[:3], 1)
         weights = torch.cat([scores.masked_fill(~mask, -torch.inf), sink], -1).softmax(-1)[..., :-1]
         # Poisson likelihood of c · weight edges per pair: all keys count in Σ r, but in the rest only those drawn.

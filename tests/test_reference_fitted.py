@@ -1,11 +1,13 @@
 """The library's fitted attention against the plain one: output, auxiliary loss and every gradient."""
 
+import math
+
 import pytest
 import torch
 
 import sbmt
 from sbmt.reference_fitted import FittedAttention
-from tests.layers.inputs import seeded
+from tests.layers.inputs import seeded, tokens
 
 N, D, HEADS, CLUSTERS = 24, 8, 3, 20
 
@@ -18,6 +20,9 @@ def both(is_training, backend="auto"):
     with torch.no_grad():  # starting values hide errors
         layer.log_rate.copy_(torch.tensor([-2.0, -0.5, 0.3]))
         layer.sink.copy_(torch.tensor([0.4, -1.0, 2.0]))
+    x = tokens(heads=HEADS, n=N, d=D)
+    layer(x, x, x)  # its first step: rates start from c/n
+    assert layer.log_start == pytest.approx(math.log(6 / N))
     plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0)
     plain.load_state_dict(layer.state_dict())
     return layer.double().train(is_training), plain.double().train(is_training)

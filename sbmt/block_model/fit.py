@@ -15,8 +15,8 @@ from sbmt.types import AttentionOutput
 Learning = Literal["straight_through", "likelihood"]
 """What teaches a block model: the task, through gates, or the attention that its edges were given."""
 
-SMALLEST_PROBABILITY = 1e-3
-"""Rarer edges are weighted as if they had this probability: weights stay bounded, at the price of a bias."""
+SMALLEST_PROBABILITY = 0.05
+"""Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:

@@ -3,6 +3,7 @@
 This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
 """
 
+from math import log
 from typing import Literal
 
 import torch
@@ -44,7 +45,8 @@ class SBMAttention(nn.Module):
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
     (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
     ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
-    and keys, so that no gradient passes between it and the task.
+    and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
+    learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
 
     Args:
         d_head: Width of a head.
@@ -140,6 +142,8 @@ class SBMAttention(nn.Module):
                 for parameter in self.node_mlp[2].parameters():
                     parameter.mul_(SHARPNESS)
         self.log_rate = nn.Parameter(torch.zeros(n_heads)) if learning == "likelihood" else None
+        if learning == "likelihood":
+            self.register_buffer("log_start", torch.tensor(torch.nan))  # where rates start; NaN before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def block_model(
@@ -164,13 +168,20 @@ class SBMAttention(nn.Module):
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             scores = clusters @ clusters.mT  # heads k k
             if self.log_rate is not None:
-                scores = scores + self.log_rate[:, None, None]
+                scores = scores + (self.log_rate + self._start_at(key.shape[2]))[:, None, None]
             n_together = 1 if self.is_diagonal else scores.shape[-1] // self.n_groups
             group = torch.arange(scores.shape[-1], device=scores.device) // n_together
             scores = scores.masked_fill(group[:, None] != group, -torch.inf)  # these never meet
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
+
+    def _start_at(self, n_keys: int) -> Tensor:
+        """The logarithm of the rate that training starts from, or would start from at this number of keys."""
+        log_start = torch.where(self.log_start.isnan(), min(0.0, log(self.edges_per_query / n_keys)), self.log_start)
+        if self.training:
+            self.log_start.copy_(log_start)
+        return log_start
 
     def _memberships(self, logits: Float[Tensor, "batch heads n k"]) -> Float[Tensor, "batch heads n k"]:
         if self.membership == "sigmoid":

@@ -26,7 +26,7 @@ from sbmt.experiments.training.language import (
     reduced_settings,
 )
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
-from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
+from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
 from sbmt.experiments.training.run import Step, read_config
 from sbmt.experiments.training.sequence import SequenceConfig
 
@@ -59,8 +59,10 @@ def repeated_tokens(
 ) -> None:
     """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
 
-    The defaults shown are those of --size demo.
+    The defaults shown are those of --size demo; --preset fitted trains for longer, with larger rates.
     """
+    if overrides["preset"] == "fitted":
+        overrides = fitted(**overrides)
     config = choose("size", size, SIZES).override(**overrides)
     _train(config, output, resume, device, devices, nodes)
 

@@ -111,3 +111,15 @@ SIZES = {
     "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000),
 }
 """``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
+
+FITTED = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
+
+
+def fitted(**overrides: Any) -> dict[str, Any]:
+    """What changes under the preset ``fitted``: steps and rates, which fall over the last third of training.
+
+    Args:
+        **overrides: Fields and options that are set otherwise; None counts as not set.
+    """
+    settings = FITTED | {name: value for name, value in overrides.items() if value is not None}
+    return {"cooldown": settings["steps"] // 3} | settings

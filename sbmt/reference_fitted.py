@@ -13,7 +13,8 @@ class FittedAttention(nn.Module):
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.randn(n_heads, n_clusters, d_head) * (2 / d_head) ** 0.5)
         self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))
-        self.register_buffer("log_start", torch.tensor(0.0))  # ln min(1, c/n): training starts with c edges per query
+        self.log_start: Tensor  # ln min(1, c/n), so that training starts with about c edges per query
+        self.register_buffer("log_start", torch.tensor(0.0))
 
     def membership(self, tokens: Tensor) -> Tensor:
         """Divides each token among the clusters of every group; the gradient of the task stops here."""

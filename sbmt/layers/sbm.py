@@ -89,6 +89,8 @@ class SBMAttention(nn.Module):
         torch.Size([1, 2, 5, 8])
     """
 
+    log_start: Tensor
+
     def __init__(
         self,
         d_head: int,
@@ -141,9 +143,10 @@ class SBMAttention(nn.Module):
             with torch.no_grad():
                 for parameter in self.node_mlp[2].parameters():
                     parameter.mul_(SHARPNESS)
-        self.log_rate = nn.Parameter(torch.zeros(n_heads)) if learning == "likelihood" else None
+        self.log_rate = None
         if learning == "likelihood":
-            self.register_buffer("log_start", torch.tensor(torch.nan))  # where rates start; NaN before any training
+            self.log_rate = nn.Parameter(torch.zeros(n_heads))
+            self.register_buffer("log_start", torch.tensor(torch.nan))  # NaN before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def block_model(
@@ -168,7 +171,7 @@ class SBMAttention(nn.Module):
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             scores = clusters @ clusters.mT  # heads k k
             if self.log_rate is not None:
-                scores = scores + (self.log_rate + self._start_at(key.shape[2]))[:, None, None]
+                scores = scores + self._log_rate(key.shape[2])[:, None, None]
             n_together = 1 if self.is_diagonal else scores.shape[-1] // self.n_groups
             group = torch.arange(scores.shape[-1], device=scores.device) // n_together
             scores = scores.masked_fill(group[:, None] != group, -torch.inf)  # these never meet
@@ -176,12 +179,14 @@ class SBMAttention(nn.Module):
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
 
-    def _start_at(self, n_keys: int) -> Tensor:
-        """The logarithm of the rate that training starts from, or would start from at this number of keys."""
-        log_start = torch.where(self.log_start.isnan(), min(0.0, log(self.edges_per_query / n_keys)), self.log_start)
+    def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
+        """The logarithm of γ: what is learned, and a start that the first step of training decides."""
+        assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
+        here = min(0.0, log(self.edges_per_query / n_keys))
+        log_start = torch.where(self.log_start.isnan(), here, self.log_start)
         if self.training:
             self.log_start.copy_(log_start)
-        return log_start
+        return self.log_rate + log_start
 
     def _memberships(self, logits: Float[Tensor, "batch heads n k"]) -> Float[Tensor, "batch heads n k"]:
         if self.membership == "sigmoid":

@@ -43,7 +43,7 @@ def encoder_cost(encoder: Encoder) -> ModuleCost:
     """The positions added, if there are any, and the last norm."""
     positions = () if encoder.position_embedding is None else (part("positions", elementwise="b·n·D"),)
     parts = (*positions, part("last norm", elementwise="7·b·n·D"))
-    return ModuleCost(parts, {"D": encoder.token_embedding.embedding_dim})
+    return ModuleCost(parts, {"D": encoder.d_model})
 
 
 def classifier_cost(model: SequenceClassifier) -> ModuleCost:
@@ -63,7 +63,7 @@ def dual_encoder_cost(model: DualEncoder) -> ModuleCost:
         parts.append(part("head", "2·b·F·H + 2·b·H·L", "2·b·H + b·L"))
     else:
         parts.append(part("head", "2·b·F·H + 2·b·H·E + 2·b·E·L", "2·b·H + 2·b·E + b·L"))
-    sizes = {"D": model.encoder.token_embedding.embedding_dim, "F": first.in_features, "H": first.out_features}
+    sizes = {"D": model.encoder.d_model, "F": first.in_features, "H": first.out_features}
     return ModuleCost(tuple(parts), sizes | {"E": last.in_features, "L": last.out_features})
 
 

@@ -41,7 +41,7 @@ class SequenceClassifier(nn.Module):
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__()
         check_sizes(n_labels=n_labels, d_hidden=d_hidden)
-        d_model = check_encoder(encoder).token_embedding.embedding_dim
+        d_model = check_encoder(encoder).d_model
         self.encoder, self.is_padded_mean = encoder, is_padded_mean
         self.head = nn.Sequential(nn.Linear(d_model, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
 

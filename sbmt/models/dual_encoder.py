@@ -43,7 +43,7 @@ class DualEncoder(nn.Module):
         super().__init__()
         check_sizes(n_labels=n_labels, d_hidden=d_hidden)
         check_choice("pair_features", pair_features, PairFeatures)
-        d_model = check_encoder(encoder).token_embedding.embedding_dim
+        d_model = check_encoder(encoder).d_model
         self.encoder, self.pair_features, self.is_padded_mean = encoder, pair_features, is_padded_mean
         if pair_features == "products":
             widths = [4 * d_model, d_hidden]

@@ -12,6 +12,7 @@ from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.padding import check_mask
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
+from sbmt.models.embedding import IdEmbedding, VectorEmbedding
 from sbmt.types import AttentionOutput
 
 Positions = Literal["learned", "rotary", "none"]
@@ -83,7 +84,7 @@ class Encoder(nn.Module):
     """Token embeddings, positions, blocks, a final norm.
 
     Args:
-        vocab_size: Number of token ids.
+        vocab_size: Number of token ids; None where tokens are vectors.
         max_length: Longest sequence; None sets no limit.
         d_model: Width.
         d_hidden: Width inside each block's MLP.
@@ -92,6 +93,9 @@ class Encoder(nn.Module):
         dropout: After the embedding, attention and MLPs, in [0, 1).
         attention_dropout: On the attention weights, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
+        ids_per_token: Ids that make up one token; their embeddings, narrower by this factor, stand side by side.
+        d_input: Numbers that make up one token, where tokens are vectors: a linear layer embeds them, and
+            ``embedding_std`` holds for entries of variance 1.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` turns queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`) and needs heads of even width; ``"none"`` leaves
             positions out. None means learned positions where ``max_length`` is given, and no positions otherwise.
@@ -100,14 +104,15 @@ class Encoder(nn.Module):
             ``n_clusters``, ``window`` or ``preset``.
 
     Raises:
-        SbmtError: If a value is out of range, or learned positions have no ``max_length``.
+        SbmtError: If a value is out of range, both or neither of ``vocab_size`` and ``d_input`` are given, or learned
+            positions have no ``max_length``.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
     """
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: int | None,
         max_length: int | None,
         *,
         d_model: int,
@@ -117,17 +122,26 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         embedding_std: float = 0.02,
+        ids_per_token: int = 1,
+        d_input: int | None = None,
         positions: Positions | None = None,
         attention: str = "sbm",
         **arguments: Any,
     ) -> None:
         super().__init__()
-        check_sizes(vocab_size=vocab_size, d_model=d_model, n_heads=n_heads, n_layers=n_layers)
+        check_sizes(n_heads=n_heads, n_layers=n_layers)
         check_dropout(dropout)
         if not isinstance(embedding_std, (int, float)) or not 0 <= embedding_std < 1e30:
             raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        nn.init.normal_(self.token_embedding.weight, std=embedding_std)
+        self.d_model = d_model
+        self.token_embedding: IdEmbedding | VectorEmbedding
+        if vocab_size is not None and d_input is None:
+            self.token_embedding = IdEmbedding(vocab_size, d_model, ids_per_token, embedding_std)
+        elif vocab_size is None and d_input is not None:
+            self.token_embedding = VectorEmbedding(d_input, d_model, embedding_std)
+        else:
+            do = "give the number of ids, or of the entries of a vector"
+            raise SbmtError("either vocab_size or d_input", "neither" if d_input is None else "both", do)
         if max_length is not None:
             check_sizes(max_length=max_length)
         if positions is None:
@@ -161,16 +175,17 @@ class Encoder(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch n"],
+        tokens: Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"],
         mask: Bool[Tensor, "batch n"] | None = None,
         *,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
     ) -> ModelOutput:
-        """Encodes token ids.
+        """Encodes tokens.
 
         Args:
-            tokens: int64 ``(batch, n)``, in [0, vocab_size).
+            tokens: int64 ``(batch, n)``, in [0, vocab_size), with several ids per token ``(batch, n, ids)``; vectors
+                ``(batch, n, d_input)``.
             mask: bool ``(batch, n)``, True = real token.
             generator: Source of the masks' seeds.
             return_edges: Whether each layer's output carries its edges.
@@ -179,9 +194,11 @@ class Encoder(nn.Module):
             SbmtError: On tokens of another type, shape or range, more of them than ``max_length``, or a mask that does
                 not fit them.
         """
-        self._check(tokens)
-        mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         x = self.token_embedding(tokens)  # batch n d_model
+        mask = check_mask("mask", mask, x.shape[0], x.shape[1], x.device)
+        if self.max_length is not None and x.shape[1] > self.max_length:
+            do = "truncate, or build with a larger max_length"
+            raise SbmtError(f"at most {self.max_length} tokens", x.shape[1], do)
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(x)
@@ -191,21 +208,6 @@ class Encoder(nn.Module):
             x, attended = block(x, padding, generator=generator, return_edges=return_edges)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))
-
-    def _check(self, tokens: Tensor) -> None:
-        is_integer = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64)
-        if not is_integer or tokens.dim() != 2 or 0 in tokens.shape:
-            got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise SbmtError("token ids as an int64 tensor (batch, n ≥ 1)", got, "encode the text first")
-        if tokens.device != (device := self.token_embedding.weight.device):
-            raise SbmtError(f"token ids on {device}, where the model is", tokens.device, "move one of them with .to(…)")
-        low, high = (int(x) for x in torch.aminmax(tokens))
-        size = self.token_embedding.num_embeddings
-        if low < 0 or high >= size:
-            raise SbmtError(f"token ids in [0, {size})", f"ids from {low} to {high}", "check the vocabulary")
-        if self.max_length is not None and tokens.shape[1] > self.max_length:
-            do = "truncate, or build with a larger max_length"
-            raise SbmtError(f"at most {self.max_length} tokens", tokens.shape[1], do)
 
 
 def check_encoder(encoder: Encoder) -> Encoder:
@@ -217,3 +219,17 @@ def check_encoder(encoder: Encoder) -> Encoder:
     if not isinstance(encoder, Encoder):
         raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
     return encoder
+
+
+def check_selected(selected: Tensor, x: Tensor, mask: Tensor | None) -> None:
+    """Raises SbmtError unless ``selected`` asks about real tokens among those of ``x``, ``(batch, n, d_model)``."""
+    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
+    if not is_bool or selected.shape != x.shape[:2]:
+        got = f"{selected.dtype} {tuple(selected.shape)}" if isinstance(selected, Tensor) else type(selected).__name__
+        expected = f"selected as a bool tensor of shape {tuple(x.shape[:2])}"
+        raise SbmtError(expected, got, "give one entry per token, True = asked about")
+    if selected.device != x.device:
+        raise SbmtError(f"selected on {x.device}, as the tokens", selected.device, "move it there with .to(…)")
+    if mask is not None and bool((selected & ~mask).any()):
+        n_padding = int((selected & ~mask).sum())
+        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")

@@ -5,7 +5,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
-from sbmt.models.encoder import Encoder, ModelOutput, check_encoder
+from sbmt.models.embedding import IdEmbedding
+from sbmt.models.encoder import Encoder, ModelOutput, check_encoder, check_selected
 
 
 class MaskedLM(nn.Module):
@@ -21,6 +22,9 @@ class MaskedLM(nn.Module):
     Args:
         encoder: What reads the tokens.
 
+    Raises:
+        SbmtError: If a token of the encoder is not one id.
+
     Cost: that of the encoder, and O(d (d + V)) time and O(d + V) memory for each token asked about; others are free.
 
     Paper: section 5.3, whose pipeline ties the output layer to the embedding too.
@@ -29,6 +33,8 @@ class MaskedLM(nn.Module):
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         vocab_size, d_model = check_encoder(encoder).token_embedding.weight.shape
+        if not isinstance(encoder.token_embedding, IdEmbedding) or d_model != encoder.d_model:
+            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and ids_per_token out")
         self.encoder = encoder
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
@@ -61,20 +67,7 @@ class MaskedLM(nn.Module):
         encoded = self.encoder(tokens, mask, generator=generator, return_edges=return_edges)
         x = encoded.values
         if selected is not None:
-            _check_selected(selected, tokens, mask)
+            check_selected(selected, x, mask)
             x = x[selected]  # n_selected d_model
         logits = nn.functional.linear(self.head(x), self.encoder.token_embedding.weight, self.bias)
         return ModelOutput(logits, encoded.attention)
-
-
-def _check_selected(selected: Tensor, tokens: Tensor, mask: Tensor | None) -> None:
-    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
-    if not is_bool or selected.shape != tokens.shape:
-        got = f"{selected.dtype} {tuple(selected.shape)}" if isinstance(selected, Tensor) else type(selected).__name__
-        expected = f"selected as a bool tensor of shape {tuple(tokens.shape)}"
-        raise SbmtError(expected, got, "give one entry per token, True = asked about")
-    if selected.device != tokens.device:
-        raise SbmtError(f"selected on {tokens.device}, as the tokens", selected.device, "move it there with .to(…)")
-    if mask is not None and bool((selected & ~mask).any()):
-        n_padding = int((selected & ~mask).sum())
-        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")

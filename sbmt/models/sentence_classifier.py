@@ -57,7 +57,7 @@ class SentenceClassifier(nn.Module):
         check_sizes(n_labels=n_labels)
         check_choice("pooling", pooling, Pooling)
         check_dropout(dropout)
-        d_model = check_encoder(encoder).token_embedding.embedding_dim
+        d_model = check_encoder(encoder).d_model
         self.encoder, self.pooling = encoder, pooling
         self.head = nn.Sequential(
             nn.Dropout(dropout),

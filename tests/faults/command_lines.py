@@ -34,6 +34,8 @@ TINY = "--length 4 --batch-size 2 --steps 2 --d-model 4 --d-hidden 4 --n-heads 2
 PREPARED = [*TINY, "--warmup-steps", "0", "--eval-every", "1"]
 BASES = {
     "train repeated-tokens": [*TINY, "--test-sequences", "2"],
+    "train recall": ["--n-pairs", "2", "--n-queries", "2", "--n-distractors", "3", *TINY[2:], "--test-sequences", "2"],
+    "train twins": [*TINY, "--data", "image", "--test-sequences", "2"],
     "train glue": ["--task", "sst2", *TINY],
     "sweep": ["listops", *PREPARED],
     "demo": ["--steps", "2"],

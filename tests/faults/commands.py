@@ -5,7 +5,7 @@ from dataclasses import replace
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training import repeated_tokens
+from sbmt.experiments.training import generated
 from sbmt.experiments.training.language import MlmConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
@@ -58,7 +58,7 @@ def make_small(patch):
     few_clusters = config.override(attention="sbm", n_clusters=2)  # the demo's trials are settings of SBM
     patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=few_clusters))
     patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=2))
-    patch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 4)
+    patch.setattr(generated, "CHECKPOINT_EVERY", 4)
     patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
     use_tiny_grids(patch)
 

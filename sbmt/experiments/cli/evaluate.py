@@ -1,5 +1,6 @@
 """``sbmt evaluate``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,19 +9,30 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.training import evaluate as evaluate_run
+from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.run import load_run
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="test examples or blocks; new sequences of repeated tokens")] = 1024,
+    sequences: Annotated[
+        int, typer.Option(help="test examples or blocks; new ones where sequences are generated")
+    ] = 1024,
     n_samples: Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")] = 1,
-    seed: Annotated[int, typer.Option(help="seed of the masks, and of sequences of repeated tokens")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the masks, and of generated sequences")] = 0,
+    distractors: Annotated[
+        int | None, typer.Option(help="recall: another number of distractors than in training")
+    ] = None,
 ) -> None:
     """Evaluate a run on sequences that it was not trained on."""
     if not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
         raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
-    scores = evaluate_run(load_run(run), sequences, n_samples=n_samples, seed=seed)
+    loaded = load_run(run)
+    if distractors is not None:
+        if not isinstance(loaded.config, RecallConfig):
+            raise SbmtError("--distractors for a run of sbmt train recall", loaded.config.task, "leave it out")
+        loaded = replace(loaded, config=replace(loaded.config, n_distractors=distractors))
+    scores = evaluate_run(loaded, sequences, n_samples=n_samples, seed=seed)
     print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
 
 

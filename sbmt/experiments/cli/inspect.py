@@ -11,6 +11,7 @@ from rich.table import Table
 from sbmt.errors import SbmtError, check_seed
 from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
 
@@ -33,7 +34,11 @@ def inspect(
     loaded = load_run(SHIPPED if run is None else run)
     title = "the shipped checkpoint" if run is None else str(run)
     console = Console(markup=False)
-    if not isinstance(loaded.config, RepeatedTokensConfig):
+    is_generated = isinstance(loaded.config, GeneratedConfig)
+    if is_generated and (not isinstance(loaded.config, RepeatedTokensConfig) or loaded.config.fresh_values):
+        got = f"one on {loaded.config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
+        raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
+    if not is_generated:
         _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
         return
     for name, value in (("--examples", examples), ("--query", query)):

@@ -15,6 +15,7 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
+from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.language import (
     EPOCHS,
     PAPER_MLM,
@@ -26,14 +27,16 @@ from sbmt.experiments.training.language import (
     reduced_settings,
 )
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
+from sbmt.experiments.training.recall import RECALL, RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
 from sbmt.experiments.training.run import Step, read_config
 from sbmt.experiments.training.sequence import SequenceConfig
+from sbmt.experiments.training.twins import TWINS, TwinsConfig
 
 Resume = Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")]
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
 Device = Annotated[
-    str, typer.Option(help="auto, cpu or cuda; auto is a GPU if there is one, but the CPU for repeated tokens")
+    str, typer.Option(help="auto, cpu or cuda; auto is a GPU if there is one, but the CPU for generated sequences")
 ]
 Devices = Annotated[int, typer.Option(help="processes on this machine, each with a GPU of its own if there are any")]
 Nodes = Annotated[int, typer.Option(help="machines")]
@@ -65,6 +68,39 @@ def repeated_tokens(
         overrides = fitted(**overrides)
     config = choose("size", size, SIZES).override(**overrides)
     _train(config, output, resume, device, devices, nodes)
+
+
+def _add_generated(task: str, title: str, config: GeneratedConfig, without: tuple[str, ...] = ()) -> None:
+    """``sbmt train TASK`` for a task on sequences that are generated."""
+
+    @with_fields_of(type(config), without=("task", *without))
+    def command(
+        output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs") / task,
+        resume: Resume = False,
+        device: Device = "auto",
+        devices: Devices = 1,
+        nodes: Nodes = 1,
+        **overrides: Any,
+    ) -> None:
+        _train(config.override(**overrides), output, resume, device, devices, nodes)
+
+    command.__doc__ = title
+    train_app.command(task)(command)
+
+
+_add_generated(
+    RECALL,
+    "Give the value that was stored with a key, among distractors (associative recall).\n\n"
+    "Every option of the network starts where full attention learns the task within 200 steps.",
+    RecallConfig(),
+    without=("length",),
+)
+_add_generated(
+    TWINS,
+    "Mark the crops of photographs whose picture occurs elsewhere in the sequence.\n\n"
+    "Prepare the photographs first: sbmt data prepare image.",
+    TwinsConfig(),
+)
 
 
 def _add(task: str, title: str, full: SequenceConfig, small: SequenceConfig, preparing: str) -> None:

@@ -7,7 +7,7 @@ from math import isqrt
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,7 +23,8 @@ class Batch:
     all parts of mean loss times weight is the mean loss of the whole batch.
     """
 
-    tokens: Int[Tensor, "batch *documents n"]  # for pairs of documents (batch, 2, n)
+    # For pairs of documents (batch, 2, n), for tokens of several ids or vectors (batch, n, …).
+    tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
     mask: Bool[Tensor, "batch *documents n"]  # True = real token
     labels: Int[Tensor, " labels"]  # one per example; with ``selected`` one per selected token, row by row
     number: int = 0  # of the batch within the training, from 0
@@ -35,6 +36,13 @@ class Batch:
         """The same batch on another device."""
         names = ("tokens", "mask", "labels") + (() if self.selected is None else ("selected",))
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+
+
+def batch_of_tokens(
+    tokens: Int[Tensor, "batch n"] | Float[Tensor, "batch n d"], labels: Float[Tensor, "batch n"]
+) -> Batch:
+    """A batch without padding, of whose tokens each has a label."""
+    return Batch(tokens, torch.ones_like(labels, dtype=torch.bool), labels.long().flatten())
 
 
 @dataclass(frozen=True)

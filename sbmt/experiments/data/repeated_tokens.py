@@ -27,8 +27,50 @@ def sample_repeated_tokens(
     """
     check_sizes(batch_size=batch_size, length=length)
     tokens = torch.randint(length, (batch_size, length), generator=generator)
-    counts = torch.zeros(batch_size, length, dtype=torch.int64).scatter_add_(1, tokens, torch.ones_like(tokens))
-    return tokens, (counts.gather(1, tokens) > 1).float()
+    return tokens, mark_repeats(tokens, length)
+
+
+def mark_repeats(values: Int[Tensor, "batch n"], n_values: int) -> Float[Tensor, "batch n"]:
+    """1.0 where a value, an integer in [0, n_values), occurs elsewhere in its row."""
+    counts = torch.zeros(len(values), n_values, dtype=torch.int64).scatter_add_(1, values, torch.ones_like(values))
+    return (counts.gather(1, values) > 1).float()
+
+
+D_VALUE = 16
+"""Entries of a fresh value."""
+
+NOISE = 0.1
+"""Standard deviation of what is added to each copy of a fresh value."""
+
+
+def sample_fresh_values(
+    batch_size: int, length: int, *, generator: torch.Generator | None = None
+) -> tuple[Float[Tensor, "batch n d_value"], Float[Tensor, "batch n"]]:
+    r"""Repeated tokens whose values are drawn anew for every sequence, so that none can be learned by heart.
+
+    Each of the n values is a vector $v \sim \mathcal N(0, I)$ of :data:`D_VALUE` entries, and a token is a copy of its
+    value with noise, $v + \sigma \varepsilon$ with $\varepsilon \sim \mathcal N(0, I)$ and :data:`NOISE` as
+    $\sigma$. Which tokens share a value is drawn as in :func:`sample_repeated_tokens`.
+
+    Returns:
+        Tokens float32 ``(batch, n, d_value)`` and labels ``(batch, n)``, 1.0 where the value occurs again.
+
+    Paper: our extension; there the values are the same in every sequence.
+
+    Example:
+        >>> tokens, labels = sample_fresh_values(1, 4, generator=torch.Generator().manual_seed(4))
+        >>> torch.cdist(tokens[0], tokens[0])[0].round().tolist(), labels.tolist()
+        ([0.0, 6.0, 6.0, 1.0], [[1.0, 0.0, 0.0, 1.0]])
+    """
+    check_sizes(batch_size=batch_size, length=length)
+    # All in one draw, so that a batch holds what single sequences would.
+    shape = batch_size, length, 1 + 2 * D_VALUE
+    uniform = torch.rand(shape, dtype=torch.float64, generator=generator)
+    chosen = (uniform[..., 0] * length).long()
+    normal = torch.special.ndtri(uniform[..., 1:].clamp(min=1e-300)).float()
+    values, noise = normal.split(D_VALUE, 2)
+    copies = values.gather(1, chosen[..., None].expand_as(values))
+    return copies + NOISE * noise, mark_repeats(chosen, length)
 
 
 def majority_accuracy(length: int) -> float:

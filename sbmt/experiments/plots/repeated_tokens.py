@@ -72,7 +72,7 @@ class SeenMask:
 def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
     """Runs a model once on an unseen sequence, sorted by value, and returns the mask of its first head."""
     generator = torch.Generator().manual_seed(seed)
-    n_values = model.encoder.token_embedding.num_embeddings
+    n_values = model.encoder.token_embedding.weight.shape[0]
     tokens = sample_repeated_tokens(1, n_values, generator=generator)[0].sort(1).values
     attention = model.get_submodule("encoder.blocks.0.attention.attention")
     inputs: list[tuple[Tensor, ...]] = []

@@ -5,8 +5,10 @@ from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LongRangeConfig
+from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, Scores, Step, load_run
+from sbmt.experiments.training.twins import TwinsConfig
 
 __all__ = [
     "SHIPPED",
@@ -15,10 +17,12 @@ __all__ = [
     "GlueConfig",
     "LongRangeConfig",
     "MlmConfig",
+    "RecallConfig",
     "RepeatedTokensConfig",
     "Run",
     "Scores",
     "Step",
+    "TwinsConfig",
     "build_model",
     "evaluate",
     "fit",

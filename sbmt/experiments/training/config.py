@@ -197,7 +197,7 @@ class TrainingConfig(AttentionConfig, ABC):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """The model, with weights drawn from torch's global generator; see :func:`build_model`."""
 
-    def make_encoder(self, vocab_size: int, max_length: int | None, **dropouts: float) -> Encoder:
+    def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         return Encoder(
             vocab_size,
@@ -210,7 +210,7 @@ class TrainingConfig(AttentionConfig, ABC):
             positions=self.positions,
             attention=self.attention,
             has_tied_start=self.has_tied_start,
-            **dropouts,
+            **arguments,
             **self.attention_arguments(),
         )
 

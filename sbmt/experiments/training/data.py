@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from sbmt.experiments.data.batches import (
@@ -23,7 +22,6 @@ from sbmt.experiments.data.batches import (
 from sbmt.experiments.data.language.masked_blocks import Blocks, make_masked_batch
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Split
-from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 
 ExamplesOf = Callable[[int], NDArray[np.int64] | None]
 """The examples of batch 0, 1, …; None after the last."""
@@ -129,19 +127,23 @@ class BlockFeed(Feed):
         return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
 
 
+Sample = Callable[[int, torch.Generator], Batch]
+"""Draws that many sequences. Drawn all at once or one after the other, they are the same."""
+
+
 @dataclass(eq=False)
 class SequenceFeed(Feed):
-    """Sequences of repeated tokens, drawn one after the other from one generator.
+    """Generated sequences, drawn one after the other from one generator.
 
     Sequence i is the same whatever the batches are: the generator skips to it.
 
     Attributes:
-        length: Tokens per sequence.
+        sample: Draws them.
         seed: Of the generator.
         n_sequences: How many an evaluation takes unless it is told; training draws as many as it needs.
     """
 
-    length: int
+    sample: Sample
     seed: int
     n_sequences: int
     _generator: torch.Generator = field(init=False, repr=False)
@@ -154,22 +156,19 @@ class SequenceFeed(Feed):
         """How many an evaluation takes."""
         return self.n_sequences
 
-    def _sequences(self, first: int, n: int) -> tuple[Tensor, Tensor]:
+    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+        """A part of a batch of consecutive sequences."""
+        here = examples[part]
+        first, n = int(here[0]), len(here)
         if first < self._next:
             self._generator.manual_seed(self.seed)
             self._next = 0
         while self._next < first:
-            n_skipped = min(first - self._next, 1024)
-            sample_repeated_tokens(n_skipped, self.length, generator=self._generator)
+            n_skipped = min(first - self._next, 64)
+            self.sample(n_skipped, self._generator)
             self._next += n_skipped
         self._next += n
-        return sample_repeated_tokens(n, self.length, generator=self._generator)
-
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
-        """A part of a batch of consecutive sequences; every token has a label."""
-        here = examples[part]
-        tokens, labels = self._sequences(int(here[0]), len(here))
-        return Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), labels.long().flatten())
+        return self.sample(n, self._generator)
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
         """New sequences for every batch; they depend on the feed's own seed."""

@@ -177,7 +177,7 @@ def _answers(
             # samples layers documents heads
             drawn = torch.stack([torch.stack([a.density for a in o.attention]) for o in outputs])
             expected = torch.stack([torch.stack([a.expected_density for a in o.attention]) for o in outputs])
-            n_documents = batch.tokens[0].numel() // batch.tokens.shape[-1]
+            n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
             densities, expected = (
                 x.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1) for x in (drawn, expected)
             )

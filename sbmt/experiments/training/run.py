@@ -29,10 +29,14 @@ from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.language import GLUE_TASKS, MLM, TOKENIZER, GlueConfig, MlmConfig, tokenizer_of
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, LongRangeConfig
+from sbmt.experiments.training.recall import RECALL, RecallConfig
 from sbmt.experiments.training.repeated_tokens import REPEATED_TOKENS, RepeatedTokensConfig
+from sbmt.experiments.training.twins import TWINS, TwinsConfig
 
 CONFIGS: dict[str, type[TrainingConfig]] = {
     REPEATED_TOKENS: RepeatedTokensConfig,
+    RECALL: RecallConfig,
+    TWINS: TwinsConfig,
     **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
     MLM: MlmConfig,
     **dict.fromkeys(GLUE_TASKS, GlueConfig),

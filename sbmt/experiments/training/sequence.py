@@ -88,10 +88,10 @@ class SequenceConfig(TrainingConfig):
         extras = {x: np.concatenate([part.extras[x] for part in parts]) for x in parts[0].extras}
         return Split(indices, labels, parts[0].symbols, parts[0].offsets, parts[0].lengths, extras)
 
-    def make_encoder(self, vocab_size: int, max_length: int | None, **dropouts: float) -> Encoder:
+    def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with dropout."""
         own = {"dropout": self.dropout, "attention_dropout": self.attention_dropout}
-        return super().make_encoder(vocab_size, max_length, **own | dropouts)
+        return super().make_encoder(vocab_size, max_length, **own | arguments)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy; 0 without labels."""

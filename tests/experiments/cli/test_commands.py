@@ -32,6 +32,24 @@ def test_train_evaluate_inspect_round_trip(run, tmp_path):
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_recall_is_evaluated_with_more_distractors(run, tmp_path):
+    words = "--n-pairs 2 --n-queries 2 --n-distractors 4 --n-clusters 4 --batch-size 4 --steps 2 --test-sequences 8"
+    code, out, _ = run("train", "recall", *words.split(), "--permutation", "--output", "r")
+    assert code == 0 and "accuracy" in out
+    assert json.loads((tmp_path / "r" / "result.json").read_text())["config"]["length"] == 8
+    answers = [run("evaluate", "r", "--sequences", "8", *more) for more in ([], ["--distractors", "900"])]
+    assert [code for code, _, _ in answers] == [0, 0] and answers[0][1] != answers[1][1]
+    run("train", "repeated-tokens", *TINY, "--fresh-values", "--output", "f")
+    for command, words in (
+        (("evaluate", "r", "--distractors", "-1"), "n_distractors ≥ 1"),
+        (("evaluate", "f", "--distractors", "9"), "a run of sbmt train recall, got repeated_tokens"),
+        (("inspect", "r"), "use sbmt evaluate"),
+        (("inspect", "f"), "use sbmt evaluate"),
+    ):
+        code, _, err = run(*command)
+        assert code == 2 and words in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize("attention", ["full", "random_mask"])
 def test_inspect_shows_attentions_without_clusters(run, tmp_path, attention):
     assert run("train", "repeated-tokens", *TINY, "--attention", attention, "--output", "r")[0] == 0

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling, sample_repeated_tokens
+from sbmt.experiments.data.repeated_tokens import (
+    D_VALUE,
+    NOISE,
+    majority_accuracy,
+    random_mask_ceiling,
+    sample_fresh_values,
+    sample_repeated_tokens,
+)
 from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
 
@@ -24,6 +31,38 @@ def test_a_seed_fixes_the_draw_and_the_global_seed_governs():
     assert torch.equal(first, second) and not torch.equal(first, other)
     torch.manual_seed(0)
     assert torch.equal(sample_repeated_tokens(4, 16)[0], first)
+
+
+@pytest.mark.parametrize("batch_size, length", [(50, 7), (20, 64), (3, 1), (1, 2)])
+def test_fresh_values_are_marked_where_another_token_is_close(batch_size, length):
+    """Copies of one value lie within 1.3 of each other (about .57), others beyond: no label is taken on trust."""
+    tokens, labels = sample_fresh_values(batch_size, length, generator=seeded())
+    assert tokens.shape == (batch_size, length, D_VALUE) and tokens.dtype == labels.dtype == torch.float32
+    for sequence, marks in zip(tokens, labels.tolist(), strict=True):
+        distances = [[float((a - b).norm()) for b in sequence] for a in sequence]
+        for i, row in enumerate(distances):
+            assert marks[i] == any(distance < 1.3 for j, distance in enumerate(row) if j != i)
+
+
+def test_a_seed_fixes_fresh_values_and_batches_do_not_matter():
+    first, second, other = (sample_fresh_values(8, 5, generator=seeded(s))[0] for s in (0, 0, 1))
+    assert torch.equal(first, second) and not torch.equal(first, other)
+    generator = seeded(0)
+    assert torch.equal(torch.cat([sample_fresh_values(n, 5, generator=generator)[0] for n in (1, 4, 3)]), first)
+
+
+@pytest.mark.statistical(share=0.001)
+def test_fresh_values_and_their_noise_are_normal(judge):
+    """Given a copy of it, the difference of two tokens is noise alone; both laws are judged on one token a sequence."""
+    from scipy.stats import chi2, kstest
+
+    tokens, labels = sample_fresh_values(20_000, 2, generator=seeded())
+    value = tokens[:, 0].double() / (1 + NOISE**2) ** 0.5
+    differences = (tokens[:, 0] - tokens[:, 1])[labels[:, 0] == 1].double() / (2 * NOISE**2) ** 0.5
+    p_values = [kstest(x[:, entry].numpy(), "norm").pvalue for x in (value, differences) for entry in (0, D_VALUE - 1)]
+    for x in (value, differences):  # entries are independent: their squares add up to a chi-square
+        p_values.append(kstest(x.pow(2).sum(1).numpy(), chi2(D_VALUE).cdf).pvalue)
+    judge(p_values, binomial_p_values(labels[:, 0].sum(), 20_000, 0.5))
 
 
 @pytest.mark.statistical(share=0.001)
@@ -64,6 +103,8 @@ def test_the_ceiling_rises_from_majority_to_certainty():
     [
         (sample_repeated_tokens, (0, 4)),
         (sample_repeated_tokens, (4, 0)),
+        (sample_fresh_values, (0, 4)),
+        (sample_fresh_values, (4, 0)),
         (majority_accuracy, (0,)),
         (random_mask_ceiling, (0, 0.5)),
         (random_mask_ceiling, (4, -0.1)),

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.training import RepeatedTokensConfig, repeated_tokens
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, TwinsConfig, generated
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.module import TrainingModule
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("caches")
 @pytest.fixture
 def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
     """Makes a configuration by the name of its family; checkpoints come after steps 2, 4, and so on."""
-    monkeypatch.setattr(repeated_tokens, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(generated, "CHECKPOINT_EVERY", 2)
     sizes = dict(length=8, batch_size=4, steps=7, d_model=8, d_hidden=8, test_sequences=16)
     return {
         "listops": lambda: tiny(**ROUGH),
@@ -48,6 +48,9 @@ def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
         "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained()), **ROUGH),
         "repeated tokens": lambda: RepeatedTokensConfig(**sizes, options={"n_clusters": 4}),
         "repeated tokens, random masks": lambda: RepeatedTokensConfig(**sizes, attention="random_mask"),
+        "fresh values": lambda: RepeatedTokensConfig(**sizes, attention="random_mask", fresh_values=True),
+        "recall": lambda: RecallConfig(**sizes, n_pairs=2, n_queries=3, n_distractors=2, options={"n_clusters": 4}),
+        "twins": lambda: TwinsConfig(**sizes, data="toy-image", crop=6, attention="random_mask"),
     }
 
 
@@ -101,7 +104,13 @@ def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, family, name
     assert {path.name for path in killed.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
 
 
-@pytest.mark.parametrize("name", ["performer", "reformer", "repeated tokens", "repeated tokens, random masks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("performer", "reformer", "repeated tokens", "repeated tokens, random masks"),
+        *("fresh values", "recall", "twins"),
+    ],
+)
 def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, script_dev, name):
     """Also attentions that draw other things than masks; and what was best before the move still is."""
     config = family[name]()

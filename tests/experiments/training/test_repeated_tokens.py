@@ -9,9 +9,9 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.block_model.density import density_penalty
-from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, evaluate, fit, load_run
-from sbmt.experiments.training import repeated_tokens as module
+from sbmt.experiments.training import generated as module
 from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
 from tests.experiments.training.runs import Stopped, stop_after
@@ -30,14 +30,27 @@ def test_sequences_come_in_order_from_one_generator():
     """Whatever the batches are, wherever they begin, and however many processes share them."""
     tokens, labels = sample_repeated_tokens(24, 8, generator=torch.Generator().manual_seed(5))
     for size, first in ((4, 0), (4, 3), (6, 1), (1, 20)):
-        feed = SequenceFeed(8, 5, 24)
+        feed = SequenceFeed(TINY.sample, 5, 24)
         batch = next(iter(BatchStream(feed, feed.endless(size, 0), first=first)))
         assert torch.equal(batch.tokens, tokens[size * first : size * (first + 1)])
         assert torch.equal(batch.labels, labels[size * first : size * (first + 1)].flatten().long())
     for rank in (0, 1):
-        feed = SequenceFeed(8, 5, 24)
+        feed = SequenceFeed(TINY.sample, 5, 24)
         parts = list(BatchStream(feed, feed.once(10, None), rank=rank, n_ranks=2))
         assert torch.equal(parts[2].tokens, tokens[20 + 2 * rank : 22 + 2 * rank]) and len(parts) == 3
+
+
+def test_fresh_values_are_read_saved_and_learned(tmp_path):
+    """Tokens as the generator draws them; a network that has never seen the values of the test answers right."""
+    config = replace(TINY, fresh_values=True, attention="full", options=None)
+    feed = config.open_data().feeds["train"]
+    batch = next(iter(BatchStream(feed, feed.endless(6, 0), first=2)))
+    tokens, labels = sample_fresh_values(18, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(batch.tokens, tokens[12:]) and torch.equal(batch.labels, labels[12:].flatten().long())
+    sizes = dict(length=4, batch_size=32, steps=300, learning_rate=0.01, d_model=32, d_hidden=32, cooldown=100)
+    run = fit(replace(config, **sizes), tmp_path / "run")
+    assert run.test.accuracy > 0.75  # .58 is chance
+    assert evaluate(load_run(tmp_path / "run")).accuracy == run.test.accuracy
 
 
 def test_a_run_is_a_plain_loop():

@@ -1,0 +1,90 @@
+"""Associative recall: which value was stored with this key?"""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from sbmt.errors import SbmtError, check_sizes
+
+NO_ANSWER = -1
+"""Stands for the answer where nothing is asked."""
+
+
+def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
+    """Raises SbmtError unless sequences of these numbers exist, see :func:`sample_recall`."""
+    check_sizes(n_pairs=n_pairs, n_queries=n_queries, n_keys=n_keys, n_values=n_values)
+    if n_distractors:  # none at all is allowed
+        check_sizes(n_distractors=n_distractors)
+    needed = n_pairs + bool(n_distractors)
+    if n_keys < needed:
+        expected = f"n_keys ≥ {needed}, a key for every pair{' and one for distractors' if n_distractors else ''}"
+        raise SbmtError(expected, n_keys, "give more keys, or fewer pairs")
+
+
+def sample_recall(
+    batch_size: int,
+    n_pairs: int = 16,
+    n_queries: int = 16,
+    n_distractors: int = 32,
+    n_keys: int = 128,
+    n_values: int = 32,
+    *,
+    permutation: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[Int[Tensor, "batch n 2"], Int[Tensor, "batch n"]]:
+    """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
+
+    A query's answer is the value that its key is stored with. Pairs are the items that are asked for, each by as many
+    queries as every other (one more for some, if the queries do not divide evenly). Distractors are items whose keys
+    are never asked for. Keys of pairs differ; those of distractors differ from them, and from each other as long as
+    there are enough, and otherwise each occurs as often as every other, give or take one. Values are uniform and
+    independent.
+
+    Args:
+        batch_size: Number of sequences.
+        n_pairs: Items that are asked for.
+        n_queries: Queries.
+        n_distractors: Items that are not asked for.
+        n_keys: Keys to draw from.
+        n_values: Values to draw from.
+        permutation: Whether the item stored with key i is asked for with key i + 1, and the last with key 0. Tokens
+            that belong together then have different keys, and nothing that compares a token with itself can see that
+            they do, such as hashing with shared queries and keys.
+        generator: Source of randomness.
+
+    Returns:
+        Tokens int64 ``(batch, n, 2)``, where n counts pairs, queries and distractors, and answers ``(batch, n)``.
+        A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer
+        is a value in [0, n_values), or :data:`NO_ANSWER` at items.
+
+    Raises:
+        SbmtError: If a size is below 1, except that there may be no distractors, or there are too few keys.
+
+    Cost: O((n + n_keys) log (n + n_keys)) per sequence.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> tokens, answers = sample_recall(1, 1, 1, 1, n_keys=8, n_values=2, generator=generator)
+        >>> tokens.tolist(), answers.tolist()
+        ([[[7, 8], [6, 10], [6, 9]]], [[-1, 1, -1]])
+    """
+    check_recall(n_pairs, n_queries, n_distractors, n_keys, n_values)
+    check_sizes(batch_size=batch_size)
+    n_items = n_pairs + n_distractors
+    # All in one draw, so that a batch holds what single sequences would.
+    n_draws = n_keys + n_items + n_items + n_queries
+    uniform = torch.rand(batch_size, n_draws, dtype=torch.float64, generator=generator)
+    keys, values, places = uniform.split([n_keys, n_items, n_items + n_queries], 1)
+
+    keys = keys.argsort(1)
+    others = n_pairs + torch.arange(n_distractors) % max(1, n_keys - n_pairs)
+    keys = keys[:, torch.cat([torch.arange(n_pairs), others])]  # batch n_items
+    values = (values * n_values).long()
+    asked = torch.arange(n_queries) % n_pairs
+    queries = (keys[:, asked] + permutation) % n_keys
+    marks = torch.full_like(queries, n_values)
+
+    tokens = torch.stack([torch.cat([keys, queries], 1), n_keys + torch.cat([values, marks], 1)], 2)
+    answers = torch.cat([torch.full_like(values, NO_ANSWER), values[:, asked]], 1)
+    order = places.argsort(1)
+    return tokens.gather(1, order[..., None].expand_as(tokens)), answers.gather(1, order)

@@ -1,0 +1,65 @@
+"""Settings of a run on associative recall."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
+from sbmt.experiments.training.generated import GeneratedConfig
+from sbmt.models import TokenTagger
+from sbmt.registration import option
+
+RECALL = "recall"
+_TOKENS_EVALUATED = 4096  # at once
+
+
+@dataclass(frozen=True)
+class RecallConfig(GeneratedConfig):
+    """Everything that decides a run on associative recall, apart from versions and hardware.
+
+    The length is the number of pairs, queries and distractors, whatever is given.
+    """
+
+    task: str = option(RECALL, "always recall")
+    n_pairs: int = option(16, "items, a key and a value each, that are asked for")
+    n_queries: int = option(16, "keys that ask for their value")
+    n_distractors: int = option(32, "items that are not asked for")
+    n_keys: int = option(128, "keys to draw from")
+    n_values: int = option(32, "values to draw from")
+    permutation: bool = option(False, "ask for each key by the next one")
+    learning_rate: float = option(3e-3, "Adam's learning rate")
+    d_model: int = option(64, "width")
+    d_hidden: int = option(64, "width inside the MLPs")
+
+    def __post_init__(self) -> None:
+        check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
+        object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
+        super().__post_init__()
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of tokens that hold a key and a value side by side."""
+        vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
+        return TokenTagger(self.make_encoder(vocab_size, None, ids_per_token=2), self.n_values)
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every query has a label."""
+        sizes = self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
+        tokens, answers = sample_recall(n, *sizes, permutation=self.permutation, generator=generator)
+        is_query = answers != NO_ANSWER
+        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy."""
+        return nn.functional.cross_entropy(logits.float(), labels)
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross entropy of every query."""
+        return nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+
+    @property
+    def evaluation_batch(self) -> int:  # type: ignore[override]
+        """Fewer where sequences are long, since attention to all pairs needs memory for them."""
+        return max(1, _TOKENS_EVALUATED // self.length)

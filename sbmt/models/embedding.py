@@ -1,0 +1,88 @@
+"""What turns tokens, ids or vectors, into vectors of the model's width."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sbmt.errors import SbmtError, check_sizes
+
+
+class IdEmbedding(nn.Embedding):
+    """A table of vectors; where several ids make up one token, their vectors stand side by side.
+
+    Args:
+        vocab_size: Number of ids.
+        d_model: Width of a token.
+        ids_per_token: Ids that make up one token; each has d_model / ids_per_token of its width.
+        std: Standard deviation of the entries at the start.
+
+    Raises:
+        SbmtError: If a size is below 1, or the width does not divide among the ids.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, ids_per_token: int, std: float) -> None:
+        check_sizes(vocab_size=vocab_size, d_model=d_model, ids_per_token=ids_per_token)
+        if d_model % ids_per_token:
+            raise SbmtError(f"ids_per_token that divides d_model {d_model}", ids_per_token, "change one of them")
+        super().__init__(vocab_size, d_model // ids_per_token)
+        nn.init.normal_(self.weight, std=std)
+        self.ids_per_token = ids_per_token
+
+    def forward(self, tokens: Int[Tensor, "batch n *ids"]) -> Float[Tensor, "batch n d_model"]:
+        """Looks ids up; ``(batch, n)`` with one id per token, else ``(batch, n, ids_per_token)``.
+
+        Raises:
+            SbmtError: On ids of another type, shape or range, or on another device.
+        """
+        shape = () if self.ids_per_token == 1 else (self.ids_per_token,)
+        is_integer = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64)
+        if not is_integer or tokens.dim() < 2 or tokens.shape[2:] != shape or 0 in tokens.shape:
+            expected = f"token ids as an int64 tensor ({', '.join(['batch', 'n ≥ 1', *map(str, shape)])})"
+            raise SbmtError(expected, _describe(tokens), "encode the text first")
+        _check_device(tokens, self.weight)
+        low, high = (int(x) for x in torch.aminmax(tokens))
+        if low < 0 or high >= self.num_embeddings:
+            expected = f"token ids in [0, {self.num_embeddings})"
+            raise SbmtError(expected, f"ids from {low} to {high}", "check the vocabulary")
+        return super().forward(tokens).flatten(2)
+
+
+class VectorEmbedding(nn.Linear):
+    """A linear layer, for tokens that are vectors.
+
+    Args:
+        d_input: Entries of a token.
+        d_model: Width that it is given.
+        std: Standard deviation of the result at the start, for entries of variance 1.
+
+    Raises:
+        SbmtError: If a size is below 1.
+    """
+
+    def __init__(self, d_input: int, d_model: int, std: float) -> None:
+        check_sizes(d_input=d_input, d_model=d_model)
+        super().__init__(d_input, d_model)
+        nn.init.normal_(self.weight, std=std / d_input**0.5)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, tokens: Float[Tensor, "batch n d_input"]) -> Float[Tensor, "batch n d_model"]:
+        """Maps every vector.
+
+        Raises:
+            SbmtError: On tokens of another type or shape, or on another device.
+        """
+        is_float = isinstance(tokens, Tensor) and tokens.is_floating_point()
+        if not is_float or tokens.dim() != 3 or tokens.shape[2] != self.in_features or 0 in tokens.shape:
+            expected = f"tokens as a floating-point tensor (batch, n ≥ 1, {self.in_features})"
+            raise SbmtError(expected, _describe(tokens), "give one vector per token")
+        _check_device(tokens, self.weight)
+        return super().forward(tokens)
+
+
+def _describe(tokens: object) -> str:
+    return f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+
+
+def _check_device(tokens: Tensor, weight: Tensor) -> None:
+    if tokens.device != weight.device:
+        raise SbmtError(f"tokens on {weight.device}, where the model is", tokens.device, "move one of them with .to(…)")

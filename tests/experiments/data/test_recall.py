@@ -1,0 +1,99 @@
+"""Associative recall: every sequence is read as a reader would, and answered by looking through its items."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.recall import NO_ANSWER, sample_recall
+from tests.layers.inputs import seeded
+from tests.statistics import binomial_p_values
+
+SIZES = {
+    "as in training": dict(n_pairs=16, n_queries=16, n_distractors=32, n_keys=128, n_values=32),
+    "distractors' keys repeat": dict(n_pairs=3, n_queries=5, n_distractors=20, n_keys=10, n_values=4),
+    "all keys are used": dict(n_pairs=4, n_queries=4, n_distractors=6, n_keys=10, n_values=3),
+    "no distractors": dict(n_pairs=4, n_queries=9, n_distractors=0, n_keys=4, n_values=3),
+    "fewer queries than pairs": dict(n_pairs=5, n_queries=2, n_distractors=3, n_keys=9, n_values=2),
+    "one of each": dict(n_pairs=1, n_queries=1, n_distractors=1, n_keys=2, n_values=1),
+}
+
+
+@pytest.mark.parametrize("permutation", [False, True])
+@pytest.mark.parametrize("name", SIZES)
+def test_answers_are_found_by_looking_through_the_items(name, permutation):
+    sizes = SIZES[name]
+    n_pairs, n_queries, n_distractors, n_keys, n_values = sizes.values()
+    tokens, answers = sample_recall(30, **sizes, permutation=permutation, generator=seeded())
+    assert tokens.shape == (30, n_pairs + n_queries + n_distractors, 2) and answers.shape == tokens.shape[:2]
+    assert tokens.dtype == answers.dtype == torch.int64
+    for sequence, answer in zip(tokens.tolist(), answers.tolist(), strict=True):
+        items, queries = [], []
+        for (key, mark), value in zip(sequence, answer, strict=True):
+            assert 0 <= key < n_keys and n_keys <= mark <= n_keys + n_values
+            if mark == n_keys + n_values:
+                queries.append((key, value))
+            else:
+                assert value == NO_ANSWER
+                items.append((key, mark - n_keys))
+        assert len(queries) == n_queries
+        stored_as = {(key + 1) % n_keys if permutation else key: key for key in range(n_keys)}
+        asked = Counter(stored_as[key] for key, _ in queries)
+        assert len(asked) == min(n_pairs, n_queries) and max(asked.values()) - min(asked.values()) <= 1
+        for key, value in queries:
+            (found,) = (v for k, v in items if k == stored_as[key])  # exactly one
+            assert value == found
+        if n_queries < n_pairs:
+            continue
+        others = Counter(key for key, _ in items if key not in asked)
+        assert sum(others.values()) == n_distractors
+        if n_distractors:
+            assert len(others) == min(n_distractors, n_keys - n_pairs)
+            assert max(others.values()) - min(others.values()) <= 1
+
+
+def test_a_seed_fixes_the_draw_and_batches_do_not_matter():
+    first, second, other = (sample_recall(8, generator=seeded(s)) for s in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True)) and not torch.equal(first[0], other[0])
+    torch.manual_seed(0)
+    assert torch.equal(sample_recall(8)[0], first[0])
+    generator = seeded(0)
+    parts = [sample_recall(n, generator=generator) for n in (1, 4, 3)]
+    for i in range(2):
+        assert torch.equal(torch.cat([part[i] for part in parts]), first[i])
+
+
+@pytest.mark.statistical(share=0.001)
+def test_order_keys_and_values_are_uniform(judge):
+    """Judged on one token of each sequence, since the tokens of one sequence are dependent."""
+    n, n_keys, n_values = 50_000, 7, 3
+    tokens, answers = sample_recall(n, 2, 3, 5, n_keys, n_values, permutation=True, generator=seeded())
+    is_query = answers[:, 4] != NO_ANSWER
+    n_asked = int(is_query.sum())
+    items, queries = tokens[~is_query][:, 4], tokens[is_query][:, 4, 0]
+    judge(
+        binomial_p_values(n_asked, n, 3 / 10),
+        binomial_p_values(torch.bincount(queries, minlength=n_keys), n_asked, 1 / n_keys),
+        binomial_p_values(torch.bincount(items[:, 0], minlength=n_keys), n - n_asked, 1 / n_keys),
+        binomial_p_values(torch.bincount(items[:, 1] - n_keys, minlength=n_values), n - n_asked, 1 / n_values),
+        binomial_p_values(torch.bincount(answers[is_query][:, 4], minlength=n_values), n_asked, 1 / n_values),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_pairs": 0}, "n_pairs ≥ 1"),
+        ({"n_queries": 0}, "n_queries ≥ 1"),
+        ({"n_distractors": -1}, "n_distractors ≥ 1"),
+        ({"n_keys": 0}, "n_keys ≥ 1"),
+        ({"n_values": 0}, "n_values ≥ 1"),
+        ({"batch_size": 0}, "batch_size ≥ 1"),
+        ({"n_keys": 16}, "n_keys ≥ 17, a key for every pair and one for distractors, got 16"),
+        ({"n_keys": 15, "n_distractors": 0}, "n_keys ≥ 16, a key for every pair, got 15"),
+    ],
+)
+def test_impossible_sequences_are_refused(changes, words):
+    with pytest.raises(SbmtError, match=words):
+        sample_recall(**{"batch_size": 2} | changes)

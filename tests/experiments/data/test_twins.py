@@ -1,0 +1,80 @@
+"""Twins among photographs: every pixel says where it is from, so crops can be traced back."""
+
+import pytest
+import torch
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.twins import pictures_of, sample_twins
+from tests.layers.inputs import seeded
+from tests.statistics import binomial_p_values
+
+N_PICTURES, SIDE = 14, 4
+PICTURES = torch.arange(N_PICTURES * SIDE * SIDE, dtype=torch.uint8).view(N_PICTURES, SIDE, SIDE)
+
+
+def levels_of(tokens):
+    """The grey levels that tokens were made from."""
+    return ((tokens + 2) * 63.75).round().long()
+
+
+def origins_of(tokens, crop):
+    """Picture, row and column of the upper left corner of every crop."""
+    corner = levels_of(tokens)[..., 0]
+    return corner // SIDE**2, corner % SIDE**2 // SIDE, corner % SIDE
+
+
+@pytest.mark.parametrize("crop", [1, 3, 4])
+def test_crops_are_cut_and_marked_one_by_one(crop):
+    tokens, labels = sample_twins(PICTURES, 6, 9, crop, generator=seeded())
+    assert tokens.shape == (6, 9, crop**2) and tokens.dtype == labels.dtype == torch.float32
+    pictures, tops, lefts = (x.tolist() for x in origins_of(tokens, crop))
+    for b in range(6):
+        for i in range(9):
+            picture, top, left = pictures[b][i], tops[b][i], lefts[b][i]
+            assert max(top, left) <= SIDE - crop
+            cut = [int(PICTURES[picture, top + y, left + x]) for y in range(crop) for x in range(crop)]
+            assert levels_of(tokens)[b, i].tolist() == cut
+            assert labels[b, i] == any(pictures[b][j] == picture for j in range(9) if j != i)
+    assert 0 < labels.mean() < 1
+
+
+def test_a_seed_fixes_the_draw_and_batches_do_not_matter():
+    first, second, other = (sample_twins(PICTURES, 8, 9, 3, generator=seeded(s)) for s in (0, 0, 1))
+    assert torch.equal(first[0], second[0]) and not torch.equal(first[0], other[0])
+    generator = seeded(0)
+    parts = [sample_twins(PICTURES, n, 9, 3, generator=generator) for n in (1, 4, 3)]
+    for i in range(2):
+        assert torch.equal(torch.cat([part[i] for part in parts]), first[i])
+
+
+@pytest.mark.statistical(share=0.001)
+def test_pictures_and_places_are_uniform_and_twins_as_many_as_of_repeated_tokens(judge):
+    """Token 0 and another are of one value with probability 1/n, and else of one picture by chance."""
+    n, length = 50_000, 5
+    tokens, _ = sample_twins(PICTURES, n, length, 3, generator=seeded())
+    pictures, tops, lefts = origins_of(tokens, 3)
+    same = 1 / length + (1 - 1 / length) / N_PICTURES
+    judge(
+        binomial_p_values(torch.bincount(pictures[:, 0], minlength=N_PICTURES), n, 1 / N_PICTURES),
+        binomial_p_values(torch.bincount(2 * tops[:, 0] + lefts[:, 0], minlength=4), n, 1 / 4),
+        binomial_p_values((pictures[:, :1] == pictures[:, 1:]).sum(0), n, same),
+    )
+
+
+def test_pictures_are_those_of_the_split(toy_cache):
+    splits = open_prepared(toy_cache / "toy-image").splits
+    for name in ("train", "test"):
+        pictures = pictures_of(splits[name])
+        assert pictures.shape == (len(splits[name]), 8, 8) and pictures.dtype == torch.uint8
+        for i in (0, len(pictures) - 1):
+            assert pictures[i].flatten().tolist() == splits[name].documents(i)[0].tolist()
+
+
+@pytest.mark.bad_input
+def test_what_cannot_be_cut_is_told(toy_cache):
+    for sizes, words in (((0, 9, 3), "batch_size"), ((2, 0, 3), "length"), ((2, 9, 0), "crop ≥ 1"), ((2, 9, 5), "≤ 4")):
+        with pytest.raises(SbmtError, match=words):
+            sample_twins(PICTURES, *sizes)
+    with pytest.raises(SbmtError, match="square pictures of one size"):
+        pictures_of(open_prepared(toy_cache / "toy-listops").splits["train"])

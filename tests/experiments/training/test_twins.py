@@ -1,0 +1,72 @@
+"""Runs on twins among photographs: which pictures they see, and what they cannot read."""
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared, prepare
+from sbmt.experiments.training import TwinsConfig, evaluate, fit, load_run
+from sbmt.experiments.training.data import BatchStream
+from sbmt.layers.registry import ATTENTIONS
+from tests.experiments.data.toy import toy_examples, toy_source
+from tests.experiments.training.tiny_language import SMALL_OPTIONS
+
+TINY = TwinsConfig(
+    data="toy-image",
+    crop=6,
+    length=8,
+    batch_size=4,
+    steps=3,
+    d_model=8,
+    d_hidden=8,
+    test_sequences=16,
+    attention="full",
+    option_defaults=SMALL_OPTIONS,
+)
+pytestmark = pytest.mark.usefixtures("toys")
+
+
+def test_training_and_test_show_pictures_of_their_own_splits(toys):
+    """Every crop is found, pixel by pixel, in a picture of its split and in none of another."""
+    data, splits = TINY.open_data(), open_prepared(toys / "toy-image").splits
+    windows = {
+        name: {
+            split.documents(i)[0].reshape(8, 8)[y : y + 6, x : x + 6].tobytes()
+            for i in range(len(split))
+            for y in range(3)
+            for x in range(3)
+        }
+        for name, split in splits.items()
+    }
+    for name in ("train", "test"):
+        batch = next(iter(BatchStream(data.feeds[name], data.feeds[name].in_order(16, 16))))
+        crops = ((batch.tokens + 2) * 63.75).round().to(torch.uint8).flatten(0, 1).numpy()
+        for other in windows:
+            found = [crop.tobytes() in windows[other] for crop in crops]
+            assert all(found) if other == name else not any(found)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_trains_and_loads_as_it_was(tmp_path, attention):
+    run = fit(TINY.override(attention=attention), tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    assert loaded.config == run.config and loaded.test == run.test
+    assert evaluate(loaded).accuracy == run.test.accuracy
+    assert run.about["data"]["name"] == "toy-image"
+
+
+@pytest.mark.bad_input
+def test_what_is_not_there_is_told(toys, tmp_path):
+    for changes, words in (
+        ({"data": "toy-text"}, "prepared images, got text"),
+        ({"data": "image-lossy"}, "sbmt data prepare image"),
+        ({"crop": 9}, "crop ≤ 8"),
+        ({"crop": 0}, "crop ≥ 1"),
+    ):
+        with pytest.raises(SbmtError, match=words):
+            fit(TINY.override(**changes), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    run = fit(TINY)
+    other = prepare(toy_source("image", make=lambda task, n, i: toy_examples(task, n, i + 7)), tmp_path)
+    with pytest.raises(SbmtError, match="examples with checksum"):
+        evaluate(run, prepared=other)

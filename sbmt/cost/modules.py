@@ -16,6 +16,7 @@ from sbmt.models import (
     SequenceClassifier,
     TokenTagger,
 )
+from sbmt.models.embedding import VectorEmbedding
 
 
 def multi_head_cost(layer: MultiHeadAttention) -> ModuleCost:
@@ -40,10 +41,15 @@ def block_cost(block: EncoderBlock) -> ModuleCost:
 
 
 def encoder_cost(encoder: Encoder) -> ModuleCost:
-    """The positions added, if there are any, and the last norm."""
+    """The embedding of vectors, positions added, if there are any, and the last norm; looking ids up is free."""
+    sizes: dict[str, int]
+    vectors: tuple[Part, ...]
+    sizes, vectors = {"D": encoder.d_model}, ()
+    if isinstance(encoder.token_embedding, VectorEmbedding):
+        sizes["V"] = encoder.token_embedding.in_features
+        vectors = (part("embedding of vectors", "2·b·n·V·D", "b·n·D"),)
     positions = () if encoder.position_embedding is None else (part("positions", elementwise="b·n·D"),)
-    parts = (*positions, part("last norm", elementwise="7·b·n·D"))
-    return ModuleCost(parts, {"D": encoder.d_model})
+    return ModuleCost((*vectors, *positions, part("last norm", elementwise="7·b·n·D")), sizes)
 
 
 def classifier_cost(model: SequenceClassifier) -> ModuleCost:

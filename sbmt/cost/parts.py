@@ -13,6 +13,7 @@ SYMBOLS = {
     "d": "width of a head",
     "k": "clusters (SBM), random features (Performer), mixtures (Linformer), landmarks (Nyströmformer)",
     "D": "width of the model",
+    "V": "entries of a token that is a vector",
     "H": "hidden width of an MLP",
     "r": "rounds of hashing (Reformer)",
     "c": "tokens per chunk (Reformer)",

@@ -106,6 +106,12 @@ def test_every_product_of_a_model_is_counted(name, settings, kind):
     assert count.within("encoder").n_flops < count.n_flops
 
 
+def test_embedding_vectors_is_counted():
+    model = encoder(vocab_size=None, d_input=5)
+    counter, _ = flops_by_torch(model, torch.randn(2, N, 5))
+    assert count_operations(model, N, batch=2).n_flops == counter.get_total_flops()
+
+
 def test_modules_can_be_counted_by_themselves():
     layer = MultiHeadAttention(12, 3, bias=False, attention="linear")
     x = torch.randn(2, N, 12)

@@ -64,3 +64,28 @@ def sample_twins(
     picture = drawn.gather(1, chosen)
     crops = pictures.unfold(1, crop, 1).unfold(2, crop, 1)[picture, top, left]  # batch n crop crop
     return crops.flatten(2) / 63.75 - 2, mark_repeats(picture, n_pictures)
+
+
+N_FREQUENCIES = 6
+"""Frequencies in either direction that :func:`low_frequencies` keeps."""
+
+
+def low_frequencies(crops: Float[Tensor, "batch n pixels"]) -> Float[Tensor, "batch n coefficients"]:
+    r"""The lowest coefficients of the cosine transform of square crops, brought to about the same variance.
+
+    Of a crop $x$ of side $c$ these are, for frequencies $f, g < $ :data:`N_FREQUENCIES`,
+
+    $$\frac{2}{c^2} \sqrt{1 + f^2 + g^2}
+    \sum_{i,j} x_{ij} \cos\frac{\pi f (i + 1/2)}{c} \cos\frac{\pi g (j + 1/2)}{c}.$$
+
+    The amplitudes of photographs fall with the frequency, so that a random projection of pixels says little besides how
+    bright a crop is. Frequencies above these do not survive a shift.
+
+    Returns:
+        Float32 ``(batch, n, k²)``, where k is :data:`N_FREQUENCIES`, or the side of a smaller crop.
+    """
+    side = isqrt(crops.shape[2])
+    frequencies = torch.arange(min(N_FREQUENCIES, side))
+    waves = torch.cos(torch.pi / side * (torch.arange(side)[:, None] + 0.5) * frequencies)  # side k
+    scale = 2 / side**2 * (1 + frequencies[:, None] ** 2 + frequencies**2).sqrt()
+    return (waves.T @ crops.unflatten(2, (side, side)) @ waves * scale).flatten(2)

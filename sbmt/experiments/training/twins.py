@@ -12,7 +12,7 @@ from sbmt.experiments.data.batches import Batch, batch_of_tokens
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared
-from sbmt.experiments.data.twins import pictures_of, sample_twins
+from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.training.data import INFO, TaskData
 from sbmt.experiments.training.generated import RepeatsConfig
 from sbmt.models import TokenTagger
@@ -38,7 +38,7 @@ class TwinsConfig(RepeatsConfig):
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every crop."""
-        return TokenTagger(self.make_encoder(None, None, d_input=self.crop**2), 1)
+        return TokenTagger(self.make_encoder(None, None, d_input=min(N_FREQUENCIES, self.crop) ** 2), 1)
 
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
@@ -55,4 +55,5 @@ class TwinsConfig(RepeatsConfig):
 
     def _sample(self, pictures: Tensor, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every token has a label."""
-        return batch_of_tokens(*sample_twins(pictures, n, self.length, self.crop, generator=generator))
+        crops, labels = sample_twins(pictures, n, self.length, self.crop, generator=generator)
+        return batch_of_tokens(low_frequencies(crops), labels)

@@ -5,7 +5,7 @@ import torch
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.data.twins import pictures_of, sample_twins
+from sbmt.experiments.data.twins import low_frequencies, pictures_of, sample_twins
 from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
 
@@ -60,6 +60,22 @@ def test_pictures_and_places_are_uniform_and_twins_as_many_as_of_repeated_tokens
         binomial_p_values(torch.bincount(2 * tops[:, 0] + lefts[:, 0], minlength=4), n, 1 / 4),
         binomial_p_values((pictures[:, :1] == pictures[:, 1:]).sum(0), n, same),
     )
+
+
+@pytest.mark.parametrize("side", [3, 6, 11])
+def test_frequencies_are_those_of_the_cosine_transform(side):
+    from scipy.fft import dctn
+
+    crops = torch.randn(2, 5, side * side, generator=seeded())
+    found = low_frequencies(crops)
+    k = min(side, 6)
+    assert found.shape == (2, 5, k * k)
+    for row, crop in zip(found.flatten(0, 1), crops.flatten(0, 1), strict=True):
+        coefficients = torch.from_numpy(dctn(crop.view(side, side).double().numpy()))[:k, :k]
+        for f in range(k):
+            for g in range(k):
+                expected = float(coefficients[f, g]) * (1 + f * f + g * g) ** 0.5 / (2 * side**2)
+                assert float(row[f * k + g]) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_pictures_are_those_of_the_split(toy_cache):

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from torch.testing._internal.optests.generate_tests import OpCheckError
 
 import sbmt
 from sbmt import BlockModel, EdgeList
@@ -136,6 +137,38 @@ def test_operators_keep_them_on_the_gpu(name, density):
 def test_operators_keep_them_in_float32_too():
     torch.library.opcheck(rows.attend, attend(0.4, dtype=torch.float32))
     torch.library.opcheck(rows.attend_backward, attend_backward(0.4, dtype=torch.float32))
+
+
+def change_in_place(x):
+    return x.mul_(2).clone()
+
+
+@pytest.mark.parametrize(
+    ("function", "fake", "words"),
+    [(torch.clone, lambda x: x.new_empty(x.numel() + 1), "FakeTensor"), (change_in_place, torch.empty_like, "mutat")],
+)
+def test_a_broken_operator_is_noticed(function, fake, words):
+    name, schema = f"sbmt_tests::{function.__name__}", "(Tensor x) -> Tensor"
+    operator = torch.library.custom_op(name, function, mutates_args=(), schema=schema)
+    operator.register_fake(fake)
+    with pytest.raises(OpCheckError, match=words):
+        torch.library.opcheck(operator, (torch.ones(3),))
+
+
+@pytest.mark.parametrize("name", ["attend", "edge_dot", "edge_gate"])
+def test_a_second_backward_pass_gives_the_same_and_a_second_derivative_is_refused(name):
+    operator, arguments = CASES[name]
+    for given in arguments(0.4):
+        leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+        out = operator(*given)[0] if name == "attend" else operator(*given)
+        first, second = (torch.autograd.grad(out.sum(), leaves, retain_graph=kept) for kept in (True, False))
+        assert all(torch.equal(x, y) and (x != 0).any() for x, y in zip(first, second, strict=True))
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(out.sum(), leaves)
+        out = operator(*given)[0] if name == "attend" else operator(*given)
+        for gradient in torch.autograd.grad(out.square().sum(), leaves, create_graph=True):
+            with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+                torch.autograd.grad(gradient.sum(), leaves, retain_graph=True)
 
 
 def test_gradients_go_through_the_operators_of_a_whole_layer():

@@ -109,14 +109,14 @@ def tail_of_squares(total, n_draws, n_repetitions):
     return min(1.0, 2 * min(law[: total + 1].sum(), law[total:].sum()))
 
 
-@pytest.mark.bad_input  # nothing here is, but shape checks would take nine tenths of the time of 840 small draws
+@pytest.mark.bad_input  # nothing here is, but shape checks would take nine tenths of the time of 1,260 small draws
 @pytest.mark.statistical(share=0.001)
 def test_the_error_falls_as_one_over_the_root_of_the_draws(judge):
     """For one fair edge the squared errors are squares of centred binomials, whose law is computed exactly.
 
     They are means over entries, three equal ones here.
     """
-    model, n_repetitions, n_draws = model_of([[0.5]]), 40, [1, 4, 16]
+    model, n_repetitions, n_draws = model_of([[0.5]]), 60, [1, 4, 16]
     truth = torch.tensor([0.5], dtype=torch.float64)
     errors = expectation.error_against_draws(
         lambda edges: torch.full((3,), float(edges.n_edges)), model, n_draws, n_repetitions, truth=truth

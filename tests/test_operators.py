@@ -130,7 +130,7 @@ def test_operators_keep_torch_s_rules(name, density):
 @pytest.mark.parametrize("name", ON_GPU)
 def test_operators_keep_them_on_the_gpu(name, density):
     operator, arguments = CASES[name]
-    for given in arguments(density)[:: 1 if name in TILES else 4]:
+    for given in arguments(density)[:: 1 if name in TILES else 5]:
         torch.library.opcheck(operator, given if name in TILES else (*given[:-1], True))  # the last one is use_gpu
 
 

@@ -27,9 +27,6 @@ def attend_along_rows(
     if not use_gpu and any(t.device.type != "cpu" for t in (query, edges.keys)):
         raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
     gate, gate_rule, bias, sink, weight_scale, return_weights = terms
-    if use_gpu and (bias is not None or sink is not None or return_weights):
-        do = 'use backend="dense" or "pyg"'
-        raise SbmtError("neither bias, sink nor return_weights with kernels on a GPU", "one of them", do)
     dtype = accumulator(value)
     tokens = [t if use_gpu else t.to(dtype) for t in (query, key, value)]
     flat = [t.flatten(0, 2).contiguous() for t in tokens]

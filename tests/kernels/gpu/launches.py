@@ -43,21 +43,28 @@ def row_launches(
     *,
     is_gated: bool = True,
     is_dropped: bool = False,
+    has_terms: bool = False,
     n_rows: int = 2 * N,
     n: int = N,
 ) -> list[Launch]:
-    """Attention along rows, forward and backward, and the products of rates: their values and their gradients."""
+    """Attention along rows, forward and backward, and the products of rates: their values and their gradients.
+
+    With ``has_terms``, edges have biases, rows have sinks, and weights are returned.
+    """
     from sbmt.kernels.gpu.rows import launch as row_launch
 
     rows = torch.zeros(n_rows, d, dtype=dtype)
     mask = Mask(torch.arange(n_rows + 1), torch.zeros(n_rows, dtype=torch.int64), n, n)
     by_key = ByKey(mask.row_ptr, mask.keys.int(), mask.keys.int())
     per_edge = torch.zeros(n_rows if is_gated else 0, dtype=accumulator(rows))
-    inputs = AttentionInputs(rows, rows, rows, per_edge, per_edge if is_dropped else per_edge[:0])
+    number = torch.zeros(n_rows, dtype=accumulator(rows))
+    terms = (number, number[: n_rows // n]) if has_terms else (number[:0], number[:0])
+    inputs = AttentionInputs(rows, rows, rows, per_edge, *terms, per_edge if is_dropped else per_edge[:0])
     rates = torch.zeros(n_rows, n_clusters)
     with recorded() as launches:
-        results = row_launch.attend(inputs, mask, True)
-        row_launch.attend_backward(results.out, results, inputs, mask, by_key, True)
+        results = row_launch.attend(inputs, mask, True, has_terms)
+        given = results.out, results.weights, results, inputs, mask, by_key, True, has_terms
+        row_launch.attend_backward(*given)
         row_launch.dots(rates, rates, mask)
         row_launch.sum_over_keys(per_edge, rates, mask)
         row_launch.sum_over_queries(per_edge, rates, mask, by_key)

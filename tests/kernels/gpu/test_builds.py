@@ -62,7 +62,7 @@ def test_tiles(dtype, d, n_clusters, is_poisson, drawing, capability, chip):
 def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
     tiles = tile_launches(torch.bfloat16, 8, 1, window=1, dropout=0.5, heads=1, n=1)
-    rows = row_launches(torch.bfloat16, 8, 1, is_dropped=True, n_rows=1, n=1)
+    rows = row_launches(torch.bfloat16, 8, 1, is_dropped=True, has_terms=True, n_rows=1, n=1)
     for launch in [*tiles, *rows, *transposing_launches(1, 1), *draw_launches(1, is_poisson=True, n=1)]:
         build(launch, 90)
 
@@ -83,6 +83,13 @@ def test_tiles_of_the_usual_size(chip):
 @pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float32, 200), (torch.float64, 32)])
 def test_rows(dtype, d, is_gated, capability):
     assert_they_build(row_launches(dtype, d, 128, is_gated=is_gated), capability, n_kernels=6)
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+@pytest.mark.parametrize(("dtype", "d"), [(torch.bfloat16, 64), (torch.float64, 32)])
+def test_rows_with_biases_and_sinks(dtype, d, is_dropped):
+    launches = row_launches(dtype, d, 128, is_dropped=is_dropped, has_terms=True)
+    assert_they_build(launches, 90, n_kernels=7)
 
 
 def test_transposing():

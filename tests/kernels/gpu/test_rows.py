@@ -8,7 +8,7 @@ from sbmt import edge_attention as attention_anywhere
 from sbmt.kernels.gpu.rows import launch as row_launch
 from sbmt.kernels.gpu.rows import pieces
 from sbmt.kernels.structures import ByKey, Mask
-from tests.attention.row_loop import attend_row_by_row, make_case
+from tests.attention.row_loop import attend_and_weigh, attend_row_by_row, make_case
 from tests.kernels.gpu.device import DEVICE, edge_attention, to_device
 
 rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
@@ -44,6 +44,22 @@ def test_pieces_of_a_row_add_up(gate_rule):
     loop = attend_row_by_row(*leaves[:3], mask, gate, gate_rule)
     torch.testing.assert_close(ours, loop, rtol=0, atol=1e-12)
     for mine, theirs in zip(gradients(ours, leaves), gradients(loop, leaves), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.usefixtures("short_pieces")
+@pytest.mark.parametrize("shift", [-3.0, 3.0])
+def test_pieces_of_a_row_share_its_sink(shift):
+    """A sink joins the first piece only; weights and their gradients concern the whole row."""
+    case, mask, edges, gate = uneven_case()
+    terms = dict(bias=gate.detach().log().mul(3), sink=torch.tensor([0.5, -0.5], dtype=torch.float64) + shift)
+    leaves = [case.query, case.key, case.value, gate, *(t.requires_grad_() for t in terms.values())]
+    ours = edge_attention(*leaves[:3], edges, gate, **terms, backend="gpu", return_weights=True)
+    loop = attend_and_weigh(*leaves[:3], mask, gate, **terms)
+    found, expected = (
+        [*both, *torch.autograd.grad((both[0] ** 2).sum() + (both[1] ** 3).sum(), leaves)] for both in (ours, loop)
+    )
+    for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 

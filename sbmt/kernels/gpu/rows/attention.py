@@ -1,9 +1,10 @@
 """Softmax attention along the rows of a CSR mask, and its gradients: a piece of a row per program.
 
 Everything is flattened: row r of ``query`` belongs to graph r // n_queries, whose keys and values are rows
-graph · n_keys + j of ``key`` and ``value``. A ``gate`` or ``weight_scale`` of None stands for ones. Inputs may be 16
-bits wide; sums have the type of ``part``. The logarithms of denominators are float64, since float32 would lose digits
-of large scores.
+graph · n_keys + j of ``key`` and ``value``. A ``gate`` or ``weight_scale`` of None stands for ones, a ``bias`` for
+zeros, and a ``sink`` for none; other pointers are None where nobody needs what would be read or written there. Inputs
+may be 16 bits wide; sums have the type of ``part``. The logarithms of denominators are float64, since float32 would
+lose digits of large scores.
 """
 
 import triton.language as tl
@@ -15,8 +16,8 @@ from sbmt.kernels.gpu.toolchain import kernel
 
 @kernel
 def attend(
-    query, key, value, gate, weight_scale, row_ptr, keys, piece_row, piece_ptr, slot_ptr,
-    out, log_total, part, part_log_total, n_rows, n_queries, n_keys,
+    query, key, value, gate, bias, sink, weight_scale, row_ptr, keys, piece_row, piece_ptr, slot_ptr,
+    out, log_total, part, part_log_total, scores_out, n_rows, n_queries, n_keys,
     D: tl.constexpr, D_VALUE: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
     """Computes the output and the logarithm of the denominator of one piece of a row, as if it were the whole row."""
@@ -27,6 +28,10 @@ def attend(
     q = load_row(query, row, D).to(dtype)
     most = tl.full((), float("-inf"), dtype)
     total = tl.full((), 0, dtype)
+    if sink is not None:  # takes part in the first piece of each row
+        is_first = first == tl.load(row_ptr + row)
+        most = tl.where(is_first, tl.load(sink + row // n_queries), most)
+        total = tl.where(is_first, 1.0, total)
     sums = tl.zeros((EDGES, block_of(D_VALUE)), dtype)  # summed over its edges at the end
     of_keys = row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
@@ -36,6 +41,10 @@ def attend(
         keys_there = tl.load(keys + first + edges).to(tl.int32)
         k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
         scores, _ = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
+        if bias is not None:
+            scores += tl.load(bias + first + edges)
+        if scores_out is not None:
+            tl.store(scores_out + first + edges, scores, is_edge)
         higher = tl.max(scores, 0)
         if higher > most:
             shrink = tl.exp(most - higher)
@@ -80,14 +89,33 @@ def join_softmax(out, log_total, part, part_log_total, slot_ptr, D_VALUE: tl.con
 
 
 @kernel
+def weigh(
+    scores, log_total, row_ptr, piece_row, piece_ptr, slot_ptr, n_rows, PIECE: tl.constexpr, EDGES: tl.constexpr
+):  # fmt: skip
+    """Turns the scores of a piece of a row into weights, where they stand."""
+    row, first, n_edges, _ = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
+    if row >= n_rows:
+        return
+    log = tl.load(log_total + row)
+    for start in range(0, n_edges, EDGES):
+        edges = start + tl.arange(0, EDGES)
+        is_edge = edges < n_edges
+        found = tl.load(scores + first + edges, is_edge, other=0.0)
+        tl.store(scores + first + edges, tl.exp((found.to(tl.float64) - log).to(found.dtype)), is_edge)
+
+
+@kernel
 def attend_backward(
-    query, key, value, gate, weight_scale, row_ptr, keys, piece_row, piece_ptr, slot_ptr,
-    out, log_total, grad_out, grad_query, part, grad_score, grad_gate, weights_out, n_rows, n_queries, n_keys,
+    query, key, value, gate, bias, sink, weight_scale, row_ptr, keys, piece_row, piece_ptr, slot_ptr,
+    out, log_total, grad_out, grad_weights, mean_of_grad, grad_query, part, grad_score, grad_gate, grad_bias, grad_sink,
+    weights_out, n_rows, n_queries, n_keys,
     D: tl.constexpr, D_VALUE: tl.constexpr, PIECE: tl.constexpr, EDGES: tl.constexpr, IS_SCORE_RULE: tl.constexpr,
 ):  # fmt: skip
-    """Computes, for a piece of a row, the query's gradient, and per edge those of q·k and gate and the value's weight.
+    """Computes, for a piece of a row, the gradients of query and sink, and per edge those of q·k, gate and bias.
 
-    With weights w, scale c and scores s: dw = c · ⟨dout, v⟩, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩.
+    Also writes the weight of each edge's value. With weights w, scale c, scores s and gradients u of the weights that
+    were returned: dw = c · ⟨dout, v⟩ + u, and ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩ + Σ w u. The last sum
+    is given as ``mean_of_grad``, since a piece does not see the whole row. A sink has the same ds, with a dw of zero.
     """
     row, first, n_edges, slot = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
     if row >= n_rows:
@@ -96,7 +124,13 @@ def attend_backward(
     q = load_row(query, row, D).to(dtype)
     slope = load_row(grad_out, row, D_VALUE).to(dtype)
     mean = tl.sum(slope * load_row(out, row, D_VALUE).to(dtype), 0)
+    if grad_weights is not None:
+        mean += tl.load(mean_of_grad + row)
     log = tl.load(log_total + row)
+    if sink is not None:
+        log_share = tl.minimum(tl.load(sink + row // n_queries).to(tl.float64) - log, 0.0)  # positive in empty rows
+        share = tl.exp(log_share.to(dtype))
+        tl.store(grad_sink + row, -share * mean, (first == tl.load(row_ptr + row)) & (n_edges > 0))
     sums = tl.zeros((EDGES, block_of(D)), dtype)
     of_keys = row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
@@ -107,14 +141,19 @@ def attend_backward(
         k = load_rows(key + of_keys * D, keys_there, None, D).to(dtype)
         v = load_rows(value + of_keys * D_VALUE, keys_there, None, D_VALUE).to(dtype)
         scores, gates = _scores(q, k, gate, first, edges, is_edge, scale_of(D), IS_SCORE_RULE)
-        weights = tl.exp((scores.to(tl.float64) - log).to(dtype))
+        arguments = scores if bias is None else scores + tl.load(bias + first + edges)
+        weights = tl.exp((arguments.to(tl.float64) - log).to(dtype))
         to_weight = tl.sum(v * slope[None, :], 1)
         kept = weights
         if weight_scale is not None:
             scales = tl.load(weight_scale + first + edges).to(dtype)
             to_weight *= scales
             kept *= scales
+        if grad_weights is not None:
+            to_weight += tl.load(grad_weights + first + edges)
         to_score = weights * (to_weight - mean)
+        if grad_bias is not None:
+            tl.store(grad_bias + first + edges, to_score, is_edge)
         if gate is not None:
             if IS_SCORE_RULE:
                 tl.store(grad_gate + first + edges, to_score * (tl.where(is_edge, scores, 0.0) / gates), is_edge)

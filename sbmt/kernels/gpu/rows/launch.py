@@ -17,18 +17,23 @@ ATTEND_WIDTH, SUM_WIDTH = 64, 128  # numbers of a vector that each warp holds
 
 
 def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool, return_weights: bool) -> AttentionResults:
-    """Attention, with the logarithm of each row's softmax denominator."""
+    """Attention, with the logarithm of each row's softmax denominator, and weights if they are wanted."""
     n_rows, d, d_value = inputs.query.shape[0], inputs.query.shape[1], inputs.value.shape[1]
     out = inputs.value.new_empty(n_rows, d_value)
     log_total = inputs.query.new_empty(n_rows, dtype=torch.float64)
     pieces = cut_rows(mask)
     part = out.new_empty(pieces.n_slots, d_value, dtype=accumulator(out))
+    weights = part.new_empty(mask.keys.shape if return_weights else 0)  # scores at first
     found = (out, log_total, part, log_total.new_empty(pieces.n_slots))
     options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
     program = row_attention.attend[pieces.grid]
-    program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
+    pointers = *_pointers(inputs, mask, pieces), *found, _or_none(weights)
+    program(*pointers, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_attention.join_softmax[(n_rows,)](*found, pieces.slot_ptr, D_VALUE=d_value, num_warps=1)
-    return AttentionResults(out, log_total, part.new_empty(0))
+    if return_weights:
+        numbers = weights, log_total, mask.row_ptr, *pieces.pointers, n_rows
+        row_attention.weigh[pieces.grid](*numbers, PIECE=pieces.size, EDGES=EDGES, num_warps=1)
+    return AttentionResults(out, log_total, weights)
 
 
 def attend_backward(
@@ -42,20 +47,28 @@ def attend_backward(
     needs_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, gate, bias and sink."""
-    query, key, value, gate, *_ = inputs
+    query, key, value, gate, bias, sink, _ = inputs
     n_rows, d, d_value, dtype = query.shape[0], query.shape[1], value.shape[1], accumulator(value)
     grad_query, grad_gate = torch.empty_like(query), torch.empty_like(gate)
+    grad_bias = torch.empty_like(bias) if needs_bias else bias.new_empty(0)
+    grad_sink = sink.new_zeros(n_rows if sink.numel() else 0)  # per row
+    mean_of_grad = None
+    if grad_weights.numel():
+        mean_of_grad = torch.segment_reduce(results.weights * grad_weights, "sum", offsets=mask.row_ptr)
     grad_score, weights = (query.new_empty(mask.keys.shape, dtype=dtype) for _ in range(2))  # per edge
     pieces = cut_rows(mask)
     part = query.new_empty(pieces.n_slots, d, dtype=dtype)
-    found = (*results[:2], grad_out, grad_query, part, grad_score, grad_gate, weights)
+    given = *results[:2], grad_out, _or_none(grad_weights), mean_of_grad
+    found = grad_query, part, grad_score, grad_gate, _or_none(grad_bias), _or_none(grad_sink), weights
     options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
     program = row_attention.attend_backward[pieces.grid]
-    program(*_pointers(inputs, mask, pieces), *found, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
+    pointers = *_pointers(inputs, mask, pieces), *given, *found
+    program(*pointers, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=d, num_warps=1)
     grad_key = sum_over_queries(grad_score, query, mask, by_key, key.dtype)
     grad_value = sum_over_queries(weights, grad_out, mask, by_key, value.dtype)
-    return grad_query, grad_key, grad_value, grad_gate, torch.empty_like(inputs.bias), torch.empty_like(inputs.sink)
+    grad_sink = grad_sink.view(sink.shape[0], -1).sum(1) if sink.numel() else grad_sink
+    return grad_query, grad_key, grad_value, grad_gate, grad_bias, grad_sink
 
 
 def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
@@ -95,9 +108,13 @@ def _sum(
 
 
 def _pointers(inputs: AttentionInputs, mask: Mask, pieces: Pieces) -> tuple[Tensor | None, ...]:
-    """The first arguments of both kernels of attention, in which None stands for ones."""
-    per_edge = (t if t.numel() else None for t in (inputs.gate, inputs.weight_scale))
-    return *inputs[:3], *per_edge, *mask[:2], *pieces.pointers
+    """The first arguments of both kernels of attention."""
+    return *inputs[:3], *map(_or_none, inputs[3:]), *mask[:2], *pieces.pointers
+
+
+def _or_none(numbers: Tensor) -> Tensor | None:
+    """None for a tensor of length 0, which kernels cannot tell from others."""
+    return numbers if numbers.numel() else None
 
 
 def _sizes(mask: Mask) -> tuple[int, int, int]:

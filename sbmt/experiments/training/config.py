@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+BETAS = 0.9, 0.99
+"""Of Adam, for block models that have a learning rate of their own."""
 ROWS = 200
 """Rows of training in the table of metrics, unless the task wants one for every step."""
 
@@ -254,11 +256,19 @@ class TrainingConfig(AttentionConfig, ABC):
         """The optimiser of groups of parameters, with the largest learning rate where a group has none of its own."""
 
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own."""
+        """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
+
+        Rates of block models are exponentials, so now and then a gradient is a thousand times as large as usual. Adam
+        would take smaller steps for a thousand steps to come; there it remembers squares for a hundred.
+        """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention) and self.block_model_rate is not None]
         apart = {id(p): p for layer in layers for p in layer.parameters()}
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in apart]}]
-        return [*groups, {"params": list(apart.values()), "lr": self.block_model_rate}] if apart else groups
+        return (
+            [*groups, {"params": list(apart.values()), "lr": self.block_model_rate, "betas": BETAS}]
+            if apart
+            else groups
+        )
 
     @abstractmethod
     def learning_rate_share(self, step: int) -> float:

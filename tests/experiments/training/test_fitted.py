@@ -1,0 +1,72 @@
+"""Training of masks that are fitted by likelihood: its optimiser, its numbers, stopping and going on."""
+
+import pytest
+import torch
+
+from sbmt import SBMAttention, SbmtError
+from sbmt.experiments.training.config import BETAS, build_model
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.repeated_tokens import SIZES, fitted
+
+SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, steps=12, length=16, batch_size=8, test_sequences=16)
+
+
+def config(**settings):
+    return SIZES["demo"].override(**fitted(**SMALL | settings))
+
+
+def test_the_preset_sets_steps_and_rates_unless_they_are_given():
+    mine = SIZES["demo"].override(**fitted(preset="fitted", steps=None, length=64))
+    assert (mine.steps, mine.cooldown, mine.learning_rate, mine.block_model_rate) == (2000, 666, 3e-3, 1e-2)
+    assert (config().steps, config().cooldown, config(cooldown=1).cooldown) == (12, 4, 1)
+
+
+def test_block_models_have_a_rate_of_their_own():
+    model = build_model(config())
+    network, block_models = config().parameter_groups(model)
+    (attention,) = [module for module in model.modules() if isinstance(module, SBMAttention)]
+    assert {id(p) for p in block_models["params"]} == {id(p) for p in attention.parameters()}
+    assert len(network["params"]) + len(block_models["params"]) == len(list(model.parameters()))
+    rates = [(group["lr"], group["betas"]) for group in config().make_optimizer([network, block_models]).param_groups]
+    assert rates == [(3e-3, (0.9, 0.999)), (1e-2, BETAS)]
+    assert len(SIZES["demo"].parameter_groups(build_model(SIZES["demo"]))) == 1
+
+
+def test_the_fit_is_trained_and_reported(tmp_path):
+    steps = []
+    run = fit(config(), tmp_path / "run", on_step=steps.append)
+    losses = [step.auxiliary_loss for step in steps]
+    assert losses[-1] < losses[0]
+    assert [row["auxiliary_loss"] for row in run.rows] == pytest.approx(losses, rel=1e-5)
+    assert "auxiliary_loss" in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
+    without = fit(config(auxiliary_weight=0.0))
+    start, end = build_model(config()).state_dict(), without.model.state_dict()
+    kept = [name for name in start if "node_mlp" in name or "clusters" in name or "log_rate" in name]
+    assert kept and all(torch.equal(start[name], end[name]) for name in kept)
+    plain = fit(SIZES["demo"].override(steps=2, length=16, batch_size=4, test_sequences=4))
+    assert not any("auxiliary_loss" in row for row in plain.rows)
+
+
+def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("sbmt.experiments.training.generated.CHECKPOINT_EVERY", 5)
+    whole = fit(config(), tmp_path / "whole")
+
+    def stop(step):
+        if step.number == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config(), tmp_path / "part", on_step=stop)
+    part = fit(config(), tmp_path / "part", resume=True)
+    assert part.rows == whole.rows and part.test == whole.test
+    for mine, theirs in zip(part.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "settings", [dict(block_model_rate=0.0), dict(auxiliary_weight=-1.0), dict(auxiliary_weight=float("nan"))]
+)
+def test_rates_and_weights_out_of_range_are_refused(settings):
+    with pytest.raises(SbmtError, match="|".join(settings)):
+        config(**settings)

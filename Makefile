@@ -16,6 +16,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL ?= $(BIN)/python -m pip install --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 
@@ -31,6 +32,9 @@ LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
+# Tests start some hundred processes, which would all compile the same sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint unit gpu-test notebooks-test lab-test site-test install-test lab docs site results long-range language bench gpu faults clean distclean
 
@@ -45,17 +49,18 @@ $(STAMP): requirements.lock pyproject.toml
 	    { echo "sbmt needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
 	    { echo "Could not create $(VENV). On Debian or Ubuntu: apt-get install python3-venv, then run make again." >&2; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet $(TORCH)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	$(INSTALL) $(TORCH)
+	$(INSTALL) -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# The site and the installation take one core each, so they take their turn together.
-test: lint unit gpu-test notebooks-test
-	$(MAKE) --no-print-directory --jobs 2 site-test install-test
+# Lint, the site and the installation take one core each, so they take their turn together; the rest take both cores.
+test: $(STAMP)
+	$(MAKE) --no-print-directory --jobs 2 site-test lint install-test
+	$(MAKE) --no-print-directory --jobs 1 unit gpu-test notebooks-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
@@ -73,7 +78,7 @@ INTERPRET ?= 1
 gpu-test: $(STAMP)
 ifeq ($(shell uname -s),Linux)
 	$(BIN)/python -c 'import triton' 2>/dev/null || \
-	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps $(TRITON)
+	    $(INSTALL) --no-deps $(TRITON)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/kernels/gpu/test_builds.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 	TRITON_INTERPRET=$(INTERPRET) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k gpu \
 	    tests/kernels/gpu tests/attention tests/test_operators.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)

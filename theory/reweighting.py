@@ -1,0 +1,123 @@
+"""Reweighted attention over drawn edges: how fast it approaches full attention, and what fitting makes of the density.
+
+The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge stands for 1/p pairs. The output is then a ratio
+of two unbiased estimates. Two limits must be kept apart:
+
+- *All rates grow, n stays.* Masks become complete, so that the output tends to full attention's, at a speed that
+  :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
+  from 0 on a compact set of inputs. So layer by layer whatever Transformers with full attention approximate there is
+  approximated, which is every continuous function (Yun et al., 2020; with positions, and the sink's logit tending to
+  −∞). That is universality, capped weights or not; but nothing in it is sparse, and it does not need reweighting.
+- *Edges stay rare, c and n grow.* This is where reweighting counts: the error falls like c^(−½), whatever n
+  (:func:`predicted_error`), while attention that is not reweighted tends to something else (:func:`limit_output`), and
+  so do weights that are capped. At a fixed c an error remains.
+
+Everywhere, rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that
+is certain and has value zero.
+"""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from sbmt.block_model.fit import SMALLEST_PROBABILITY, fit_loss
+from sbmt.block_model.model import BlockModel
+from sbmt.errors import check_sizes
+from sbmt.graph.edges import EdgeList
+
+Matrix = Float[np.ndarray, "_ _"]
+
+
+def attend(weights: Matrix, values: Matrix) -> np.ndarray:
+    """The mean of the values under weights that need not add up to 1: one row per query."""
+    return np.asarray(weights @ values / weights.sum(1, keepdims=True))
+
+
+def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float = SMALLEST_PROBABILITY) -> np.ndarray:
+    """What attention over drawn edges tends to as every query draws more and more of them, at given probabilities.
+
+    A drawn edge weighs e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
+    (``smallest=0``) that is full attention. With one, keys below it count less than they should; and without
+    reweighting (``smallest=1``) every key counts p times, which squares attention where the rates are proportional
+    to it.
+    """
+    probability = -np.expm1(-rates)
+    return attend(np.exp(scores) * probability / np.maximum(probability, smallest), values)
+
+
+def drawn_outputs(
+    scores: Matrix,
+    values: Matrix,
+    rates: Matrix,
+    n_draws: int,
+    *,
+    smallest: float = SMALLEST_PROBABILITY,
+    seed: int = 0,
+) -> np.ndarray:
+    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest).
+
+    A query that draws nothing gives NaN: let every query have a certain edge, or many edges.
+    """
+    check_sizes(n_draws=n_draws)
+    rng, probability = np.random.default_rng(seed), -np.expm1(-rates)
+    weights = np.exp(scores) / np.maximum(probability, smallest)
+    return np.stack([attend(weights * (rng.random(rates.shape) < probability), values) for _ in range(n_draws)])
+
+
+def predicted_error(scores: Matrix, values: Matrix, rates: Matrix) -> float:
+    r"""The root mean square error, over queries, of reweighted attention against full attention, by the delta method.
+
+    $$\frac{1}{n} \sum_i \sum_j a_{ij}^2 \Big(\frac{1}{p_{ij}} - 1\Big) \lVert v_j - o_i \rVert^2$$
+
+    is its square. Since 1/p − 1 ≤ 1/r, rates r = c·a make it at most $\sum_j a_{ij} \lVert v_j - o_i \rVert^2 / c$: the
+    variance of the values under attention, over c.
+    """
+    attention = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    output = attention @ values
+    distances = ((values[None] - output[:, None]) ** 2).sum(-1)  # squared, n_queries n_keys
+    with np.errstate(over="ignore"):
+        return float(np.sqrt((attention**2 / np.expm1(rates) * distances).sum(1).mean()))  # 1/p − 1 = 1/(e^r − 1)
+
+
+def distance_bound(rates: Matrix, largest: float) -> np.ndarray:
+    r"""A bound on each query's $E\lVert \hat o_i - o_i \rVert$ for values of norm at most G, whatever the scores.
+
+    $$4G \sum_j \frac{1}{e^{r_{ij}} - 1}$$
+
+    *Proof.* Two outputs differ by at most 2G. Some edge is missing with probability at most $\sum_j e^{-r_{ij}}$. If
+    none is, $\hat o - o = \sum_j a_j \eta_j (v_j - o) / (1 + \sum_j a_j \eta_j)$ with η = 1/p − 1 = 1/(e^r − 1), which
+    also exceeds e^(−r). Where a weight is capped, its term alone is above 1, and the bound says nothing.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(4 * largest * (1 / np.expm1(rates)).sum(1))
+
+
+def fitted_rates(
+    block_model: BlockModel, attention: Tensor, edges_per_query: float, exploration: float = 0.0
+) -> np.ndarray:
+    """The rates γ·r of a block model with the best overall rate γ, where attention is known exactly.
+
+    At that optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with it to less.
+
+    Args:
+        block_model: One example and one head under the Poisson link; gives r.
+        attention: ``(n, n)``, the targets; 0 takes an edge out, as for self-loops.
+        edges_per_query: c.
+        exploration: δ.
+    """
+    edges = EdgeList.from_dense(torch.ones(block_model.shape, dtype=torch.bool))
+
+    def scaled(log_rate: float) -> BlockModel:
+        block_matrix = block_model.block_matrix * math.exp(log_rate)
+        return BlockModel(block_model.query_membership, block_matrix, block_model.key_membership, link="poisson")
+
+    def loss(log_rate: float) -> float:
+        model = scaled(log_rate)
+        return float(fit_loss(model, edges, model.edge_rate(edges), attention.flatten(), edges_per_query, exploration))
+
+    best = scaled(minimize_scalar(loss, bracket=(-1.0, 1.0), tol=1e-12).x)
+    return (best.query_rates @ best.key_membership.mT)[0, 0].numpy()

@@ -17,7 +17,7 @@ FORBIDDEN = {
     *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
 }
 # Names that PyTorch or the fixed public interface chose.
-BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges"}
+BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
 INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
@@ -58,6 +58,8 @@ def undocumented(source: str) -> list[str]:
     scopes = [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]
     for scope in scopes:
         for node in scope.body:
+            if any(isinstance(x, ast.Name) and x.id == "overload" for x in getattr(node, "decorator_list", ())):
+                continue  # a signature of the function that follows
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 missing += [] if ast.get_docstring(node) else [node.name]
     return missing

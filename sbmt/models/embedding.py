@@ -13,28 +13,28 @@ class IdEmbedding(nn.Embedding):
     Args:
         vocab_size: Number of ids.
         d_model: Width of a token.
-        ids_per_token: Ids that make up one token; each has d_model / ids_per_token of its width.
+        n_ids: Ids that make up one token; each has d_model / n_ids of its width.
         std: Standard deviation of the entries at the start.
 
     Raises:
         SbmtError: If a size is below 1, or the width does not divide among the ids.
     """
 
-    def __init__(self, vocab_size: int, d_model: int, ids_per_token: int, std: float) -> None:
-        check_sizes(vocab_size=vocab_size, d_model=d_model, ids_per_token=ids_per_token)
-        if d_model % ids_per_token:
-            raise SbmtError(f"ids_per_token that divides d_model {d_model}", ids_per_token, "change one of them")
-        super().__init__(vocab_size, d_model // ids_per_token)
+    def __init__(self, vocab_size: int, d_model: int, n_ids: int, std: float) -> None:
+        check_sizes(vocab_size=vocab_size, d_model=d_model, n_ids=n_ids)
+        if d_model % n_ids:
+            raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
+        super().__init__(vocab_size, d_model // n_ids)
         nn.init.normal_(self.weight, std=std)
-        self.ids_per_token = ids_per_token
+        self.n_ids = n_ids
 
     def forward(self, tokens: Int[Tensor, "batch n *ids"]) -> Float[Tensor, "batch n d_model"]:
-        """Looks ids up; ``(batch, n)`` with one id per token, else ``(batch, n, ids_per_token)``.
+        """Looks ids up; ``(batch, n)`` with one id per token, else ``(batch, n, n_ids)``.
 
         Raises:
             SbmtError: On ids of another type, shape or range, or on another device.
         """
-        shape = () if self.ids_per_token == 1 else (self.ids_per_token,)
+        shape = () if self.n_ids == 1 else (self.n_ids,)
         is_integer = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64)
         if not is_integer or tokens.dim() < 2 or tokens.shape[2:] != shape or 0 in tokens.shape:
             expected = f"token ids as an int64 tensor ({', '.join(['batch', 'n ≥ 1', *map(str, shape)])})"

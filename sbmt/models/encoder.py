@@ -93,7 +93,7 @@ class Encoder(nn.Module):
         dropout: After the embedding, attention and MLPs, in [0, 1).
         attention_dropout: On the attention weights, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
-        ids_per_token: Ids that make up one token; their embeddings, narrower by this factor, stand side by side.
+        n_ids: Ids that make up one token; their embeddings, narrower by this factor, stand side by side.
         d_input: Numbers that make up one token, where tokens are vectors: a linear layer embeds them, and
             ``embedding_std`` holds for entries of variance 1.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` turns queries
@@ -122,7 +122,7 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         embedding_std: float = 0.02,
-        ids_per_token: int = 1,
+        n_ids: int = 1,
         d_input: int | None = None,
         positions: Positions | None = None,
         attention: str = "sbm",
@@ -136,7 +136,7 @@ class Encoder(nn.Module):
         self.d_model = d_model
         self.token_embedding: IdEmbedding | VectorEmbedding
         if vocab_size is not None and d_input is None:
-            self.token_embedding = IdEmbedding(vocab_size, d_model, ids_per_token, embedding_std)
+            self.token_embedding = IdEmbedding(vocab_size, d_model, n_ids, embedding_std)
         elif vocab_size is None and d_input is not None:
             self.token_embedding = VectorEmbedding(d_input, d_model, embedding_std)
         else:

@@ -34,7 +34,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         vocab_size, d_model = check_encoder(encoder).token_embedding.weight.shape
         if not isinstance(encoder.token_embedding, IdEmbedding) or d_model != encoder.d_model:
-            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and ids_per_token out")
+            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
         self.encoder = encoder
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(vocab_size))

@@ -52,7 +52,7 @@ def test_the_standard_deviation_at_the_start_is_that_asked_for(judge):
 
 @pytest.mark.parametrize("kind", ["ids", "vectors"])
 def test_a_tagger_of_some_tokens_answers_as_that_of_all(kind):
-    inputs = {"ids": dict(vocab_size=11, ids_per_token=2), "vectors": dict(vocab_size=None, d_input=3)}
+    inputs = {"ids": dict(vocab_size=11, n_ids=2), "vectors": dict(vocab_size=None, d_input=3)}
     tokens = {"ids": torch.randint(11, (2, 5, 2), generator=seeded()), "vectors": torch.randn(2, 5, 3)}
     model = TokenTagger(Encoder(max_length=None, **inputs[kind], **SIZES, embedding_std=1.0), 4)
     selected = torch.rand(2, 5, generator=seeded()) < 0.5
@@ -90,8 +90,8 @@ def test_other_tokens_are_refused(embedding, tokens, words):
     [
         (dict(vocab_size=None), "either vocab_size or d_input, got neither"),
         (dict(vocab_size=11, d_input=3), "either vocab_size or d_input, got both"),
-        (dict(vocab_size=11, ids_per_token=3), "ids_per_token that divides d_model 8"),
-        (dict(vocab_size=11, ids_per_token=0), "ids_per_token ≥ 1"),
+        (dict(vocab_size=11, n_ids=3), "n_ids that divides d_model 8"),
+        (dict(vocab_size=11, n_ids=0), "n_ids ≥ 1"),
         (dict(vocab_size=None, d_input=0), "d_input ≥ 1"),
     ],
 )
@@ -101,7 +101,7 @@ def test_other_encoders_are_refused(settings, words):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("settings", [dict(vocab_size=11, ids_per_token=2), dict(vocab_size=None, d_input=3)])
+@pytest.mark.parametrize("settings", [dict(vocab_size=11, n_ids=2), dict(vocab_size=None, d_input=3)])
 def test_only_single_ids_can_be_guessed(settings):
     with pytest.raises(SbmtError, match="an encoder of tokens with one id"):
         MaskedLM(Encoder(max_length=None, **settings, **SIZES))

@@ -57,7 +57,7 @@ def _needed() -> Found:
     return _tends_elsewhere((64, 256, 1024), 4, smallest=1.0)
 
 
-@statement("what the cap costs", "repair", "simulated", "as above, with 64c keys and 64 draws", limit_output)
+@statement("what the cap costs", "repair", "simulated", "as above, with 64c keys and 16 draws", limit_output)
 def _capped() -> Found:
     """Claim: (needed) what reweighted attention tends to if weights are capped at 20.
 

@@ -42,7 +42,7 @@ class RecallConfig(GeneratedConfig):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of tokens that hold a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
-        return TokenTagger(self.make_encoder(vocab_size, None, ids_per_token=2), self.n_values)
+        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every query has a label."""

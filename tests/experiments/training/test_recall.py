@@ -84,7 +84,7 @@ def test_the_length_does_not_change_the_network():
         ({"n_pairs": 0}, "n_pairs ≥ 1"),
         ({"n_keys": 3}, "n_keys ≥ 4"),
         ({"n_distractors": -1}, "n_distractors ≥ 1"),
-        ({"d_model": 9}, "ids_per_token that divides d_model 9"),
+        ({"d_model": 9}, "n_ids that divides d_model 9"),
         ({"task": "listops"}, "task among 'recall'"),
     ],
 )

@@ -258,8 +258,8 @@ class TrainingConfig(AttentionConfig, ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
 
-        Rates of block models are exponentials, so now and then a gradient is a thousand times as large as usual. Adam
-        would take smaller steps for a thousand steps to come; there it remembers squares for a hundred.
+        Rates of block models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly
+        move for a thousand steps after it; there it remembers squares for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention) and self.block_model_rate is not None]
         apart = {id(p): p for layer in layers for p in layer.parameters()}

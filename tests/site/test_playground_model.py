@@ -145,7 +145,7 @@ def test_cost_is_what_the_library_counts(run, rule, n, k, density):
     assert found["edges"] == flops("scores", "softmax", "weights")
     assert found["memberships"] == flops("memberships")
     assert found["blocks"] == flops("block matrix", "sampling")
-    assert found["density"] == flops("expected density")
+    assert found["density"] == flops("sum of all rates", "rates per edge")
     assert run("return cost.total(parts);", parts=found) == sum(row.n_flops for row in rows)
     full = count_operations(sbmt.build_attention("full", d_head=32, n_heads=1), n)
     assert run("return cost.fullAttention(n, 32);", n=n) == full.n_flops

@@ -7,13 +7,13 @@
   const fullAttention = (n, d) => 4 * n * n * d; // Q Kᵀ, and weights × V
 
   // Algorithm 1 draws from memberships and block matrix; the exact law multiplies out the rates Q S first.
-  // Under the bilinear link the expected density has a closed form; under the Poisson link all pairs are visited.
+  // Under the bilinear link the mean probability has a closed form; under the Poisson link it is estimated from edges.
   function sbmAttention({ n, k, d, m }, rule) {
     return {
       edges: 4 * m * d,
       memberships: 8 * n * d * d + 4 * n * k * d,
       blocks: 2 * k * k * d + (rule.law === "exact" ? 2 * n * k * k : 0),
-      density: rule.link === "poisson" ? 2 * n * n * k : 2 * k * k + 2 * k,
+      density: rule.link === "poisson" ? 2 * m * k : 2 * k * k + 2 * k,
     };
   }
 

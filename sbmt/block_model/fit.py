@@ -100,13 +100,9 @@ def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
 
     Example:
         >>> import sbmt
-        >>> model = sbmt.TokenTagger(
-        ...     sbmt.Encoder(
-        ...         9, None, d_model=8, d_hidden=8, n_heads=1, n_layers=2, n_clusters=8, preset="fitted"
-        ...     ),
-        ...     1,
-        ... )
-        >>> float(auxiliary_loss(model(torch.zeros(1, 5, dtype=torch.int64)))) != 0
+        >>> attention = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=8)
+        >>> x = torch.randn(1, 2, 5, 8)
+        >>> bool(auxiliary_loss([attention(x, x, x)]) != 0)
         True
     """
     attention = getattr(outputs, "attention", outputs)

@@ -146,7 +146,7 @@ class SBMAttention(nn.Module):
         self.log_rate = None
         if learning == "likelihood":
             self.log_rate = nn.Parameter(torch.zeros(n_heads))
-            self.register_buffer("log_start", torch.tensor(torch.nan))  # NaN before any training
+            self.register_buffer("log_start", torch.tensor(torch.inf))  # infinite before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def block_model(
@@ -183,7 +183,7 @@ class SBMAttention(nn.Module):
         """The logarithm of γ: what is learned, and a start that the first step of training decides."""
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
         here = min(0.0, log(self.edges_per_query / n_keys))
-        log_start = torch.where(self.log_start.isnan(), here, self.log_start)
+        log_start = torch.where(self.log_start.isinf(), here, self.log_start)
         if self.training:
             self.log_start.copy_(log_start)
         return self.log_rate + log_start

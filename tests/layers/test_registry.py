@@ -22,8 +22,10 @@ def test_every_name_builds_its_class(name):
 
 def test_presets_set_and_arguments_override():
     layers = {name: build_attention("sbm", preset=name, **SHAPE) for name in PRESETS}
-    assert {name: layer.sampler for name, layer in layers.items()} == {"recommended": "exact", "faithful": "fastrg"}
-    assert {name: layer.window for name, layer in layers.items()} == {"recommended": 0, "faithful": None}
+    samplers = {"recommended": "exact", "faithful": "fastrg", "fitted": "exact"}
+    assert {name: layer.sampler for name, layer in layers.items()} == samplers
+    windows = {"recommended": 0, "faithful": None, "fitted": 0}
+    assert {name: layer.window for name, layer in layers.items()} == windows
     default = SBMAttention(**SHAPE)
     for name in PRESETS["recommended"].keys() - {"self_loops"}:  # which the class leaves out, for cross-attention
         assert getattr(layers["recommended"], name) == getattr(default, name) == PRESETS["recommended"][name]

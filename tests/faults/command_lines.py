@@ -28,7 +28,7 @@ from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import study
 from sbmt.experiments.training import language
 from sbmt.layers.registry import ATTENTIONS
-from tests.experiments.data.toy import toy_source
+from tests.experiments.data.toy import KINDS, toy_source
 
 TINY = "--length 4 --batch-size 2 --steps 2 --d-model 4 --d-hidden 4 --n-heads 2 --n-layers 1".split()
 PREPARED = [*TINY, "--warmup-steps", "0", "--eval-every", "1"]
@@ -194,7 +194,8 @@ def _furnish(folder):
     train = ["train", "repeated-tokens", *BASES["train repeated-tokens"], "--output", "run"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         app(train, standalone_mode=False)
-    prepare(toy_source(name="listops"), folder / "cache")
+    for task in KINDS:
+        prepare(toy_source(task, name=task), folder / "cache")
     for name in ("empty", "damaged", "lm"):
         (folder / name).mkdir()
     (folder / "file.txt").write_text("some text\nof two lines\n" * 20, "utf-8")

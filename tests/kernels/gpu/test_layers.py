@@ -26,7 +26,9 @@ def results(layer, tokens, mask, device):
     grads = torch.autograd.grad(loss, [tokens, *layer.parameters()])
     # Tiles visit all pairs anyway and know the exact density; the CPU estimates it under the Poisson link.
     exact = (
-        layer.block_model(tokens, tokens, mask, mask).expected_density() if device == "cpu" else out.expected_density
+        layer.block_model(tokens, tokens, mask, mask).expected_density()
+        if layer.backend == "cpu"
+        else out.expected_density
     )
     return [x.detach().cpu() for x in (out.values, out.density, exact, *grads)]
 

@@ -4,8 +4,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
-from sbmt.attention import EdgeAttention, available_backends, edge_attention
+import sbmt.command  # before torch, whose import takes seconds
+from sbmt.attention import available_backends, edge_attention
 from sbmt.block_model.density import density_penalty, sampled_density
 from sbmt.block_model.exploration import ExtraKeys
 from sbmt.block_model.fit import auxiliary_loss
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sbmt import cost as cost
     from sbmt import experiments as experiments
     from sbmt import testing as testing
+    from sbmt.attention import EdgeAttention as EdgeAttention
 
 __version__ = "0.1.0"
 
@@ -55,11 +56,13 @@ _ON_DEMAND = ("cost", "experiments", "testing")
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for a module
 
-    def __getattr__(name: str) -> ModuleType:
+    def __getattr__(name: str) -> ModuleType | type:
         """Imports ``sbmt.testing`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
+        if name == "EdgeAttention":
+            return sbmt.attention.EdgeAttention
         if name in _ON_DEMAND:
             return import_module(f"sbmt.{name}")
         raise AttributeError(f"module 'sbmt' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_ON_DEMAND})
+        return sorted({*globals(), *__all__, *_ON_DEMAND})

@@ -16,6 +16,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
+from sbmt.compiling import not_compiled
 from sbmt.errors import SbmtError
 
 WORD = 1 << 32  # a random word is an integer in [0, WORD)
@@ -55,7 +56,7 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
 _used: WeakSet[torch.Generator] = WeakSet()  # generators that were used outside a backward pass
 
 
-@torch.compiler.disable
+@not_compiled
 def _check_not_recomputing(generator: torch.Generator) -> None:
     """Refuses a generator that would give a different mask in the backward pass than it gave in the forward pass.
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["command", "errors", "registration", "types"],
+    0: ["command", "compiling", "errors", "registration", "types"],
     1: ["counter_rng", "graph", "kernels"],
     2: ["block_model"],
     3: ["samplers", "attention"],
@@ -27,6 +27,7 @@ NEVER = {
     ("baselines", "layers"): "layers name the baselines, not the other way round",
 }
 HEAVY = ["matplotlib", "typer", "rich", "safetensors", "lightning", "pytorch_lightning"]
+HEAVY += ["numba", "torch_geometric", "torch._dynamo"]
 
 
 def imported(source: str, package: str) -> set[str]:
@@ -167,7 +168,7 @@ def test_a_cycle_is_seen():
 
 
 def test_importing_the_library_stays_light():
-    """Plots, the command line and storage are imported where they are used."""
+    """Plots, the command line, storage, compilers and PyTorch Geometric are imported where they are used."""
     code = f"import sys, sbmt; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,6 @@ from torch import Tensor
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
-from sbmt.attention.message_passing import attend_by_messages
 from sbmt.attention.rows import attend_along_rows
 from sbmt.attention.tiles import can_tile
 from sbmt.block_model.model import BlockModel
@@ -29,9 +28,20 @@ from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.registration import add_to, check_takes
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
+
+
+def _attend_by_messages(
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+) -> tuple[Tensor, Tensor | None]:
+    """Imports PyTorch Geometric, which takes longer than torch, when it is first needed."""
+    from sbmt.attention.message_passing import attend_by_messages
+
+    return attend_by_messages(query, key, value, edges, terms)
+
+
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
-    "pyg": attend_by_messages,
+    "pyg": _attend_by_messages,
     "cpu": partial(attend_along_rows, use_gpu=False),
     "gpu": partial(attend_along_rows, use_gpu=True),
 }

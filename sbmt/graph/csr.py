@@ -7,6 +7,7 @@ plain one that gives the same result on any device.
 import torch
 from torch import Tensor
 
+from sbmt.compiling import not_compiled
 from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
@@ -74,7 +75,7 @@ def merge_rows_by_sorting(
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
 
 
-@torch.compiler.disable  # PyTorch 2.13's inductor makes code of it that fails at the second sequence length
+@not_compiled  # PyTorch 2.13's inductor makes code of it that fails at the second sequence length
 def window_cells(
     shape: tuple[int, int, int, int],
     reach: int,

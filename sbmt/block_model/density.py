@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.block_model.model import BlockModel
+from sbmt.block_model.link import Link
 from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
 from sbmt.types import AttentionOutput
@@ -45,7 +45,8 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 def estimated_density(
-    block_model: BlockModel,
+    link: Link,
+    law: Link,
     edges: EdgeList,
     rate: Float[Tensor, " n_edges"],
     exploration: float,
@@ -57,14 +58,15 @@ def estimated_density(
     so that value and gradient are those of :meth:`BlockModel.expected_density` on average.
 
     Args:
-        block_model: What the edges were drawn from.
+        link: The block model's, whose probabilities are averaged.
+        law: The link of the probabilities with which edges were drawn (:func:`~sbmt.samplers.law_of`).
         edges: The drawn edges, and all certain ones.
         rate: Their rates without exploration.
         exploration: δ with which they were drawn.
         is_certain: Which edges are there whatever the block model says; None means none.
     """
-    probability = block_model.link.probability(rate)
-    drawn_with = block_model.link.probability((rate + exploration).detach())
+    probability = link.probability(rate)
+    drawn_with = law.probability((rate + exploration).detach())
     if is_certain is not None:
         drawn_with = drawn_with.masked_fill(is_certain, 1.0)
     share = probability / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)

@@ -57,7 +57,7 @@ class Link(ABC):
         r"""The block matrix that a layer makes of its clusters: $S = e^{C C^\top} / k^2$.
 
         Args:
-            scores: $C C^\top$, ``(heads, k, k)``; −∞ where an entry has to be 0.
+            scores: $C C^\top$ within each group of clusters, ``(heads, g, k/g, k/g)``; −∞ where an entry has to be 0.
             sums_to_one: Whether the memberships of a token sum to 1. They are then k/2 times smaller than memberships
                 of about ½ each, and $S = e^{C C^\top} / 4$ starts from the same probabilities.
         """

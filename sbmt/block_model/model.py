@@ -38,6 +38,7 @@ class BlockModel:
     Args:
         query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
         block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, in [0, 1e30] under the Poisson link.
+            ``(heads, g, k/g, k/g)`` gives the blocks on its diagonal, one for each of g groups that never meet.
         key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
@@ -71,7 +72,8 @@ class BlockModel:
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
         self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
         self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
-        self.block_matrix: Tensor = _in_range("block_matrix", block.expand(heads, -1, -1), self.link.largest_entry)
+        block = _in_range("block_matrix", block, self.link.largest_entry)
+        self.blocks: Tensor = (block if block.dim() == 4 else block[:, None]).expand(heads, -1, -1, -1)
         self._rates: Tensor | None = None
 
     @property
@@ -83,12 +85,19 @@ class BlockModel:
     @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
-        return self.block_matrix.shape[-1]
+        return self.query_membership.shape[-1]
+
+    @property
+    def block_matrix(self) -> Float[Tensor, "heads k k"]:
+        """S with all its entries, including the zeros between groups."""
+        if self.blocks.shape[1] == 1:
+            return self.blocks[:, 0]
+        return torch.stack([torch.block_diag(*blocks) for blocks in self.blocks])
 
     @property
     def n_pairs(self) -> Int[Tensor, " batch"]:
         """Real query-key pairs of each example, int64."""
-        return count_pairs(self.shape, self.query_mask, self.key_mask, self.block_matrix.device)
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.blocks.device)
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
@@ -97,16 +106,16 @@ class BlockModel:
         It is computed once, and shared by the sampler, the gate and whatever else needs it.
         """
         if self._rates is None:
-            with torch.no_grad(), full_precision(self.block_matrix):
-                self._rates = self.query_membership @ self.block_matrix
-        rates: Tensor = _Product.apply(self.query_membership, self.block_matrix, self._rates)
+            with torch.no_grad(), full_precision(self.blocks):
+                self._rates = blockwise(self.query_membership, self.blocks)
+        rates: Tensor = _Product.apply(self.query_membership, self.blocks, self._rates)
         return rates
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
         query, key = self.query_membership, self.key_membership
         with full_precision(query):
-            return (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
+            return (blockwise(query.sum(2, keepdim=True), self.blocks) @ key.sum(2)[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The rates of given edges without exploration, in EdgeList order.
@@ -252,7 +261,7 @@ def check_block_model(block_model: object, query: Tensor | None = None, key: Ten
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     if query is None or key is None:
         return
-    expected, device = (*query.shape[:3], key.shape[2]), block_model.block_matrix.device
+    expected, device = (*query.shape[:3], key.shape[2]), block_model.blocks.device
     if block_model.shape != expected:
         raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
     if device != query.device:
@@ -283,9 +292,10 @@ def _check_shapes(
         name: m for name, m in (("query_mask", query_mask), ("key_mask", key_mask)) if isinstance(m, Tensor) and m.dim()
     }
     shapes += "".join(f", {name} {tuple(m.shape)}" for name, m in masks.items())
-    if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
-        raise SbmtError("memberships with 4 dimensions and a block matrix with 3", shapes, do)
-    if not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
+    if query.dim() != 4 or key.dim() != 4 or block.dim() not in (3, 4):
+        raise SbmtError("memberships with 4 dimensions and a block matrix with 3, or 4 for groups", shapes, do)
+    n_groups = block.shape[1] if block.dim() == 4 else 1
+    if not (query.shape[3] == key.shape[3] == n_groups * block.shape[-1] and block.shape[-1] == block.shape[-2]):
         raise SbmtError("one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)", shapes, do)
     if 0 in (*query.shape, *key.shape, *block.shape):
         raise SbmtError("at least one example, head, query, key and cluster", shapes, do)
@@ -305,16 +315,25 @@ def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
     return value.clamp(0.0, upper) if low < 0 or high > upper else value
 
 
+def blockwise(membership: Tensor, blocks: Tensor) -> Tensor:
+    """The product with the block matrix, group by group: ``(…, heads, n, k)`` and ``(heads, g, k/g, k/g)``."""
+    parts = membership.chunk(blocks.shape[1], -1)
+    return torch.cat([part @ block for part, block in zip(parts, blocks.unbind(1), strict=True)], -1)
+
+
 class _Product(torch.autograd.Function):
     """Gives a known product the gradients of its factors, so that each use of it gets a graph of its own."""
 
     @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, product: Tensor) -> Tensor:
-        ctx.save_for_backward(left, right)
+    def forward(ctx: Any, membership: Tensor, blocks: Tensor, product: Tensor) -> Tensor:
+        ctx.save_for_backward(membership, blocks)
         return product.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        left, right = ctx.saved_tensors
-        with full_precision(left):
-            return grads[0] @ right.mT, (left.mT @ grads[0]).sum(0), None
+        membership, blocks = ctx.saved_tensors
+        n_groups = blocks.shape[1]
+        pairs = zip(membership.chunk(n_groups, -1), grads[0].chunk(n_groups, -1), strict=True)
+        with full_precision(membership):
+            to_blocks = torch.stack([(part.mT @ grad).sum(0) for part, grad in pairs], 1)
+            return blockwise(grads[0], blocks.mT), to_blocks, None

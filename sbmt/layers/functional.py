@@ -18,7 +18,7 @@ from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import choose
 from sbmt.graph.patterns import is_in_window
-from sbmt.samplers import SAMPLERS, draw_edges
+from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
 
 
@@ -102,6 +102,7 @@ def sbm_attention(
         edges = edges.with_window(window)
         is_certain = is_in_window(edges, window)
 
+    law = law_of(sampler, block_model.link)
     gate = bias = None
     is_closed = block_model.has_closed_density()
     needs_rate = learning == "likelihood" or reweight or not is_closed
@@ -110,7 +111,7 @@ def sbm_attention(
         gate = straight_through_gate(block_model.link.unclamped(rate)) if needs_rate else block_model.gate(edges)
         gate = gate if gate.requires_grad else None
     if reweight:
-        bias = reweighting_bias(block_model, rate, exploration)
+        bias = reweighting_bias(law, rate, exploration)
     if is_certain is not None:  # what the window guarantees is no work of the block model
         gate = None if gate is None else gate.masked_fill(is_certain, 1.0)
         bias = None if bias is None else bias.masked_fill(is_certain, 0.0)
@@ -123,7 +124,7 @@ def sbm_attention(
     if is_closed:
         expected_density = block_model.expected_density()
     else:
-        expected_density = estimated_density(block_model, edges, rate, exploration, is_certain)
+        expected_density = estimated_density(block_model.link, law, edges, rate, exploration, is_certain)
     output = AttentionOutput(values, density, expected_density, edges if return_edges else None)
     if weights is None or edges_per_query is None:
         return output

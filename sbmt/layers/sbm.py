@@ -169,12 +169,13 @@ class SBMAttention(nn.Module):
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
-            scores = clusters @ clusters.mT  # heads k k
+            grouped = clusters.unflatten(1, (self.n_groups, -1))
+            scores = grouped @ grouped.mT  # heads groups k/groups k/groups: clusters of different groups never meet
             if self.log_rate is not None:
-                scores = scores + self._log_rate(key.shape[2])[:, None, None]
-            n_together = 1 if self.is_diagonal else scores.shape[-1] // self.n_groups
-            group = torch.arange(scores.shape[-1], device=scores.device) // n_together
-            scores = scores.masked_fill(group[:, None] != group, -torch.inf)  # these never meet
+                scores = scores + self._log_rate(key.shape[2])[:, None, None, None]
+            if self.is_diagonal:
+                is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+                scores = scores.masked_fill(~is_same, -torch.inf)
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.link import LINKS, Link
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
@@ -106,6 +107,11 @@ def draw_edges(block_model: BlockModel, sampler: str, exploration: float, seed: 
     """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes."""
     with torch.no_grad():
         return SAMPLERS[sampler](block_model, exploration, seed, first_example)
+
+
+def law_of(sampler: str, link: Link) -> Link:
+    """The link by whose probabilities a sampler draws: the block model's own, but for Algorithm 1, which has one."""
+    return LINKS["poisson"] if sampler == "fastrg" else link
 
 
 def _checked(sampler: str, draw: Draw) -> Draw:

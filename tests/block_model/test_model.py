@@ -202,6 +202,27 @@ def test_rounding_beyond_the_range_is_clamped():
     assert float(model.query_membership) == 1.0 and float(model.block_matrix) == 0.0
 
 
+def test_groups_are_blocks_on_the_diagonal():
+    generator = torch.Generator().manual_seed(4)
+    blocks = torch.rand(2, 3, 2, 2, generator=generator, dtype=torch.float64)  # two heads, three groups of two clusters
+    memberships = [torch.rand(4, 2, n, 6, generator=generator, dtype=torch.float64) for n in (5, 7)]
+    whole = torch.stack([torch.block_diag(*of_head) for of_head in blocks])
+    expected, theirs = with_leaves(BlockModel(memberships[0], whole, memberships[1], link="poisson"))
+    mine = [t.clone().requires_grad_() for t in (memberships[0], blocks, memberships[1])]
+    grouped = BlockModel(*mine, link="poisson")
+    assert grouped.n_clusters == 6 and torch.equal(grouped.block_matrix, whole)
+    edges = some_edges(expected, 0.4)
+    incoming = torch.rand(edges.n_edges, generator=generator, dtype=torch.float64)
+    for ask in (lambda m: m.edge_rate(edges) @ incoming, lambda m: m.sum_of_rates().square().sum()):
+        ours, others = ask(grouped), ask(expected)
+        torch.testing.assert_close(ours, others, rtol=1e-12, atol=0)
+        gradients = torch.autograd.grad(ours, mine)
+        dense = torch.autograd.grad(others, theirs)
+        inside = torch.stack([g.view(3, 2, 3, 2).diagonal(dim1=0, dim2=2).permute(2, 0, 1) for g in dense[1]])
+        for one, other in zip(gradients, (dense[0], inside, dense[2]), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
+
+
 def parts(**changed):
     """Arguments of a small valid block model, some of them replaced."""
     half = {"query_membership": (2, 3, 4, 2), "block_matrix": (3, 2, 2), "key_membership": (2, 3, 5, 2)}

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.block_model.fit import reweighting_bias
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.patterns import check_window, sliding_window
+from sbmt.graph.patterns import check_window, is_in_window, sliding_window
 from sbmt.registration import option
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
@@ -28,6 +29,8 @@ class RandomMaskOptions:
 
     mask_density: float = option(0.25, "edge probability, outside the window if there is one")
     window: int | None = option(None, "also attend to the tokens at most window / 2 places away")
+    reweight: bool = option(False, "whether a drawn edge weighs 1/p times as much")
+    sink: bool = option(False, "whether a learned logit without a value joins each softmax")
 
     def __post_init__(self) -> None:
         check_mask_density(self.mask_density)
@@ -36,7 +39,8 @@ class RandomMaskOptions:
 class RandomMaskAttention(nn.Module):
     """Attention under a fresh random mask whose edges all have the same probability, whatever the input.
 
-    It is a block model with a single cluster that all tokens belong to. Nothing about the mask is learned.
+    It is a block model with a single cluster that all tokens belong to. Nothing about the mask is learned. With
+    ``mask_density=0`` and a ``window`` it is the attention of a fixed window.
 
     With a ``window`` every token also attends to those at most ``window / 2`` places away, as in
     :class:`~sbmt.layers.SBMAttention`. So a random mask with the mean edge probability of an SBM and the same window
@@ -47,6 +51,8 @@ class RandomMaskAttention(nn.Module):
         n_heads: Number of heads.
         mask_density: Edge probability in [0, 1], of the pairs outside the window if there is one.
         window: Width of the sliding window; 0 means self-loops, None means no window.
+        reweight: Whether a drawn edge weighs 1/p times as much, see :class:`~sbmt.layers.SBMAttention`.
+        sink: Whether each head learns a logit that takes part in the softmax and has no value.
         dropout: On the attention weights while training, in [0, 1).
         backend: What attends along the edges; ``"auto"`` chooses.
 
@@ -60,6 +66,8 @@ class RandomMaskAttention(nn.Module):
         *,
         mask_density: float = 0.25,
         window: int | None = None,
+        reweight: bool = False,
+        sink: bool = False,
         dropout: float = 0.0,
         backend: str = "auto",
     ) -> None:
@@ -72,6 +80,8 @@ class RandomMaskAttention(nn.Module):
         check_backend(backend)
         self.d_head, self.n_heads = d_head, n_heads
         self.mask_density, self.window, self.dropout, self.backend = mask_density, window, dropout, backend
+        self.reweight = reweight
+        self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def forward(
         self,
@@ -97,10 +107,28 @@ class RandomMaskAttention(nn.Module):
             near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
             share = near.density().to(dtype)
             edges, expected = edges.union(near), share + (1 - share) * expected
+        bias = None
+        if self.reweight:
+            rate = query.new_full((edges.n_edges,), self.mask_density, dtype=dtype)
+            bias = reweighting_bias(block_model.link, rate, 0.0)
+            bias = bias if self.window is None else bias.masked_fill(is_in_window(edges, self.window), 0.0)
         dropout = self.dropout if self.training else 0.0
-        values = edge_attention(query, key, value, edges, backend=self.backend, dropout=dropout, generator=generator)
+        values = edge_attention(
+            query,
+            key,
+            value,
+            edges,
+            backend=self.backend,
+            dropout=dropout,
+            generator=generator,
+            bias=bias,
+            sink=self.sink,
+        )
         return AttentionOutput(values, edges.density(), expected, edges if return_edges else None)
 
     def extra_repr(self) -> str:
         """The settings in one line."""
-        return f"d_head={self.d_head}, n_heads={self.n_heads}, mask_density={self.mask_density}, window={self.window}"
+        return (
+            f"d_head={self.d_head}, n_heads={self.n_heads}, mask_density={self.mask_density}, window={self.window}, "
+            f"reweight={self.reweight}, sink={self.sink is not None}"
+        )

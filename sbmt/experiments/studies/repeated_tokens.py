@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.repeated_tokens import SIZES
+from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
 
 _DEMO = SIZES["demo"]
 _PAPER = replace(SIZES["paper"], batch_size=64)  # the paper's 256 would take four times as long
@@ -23,6 +23,66 @@ SPARSE: dict[str, Any] = {
     **{"learning_rate": 3e-3, "cooldown": 2000},
 }
 """Settings that find a sparse solution of repeated tokens: see the study ``sparse``."""
+
+
+FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 64.0}
+PARTS: dict[str, Any] = {
+    **{"link": "poisson", "membership": "softmax", "n_groups": 4, "extra_keys": 8.0},
+    **{"reweight": True, "sink": True},
+}
+"""What a fitted mask is made of, besides the likelihood."""
+CONTROL = {"attention": "random_mask", "window": 0, "reweight": True, "sink": True}
+
+
+def _fitted_config(length: int, **changed: Any) -> RepeatedTokensConfig:
+    """Sequences of any length make steps of 4096 tokens, which all methods train on at the same rates."""
+    schedule = fitted(**changed)
+    del schedule["n_clusters"]
+    return replace(_DEMO, length=length, batch_size=max(1, 4096 // length), **schedule)
+
+
+def _fitted(length: int, n_clusters: int, n_chunk: int) -> Study:
+    """Fitted masks against the controls, all at one length."""
+    priced = {"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000}
+    window = {"attention": "random_mask", "mask_density": 0.0, "window": 8, "sink": True}
+    trials = (
+        Trial("fitted", "fitted", FITTED_MASKS | {"n_clusters": n_clusters}),
+        replace(FULL, n_seeds=2),
+        Trial("straight-through", "straight-through", PARTS | {"n_clusters": n_clusters} | priced, n_seeds=2),
+        Trial("random", "random, its density", CONTROL, density_of="fitted", n_seeds=2),
+        Trial("window", "window, 9 tokens", window, n_seeds=2),
+        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}, n_seeds=2),
+    )
+    return Study(f"fitted-{length}", f"fitted masks, {length} tokens", _fitted_config(length), trials, 5)
+
+
+def _parts() -> tuple[Trial, ...]:
+    """Fitted masks without each of their parts, and with other settings, at 64 tokens."""
+    without = {
+        "no-reweighting": ("without reweighting", {"reweight": False}),
+        "no-sink": ("without the sink", {"sink": False}),
+        "no-self-loops": ("without self-loops", {"self_loops": False}),
+        "one-rate": ("block model at the network's rate", {"block_model_rate": 3e-3}),
+        "one-group": ("one group of 256", {"n_groups": 1}),
+        "two-groups": ("two groups of 128", {"n_groups": 2}),
+        "eight-groups": ("eight groups of 32", {"n_groups": 8}),
+        "k-128": ("k = 128", {"n_clusters": 128}),
+        "k-512": ("k = 512", {"n_clusters": 512}),
+        "c-16": ("c = 16", {"edges_per_query": 16.0}),
+        "c-32": ("c = 32", {"edges_per_query": 32.0}),
+        "c-128": ("c = 128", {"edges_per_query": 128.0}),
+        "keys-0": ("ε = 0", {"exploration": 0.0}),
+        "keys-2": ("ε = 2", {"extra_keys": 2.0}),
+    }
+    fitted_masks = FITTED_MASKS | {"n_clusters": 256}
+    gated = PARTS | {"n_clusters": 256, "density_kind": "expected", "density_ramp": 1000}
+    return (
+        Trial("fitted", "all of it", fitted_masks),
+        *(Trial(name, title, fitted_masks | changed) for name, (title, changed) in without.items()),
+        *(Trial(f"gate-{w}", f"straight-through, λ = {w:g}", gated | {"density_weight": w}) for w in (0.02, 0.1, 0.5)),
+        Trial("random", "random, density .06", CONTROL | {"mask_density": 0.06}),
+        FULL,
+    )
 
 
 def _baselines(size: int, n_landmarks: int, n_chunk: int) -> tuple[Trial, ...]:
@@ -126,5 +186,9 @@ STUDIES = {
             ),
             1,
         ),
+        _fitted(64, n_clusters=256, n_chunk=16),
+        _fitted(256, n_clusters=256, n_chunk=32),
+        _fitted(1024, n_clusters=512, n_chunk=32),
+        Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 2),
     )
 }

@@ -29,8 +29,8 @@ class RandomMaskOptions:
 
     mask_density: float = option(0.25, "edge probability, outside the window if there is one")
     window: int | None = option(None, "also attend to the tokens at most window / 2 places away")
-    reweight: bool = option(False, "whether a drawn edge weighs 1/p times as much")
-    sink: bool = option(False, "whether a learned logit without a value joins each softmax")
+    reweight: bool | None = option(None, "whether a drawn edge weighs 1/p times as much")
+    sink: bool | None = option(None, "whether a learned logit without a value joins each softmax")
 
     def __post_init__(self) -> None:
         check_mask_density(self.mask_density)

@@ -60,7 +60,7 @@ def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
 
 def _parts() -> tuple[Trial, ...]:
     """Fitted masks without each of their parts, and with other settings, at 64 tokens."""
-    without = {
+    without: dict[str, tuple[str, dict[str, Any]]] = {
         "no-reweighting": ("without reweighting", {"reweight": False}),
         "no-sink": ("without the sink", {"sink": False}),
         "no-self-loops": ("without self-loops", {"self_loops": False}),

@@ -1,5 +1,9 @@
 """The layer that fits its block model by likelihood: what learns from what, extreme settings, and what it refuses."""
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
 import torch
 
@@ -116,6 +120,27 @@ def test_memory_follows_the_edges():
     n_edges = round(float(out.density.sum()) * n**2)
     assert largest <= max(n_edges + 3 * n, 3 * n * 32), (largest, n_edges)
     assert n_edges < 3 * n * 100
+
+
+STEP = """
+    import resource, torch, sbmt
+    sizes = dict(d_head=16, n_heads=4, n_clusters=128, edges_per_query=16.0)
+    layer = sbmt.build_attention("sbm", preset="fitted", **sizes)
+    x = torch.randn(1, 4, 65_536, 16).requires_grad_()
+    out = layer(x, x, x, generator=torch.Generator().manual_seed(0))
+    (out.values.sum() + out.auxiliary_loss).backward()
+    assert 16 < float(out.density.mean()) * 65_536 < 64
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+def test_a_step_on_65536_tokens_takes_less_than_six_gibibytes():
+    """The whole process; one n² array of one head alone would take 16 GiB."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(STEP)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 6 << 20
 
 
 @pytest.mark.bad_input

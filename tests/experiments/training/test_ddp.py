@@ -17,6 +17,7 @@ from sbmt.experiments.training.module import TrainingModule
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import load_run
 
+FITTED = dict(preset="fitted", edges_per_query=3.0, n_groups=2, block_model_rate=1e-3)
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 CODE = """
 import json, os, sys, warnings
@@ -71,6 +72,7 @@ def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache,
         "pretraining": tiny_mlm(**text, density_weight=0.1),
         "finetuning": tiny_glue("mnli", **text, accumulate=2),
         "repeated": RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4, density_weight=0.1),
+        "fitted": RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4).override(**FITTED),
     }
     run_in_two(tmp_path, configs)
     for name, config in configs.items():

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99
 """Of Adam, for block models that have a learning rate of their own."""
+FIT_RATE = 3.0
+"""The learning rate of block models that learn by likelihood, in multiples of the network's."""
 ROWS = 200
 """Rows of training in the table of metrics, unless the task wants one for every step."""
 
@@ -62,7 +64,9 @@ class AttentionConfig:
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
-    block_model_rate: float | None = option(None, "learning rate of SBM attentions; None: that of the network")
+    block_model_rate: float | None = option(
+        None, "learning rate of SBM attentions; None: the network's, tripled for likelihood"
+    )
     auxiliary_weight: float = option(1.0, "weight of the loss by which block models learn from likelihood")
     d_model: int = option(32, "width")
     d_hidden: int = option(32, "width inside the MLPs")
@@ -258,17 +262,19 @@ class TrainingConfig(AttentionConfig, ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
 
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network.
+
         Rates of block models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly
         move for a thousand steps after it; there it remembers squares for a hundred.
         """
-        layers = [x for x in model.modules() if isinstance(x, SBMAttention) and self.block_model_rate is not None]
+        layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
+        rate = self.block_model_rate
+        if rate is None:
+            layers = [layer for layer in layers if layer.learning == "likelihood"]
+            rate = FIT_RATE * self.learning_rate
         apart = {id(p): p for layer in layers for p in layer.parameters()}
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in apart]}]
-        return (
-            [*groups, {"params": list(apart.values()), "lr": self.block_model_rate, "betas": BETAS}]
-            if apart
-            else groups
-        )
+        return [*groups, {"params": list(apart.values()), "lr": rate, "betas": BETAS}] if apart else groups
 
     @abstractmethod
     def learning_rate_share(self, step: int) -> float:

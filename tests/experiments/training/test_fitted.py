@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from sbmt import SBMAttention, SbmtError
-from sbmt.experiments.training.config import BETAS, build_model
+from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, fitted
 from sbmt.experiments.training.run import metrics_csv
 
@@ -31,6 +32,8 @@ def test_block_models_have_a_rate_of_their_own():
     rates = [(group["lr"], group["betas"]) for group in config().make_optimizer([network, block_models]).param_groups]
     assert rates == [(3e-3, (0.9, 0.999)), (1e-2, BETAS)]
     assert len(SIZES["demo"].parameter_groups(build_model(SIZES["demo"]))) == 1
+    recall = RecallConfig().override(preset="fitted", n_clusters=16, learning_rate=2e-3)
+    assert [group.get("lr") for group in recall.parameter_groups(build_model(recall))] == [None, FIT_RATE * 2e-3]
 
 
 def test_the_fit_is_trained_and_reported(tmp_path):

@@ -91,9 +91,10 @@ def sample(density):
     return torch.rand(2, 3, 5, 4) * density, torch.rand(2, 3, 7, 4), *padding(), 0.0, density == 0.4, -5, 3
 
 
-GATES = [
+GATES = [  # half of all combinations, among which any three options have all of theirs
     dict(zip(("is_gated", "is_dropped", "is_score_rule", "has_terms"), rule, strict=True))
     for rule in product((True, False), repeat=4)
+    if sum(rule) % 2 == 0
 ]
 CASES = {  # for each operator, where it is defined, and arguments; those of tiles need a GPU
     "attend": (rows.attend, lambda density: [attend(density, **gate) for gate in GATES]),
@@ -121,16 +122,15 @@ def test_every_operator_of_the_library_is_listed():
 @pytest.mark.parametrize("name", [name for name in CASES if name not in TILES])
 def test_operators_keep_torch_s_rules(name, density):
     operator, arguments = CASES[name]
-    for given in arguments(density):
+    for given in arguments(density)[:: 1 if density else 7]:
         torch.library.opcheck(operator, given)
 
 
 @pytest.mark.skipif(not is_interpreted(), reason="needs TRITON_INTERPRET=1: see make gpu-test")
-@pytest.mark.parametrize("density", DENSITIES)
 @pytest.mark.parametrize("name", ON_GPU)
-def test_operators_keep_them_on_the_gpu(name, density):
+def test_operators_keep_them_on_the_gpu(name):
     operator, arguments = CASES[name]
-    for given in arguments(density)[:: 1 if name in TILES else 5]:
+    for given in arguments(0.4)[:: 1 if name in TILES else 3]:
         torch.library.opcheck(operator, given if name in TILES else (*given[:-1], True))  # the last one is use_gpu
 
 

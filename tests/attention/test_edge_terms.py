@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 
 from sbmt.attention.dropout import dropout_scale
 from sbmt.counter_rng import draw_seed
+from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import attend_and_weigh, make_case
 from tests.attention.test_backends import CASES
 from tests.kernels.gpu.device import BACKENDS, edge_attention
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
+# What follows from equality with the row loop is asked of kernels that run at full speed, not of Triton's interpreter.
+fast_backends = pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "gpu" or not is_interpreted()])
 rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
 USED = {  # whether there are a gate, a bias, a sink and dropout
     "none": (False, False, False, False),
@@ -85,7 +88,7 @@ def test_values_and_weights_have_gradients_of_their_own(backend):
     assert_close(gradients([alone], leaves), gradients(loop[:1], leaves))
 
 
-@backends
+@fast_backends
 @rules
 def test_gradcheck(gate_rule, backend):
     case = make_case(batch=1, heads=2, n_queries=3, n_keys=3, d=2, d_value=2, density=0.5)
@@ -94,7 +97,7 @@ def test_gradcheck(gate_rule, backend):
     )
 
 
-@backends
+@fast_backends
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1 << 30), density=st.sampled_from([0.1, 0.5, 1.0]), has_sink=st.booleans())
 def test_a_bias_is_the_gate_of_its_exponential_under_the_weight_rule(backend, seed, density, has_sink):
@@ -108,7 +111,7 @@ def test_a_bias_is_the_gate_of_its_exponential_under_the_weight_rule(backend, se
     assert_close(gradients(ours, leaves), gradients(theirs, leaves))
 
 
-@backends
+@fast_backends
 def test_a_sink_is_one_more_key_whose_value_is_zero(backend):
     """With the same score for all queries, which needs one more feature."""
     case = make_case(batch=2, heads=2, n_queries=5, n_keys=6, d=3, d_value=4)
@@ -129,9 +132,9 @@ def test_a_sink_is_one_more_key_whose_value_is_zero(backend):
 @pytest.mark.parametrize("size", [-torch.inf, -1e30, -1e3, 1e3, 1e30])
 def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
     """A sink far below all scores is none, one far above them leaves nothing, and neither makes a NaN."""
-    case = make_case(batch=1, heads=2, n_queries=3, n_keys=5, d=4, d_value=3)
+    case = make_case(batch=1, heads=1, n_queries=3, n_keys=5, d=4, d_value=3, density=0.6)
     big = [(30 * t.detach()).requires_grad_() for t in (case.query, case.key)]
-    leaves = [*big, case.value, case.gate, torch.full((2,), size, dtype=torch.float64, requires_grad=True)]
+    leaves = [*big, case.value, case.gate, torch.full((1,), size, dtype=torch.float64, requires_grad=True)]
     options = dict(gate_rule=gate_rule, backend=backend, return_weights=True)
     for tokens in (big, case.leaves[:2]):
         found = edge_attention(*tokens, case.value, case.edges, case.gate, sink=leaves[4], **options)
@@ -162,7 +165,7 @@ def test_types(dtype, backend):
     assert_close([values.double(), weights.double()], exact, 30 * torch.finfo(dtype).eps)
 
 
-@backends
+@fast_backends
 def test_weights_fill_their_rows_up_to_the_sink(backend):
     case = make_case(**CASES["bipartite"])
     *tokens, _, bias, sink = (t.detach() for t in leaves_of(case))

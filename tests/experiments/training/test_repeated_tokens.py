@@ -104,10 +104,10 @@ def test_evaluation_restores_the_mode_and_is_seeded(n_samples):
 @pytest.mark.slow
 def test_algorithm_1_stops_below_its_cap_and_fails():
     """It cannot draw an edge with more than 63.2 %, and the task shows it."""
-    run = fit(SIZES["demo"].override(preset="faithful", steps=500))
-    assert max(run.history["density"]) < 0.65
+    run = fit(SIZES["demo"].override(preset="faithful", steps=300))
+    assert 0.6 < max(run.history["density"]) < 0.65
     assert run.test.density < 1 - exp(-1) + 0.005  # 4.2 million pairs: five standard deviations are 0.0012
-    assert run.test.accuracy < 0.85
+    assert run.test.accuracy < 0.73  # the exact law is at .76 to .86 by then
 
 
 FORGERIES = {

@@ -114,9 +114,9 @@ def test_only_kernels_may_regroup_sums_and_division_by_zero_is_infinite(folder):
     assert toolchain.kernel(quotient)(1.0, 0.0) == np.inf and np.isnan(toolchain.kernel(quotient)(0.0, 0.0))
 
 
-def run_every_kernel(folder):
+def run_every_kernel(folder, *options):
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.kernels.cpu.every_kernel"]
+    command = [sys.executable, "-m", "tests.kernels.cpu.every_kernel", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -135,6 +135,6 @@ def test_every_kernel_stays_within_its_arrays(tmp_path):
     assert [
         name for name, (n_signatures, hits, misses) in first.items() if not n_signatures == misses > hits == 0
     ] == []
-    second = run_every_kernel(tmp_path)
+    second = run_every_kernel(tmp_path, "--small")
     assert sum(misses for _, _, misses in second.values()) == 0
     assert {"attention.attend_rows", "rows.draw_rows"} <= {name for name, (_, hits, _) in second.items() if hits}

@@ -51,7 +51,7 @@ def test_a_layer_that_follows_edges_learns(monkeypatch):
     """Edges of the kernel are others than the CPU's, so that only the shape of things can be compared."""
     monkeypatch.setattr("sbmt.kernels.draws.can_run_on", lambda device: False)  # or the CPU would draw
     layer = MultiHeadAttention(8, 2, attention="sbm", n_clusters=4, backend="gpu").to(DEVICE)
-    tokens = torch.randn(2, 9, 8, device=DEVICE)
+    tokens = torch.randn(2, 5, 8, device=DEVICE)
     values, attended = layer(tokens, tokens, tokens)
     (values.square().sum() + density_penalty([attended])).backward()
     assert values.shape == tokens.shape and (0 < attended.density).all() and (attended.density <= 1).all()

@@ -133,10 +133,10 @@ language: $(STAMP)
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)
-	$(BIN)/sbmt demo --seeds 5 --output runs/demo5
+	$(BIN)/sbmt demo --seeds 3 --output runs/demo3
 	mkdir -p results
-	cp runs/demo5/result.json results/demo.json
-	cp runs/demo5/demo.png results/demo.png
+	cp runs/demo3/result.json results/demo.json
+	cp runs/demo3/demo.png results/demo.png
 	$(BIN)/python results/measure/landing.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import sbmt
 from sbmt.command import run_command
 from sbmt.experiments.benchmarks.manifest import machine_manifest
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
@@ -30,7 +31,7 @@ REFERENCE = "full"
 def step_of(config: RepeatedTokensConfig) -> Entry:
     """A training step: forward, backward and the optimiser's update; drawing the batch is not timed."""
     model = build_model(config)
-    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
+    optimizer = config.make_optimizer(config.parameter_groups(model))
     data = torch.Generator().manual_seed(config.seed)
     masks = torch.Generator().manual_seed(config.seed + 1)
 
@@ -39,9 +40,10 @@ def step_of(config: RepeatedTokensConfig) -> Entry:
 
     def step(batch: tuple[Tensor, Tensor]) -> None:
         tokens, labels = batch
-        logits = model(tokens, generator=masks).values.squeeze(-1)
+        output = model(tokens, generator=masks)
+        loss = nn.functional.binary_cross_entropy_with_logits(output.values.squeeze(-1), labels)
         optimizer.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(logits, labels).backward()
+        (loss + sbmt.auxiliary_loss(output)).backward()
         optimizer.step()
 
     return Entry(step, batch)

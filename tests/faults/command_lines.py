@@ -38,7 +38,7 @@ BASES = {
     "train twins": [*TINY, "--data", "image", "--test-sequences", "2"],
     "train glue": ["--task", "sst2", *TINY],
     "sweep": ["listops", *PREPARED],
-    "demo": ["--steps", "2"],
+    "demo": ["--steps", "2", "--workers", "1"],
     "study": ["figure4-64"],
     "glue": ["--reduced"],
     "evaluate": ["run", "--sequences", "2"],

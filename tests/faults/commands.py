@@ -32,7 +32,7 @@ TRAINING = {
 
 WRITING = {
     **{f"train {name}": f"{command} --output new" for name, command in TRAINING.items()},
-    "demo": "demo --steps 2 --output new",
+    "demo": "demo --steps 2 --workers 1 --output new",
     "study": "study tiny --output new --json new.json --figure new.png",
     "sweep": f"sweep listops {LISTOPS} --attention full --attention linear --output new",
     "glue": "glue --trial full --task sst2 --reduced --output new",

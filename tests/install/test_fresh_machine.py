@@ -26,11 +26,11 @@ assert out.values.shape == (1, 2, 16, 8)
 
 
 def test_the_first_command_trains_and_shows(demo: subprocess.CompletedProcess[str], clone: Path) -> None:
-    for title in ("full attention", "SBM, Algorithm 1", "random, density ¼"):
+    for title in ("full attention", "SBM, fitted", "random, fitted density"):
         assert title in demo.stdout
     assert (clone / "runs" / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((clone / "runs" / "demo" / "result.json").read_text("utf-8"))
-    assert len(result["runs"]) == 5
+    assert len(result["runs"]) == 4
 
 
 @pytest.fixture(scope="session")

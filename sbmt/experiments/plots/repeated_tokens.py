@@ -11,9 +11,8 @@ from torch import Tensor
 from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling, sample_repeated_tokens
 from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION
+from sbmt.experiments.plots.style import BLUE, GREEN, INK, PURPLE, VERMILLION
 from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import Run
 from sbmt.graph.patterns import sliding_window
 from sbmt.layers import SBMAttention
@@ -24,9 +23,8 @@ MEASURES = ("loss", "accuracy", "density")
 COLOURS = {
     "full": BLUE,
     "sbm": VERMILLION,
-    "sbm-algorithm-1": ORANGE,
+    "fitted": GREEN,
     "random-equal": PURPLE,
-    "random-quarter": GREEN,
 }
 
 
@@ -60,11 +58,13 @@ class SeenMask:
     Attributes:
         expected: Edge probabilities ``(n, n)``, 1 where a window or a self-loop makes an edge certain.
         drawn: One draw, bool ``(n, n)``.
+        twins: Which tokens have the same value, bool ``(n, n)``: the pairs that the task is about.
         membership: Query memberships ``(n, k)``; None for attentions without clusters.
     """
 
     expected: Tensor
     drawn: Tensor
+    twins: Tensor
     membership: Tensor | None
 
 
@@ -74,6 +74,7 @@ def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
     generator = torch.Generator().manual_seed(seed)
     n_values = model.encoder.token_embedding.weight.shape[0]
     tokens = sample_repeated_tokens(1, n_values, generator=generator)[0].sort(1).values
+    twins = tokens[0, :, None] == tokens[0]
     attention = model.get_submodule("encoder.blocks.0.attention.attention")
     inputs: list[tuple[Tensor, ...]] = []
     handle = attention.register_forward_pre_hook(lambda _, given: inputs.append(given))
@@ -82,13 +83,13 @@ def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
         attended = model.eval()(tokens, generator=generator, return_edges=True).attention[0]
         drawn = attended.edges.to_dense()[0, 0]
         if not isinstance(attention, SBMAttention):  # every pair has the same probability
-            return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, None)
+            return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, twins, None)
         block_model = attention.block_model(*inputs[0][:2])
         expected = block_model.expected_mask()[0, 0]
         if attention.window is not None:
             certain = sliding_window(attended.edges.shape, attention.window).to_dense()[0, 0]
             expected = expected.masked_fill(certain, 1.0)
-        return SeenMask(expected, drawn, block_model.query_membership[0, 0])
+        return SeenMask(expected, drawn, twins, block_model.query_membership[0, 0])
     finally:
         handle.remove()
         model.train(was_training)
@@ -115,7 +116,7 @@ def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
 
 
 def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> None:
-    """Writes the demo's figure: curves above; accuracy against density, and the SBM's mask over training, below.
+    """Writes the demo's figure: curves above; accuracy against density, and the trained masks, below.
 
     Args:
         study: The demo's.
@@ -132,7 +133,7 @@ def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> No
             for method, run in runs:
                 label = titles[method] if run is firsts[method] else None
                 plot_curve(ax, run, name, COLOURS[method], label)
-        top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+        top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
         n_curves = len(axes[1].lines)
         plot_majority(axes[1], length)
         axes[1].legend(handles=axes[1].lines[n_curves:], loc="lower right", fontsize=8)
@@ -145,7 +146,7 @@ def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> No
             axes[0].scatter(*point, color=COLOURS[method], s=45, zorder=3, edgecolors="white")
         axes[0].set_title("unseen sequences")
         axes[0].legend(loc="lower right", fontsize=8)
-        plot_mask(see_mask(build_model(firsts["sbm"].config)).expected, axes[1], title="SBM: E[mask] at the start")
-        trained = see_mask(firsts["sbm"].model)
-        plot_mask(trained.expected, axes[2], title="E[mask] after training")
-        plot_mask(trained.drawn, axes[3], title=f"one draw, density {float(trained.drawn.float().mean()):.3f}")
+        published, fitted = (see_mask(firsts[trial].model) for trial in ("sbm", "fitted"))
+        for ax, seen, name in zip(axes[1:], (published, fitted), ("SBM, as published", "SBM, fitted"), strict=False):
+            plot_mask(seen.expected, ax, title=f"E[mask]: {name}, {float(seen.drawn.float().mean()):.3f}")
+        plot_mask(fitted.twins, axes[3], title="the pairs that matter")

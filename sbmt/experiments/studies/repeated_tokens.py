@@ -15,7 +15,6 @@ NO_LOOPS = Trial("no-loops", "SBM without self-loops", {"self_loops": False})
 ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"})
 RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
 STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
-RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
 _LATE: dict[str, Any] = {"density_start": 500, "density_ramp": 500}
 SPARSE: dict[str, Any] = {
     **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
@@ -31,14 +30,19 @@ PARTS: dict[str, Any] = {
     **{"reweight": True, "sink": True},
 }
 """What a fitted mask is made of, besides the likelihood."""
+_FAST = {"learning_rate": 3e-3, "cooldown": 333}
 CONTROL = {"attention": "random_mask", "window": 0, "reweight": True, "sink": True}
 
 
 def _fitted_config(length: int, **changed: Any) -> RepeatedTokensConfig:
-    """Sequences of any length make steps of 4096 tokens, which all methods train on at the same rates."""
+    """Sequences of any length make steps of 4096 tokens, which all methods train on at the same rates.
+
+    At 1,024 tokens not even full attention leaves chance in 2,000 steps unless queries and keys start alike, as those
+    of Reformer always do; there all methods start so.
+    """
     schedule = fitted(**changed)
     del schedule["n_clusters"]
-    return replace(_DEMO, length=length, batch_size=max(1, 4096 // length), **schedule)
+    return replace(_DEMO, length=length, batch_size=4096 // length, has_tied_start=length >= 1024, **schedule)
 
 
 def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
@@ -109,7 +113,18 @@ def _sbm(name: str, title: str, n_seeds: int | None = None, **settings: Any) -> 
 STUDIES = {
     study.name: study
     for study in (
-        Study("demo", "five attentions", _DEMO, (FULL, SBM, ALGORITHM_1, RANDOM_EQUAL, RANDOM_QUARTER), 1),
+        Study(
+            "demo",
+            "four attentions",
+            _DEMO,
+            (
+                FULL,
+                replace(SBM, title="SBM, as published"),
+                Trial("fitted", "SBM, fitted", FITTED_MASKS | _FAST | {"n_clusters": 256, "block_model_rate": 1e-2}),
+                Trial("random-equal", "random, fitted density", CONTROL | _FAST, density_of="fitted"),
+            ),
+            1,
+        ),
         Study(
             "figure4",
             "Figure 4, 256 tokens",

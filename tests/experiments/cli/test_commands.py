@@ -74,12 +74,12 @@ def test_sample_pictures_the_three_cases(run, tmp_path):
 
 
 def test_demo_compares_and_draws(run, tmp_path):
-    code, out, _ = run("demo", "--steps", "3", "--output", "d")
+    code, out, _ = run("demo", "--steps", "3", "--workers", "1", "--output", "d")
     assert code == 0
     assert "full attention" in out
     assert (tmp_path / "d" / "demo.png").exists()
     result = json.loads((tmp_path / "d" / "result.json").read_text())
-    assert set(result["medians"]) == {"full", "sbm", "sbm-algorithm-1", "random-equal", "random-quarter"}
+    assert set(result["medians"]) == {"full", "sbm", "fitted", "random-equal"}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.training.run import POINTS
 from tests.experiments.studies.tiny import DEMO, TINY
 
+EQUAL = Trial("sbm", "SBM"), Trial("random", "random", {"attention": "random_mask"}, density_of="sbm")
 NAMES = [trial.name for trial in DEMO.trials]
 
 
@@ -63,20 +64,17 @@ def test_a_worker_that_is_killed_is_told(tmp_path):
         run_study(long, tmp_path, n_workers=2, report=kill_workers)
 
 
-def test_a_random_mask_has_the_density_that_another_trial_reached(folder):
+def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):
+    runs = dict(run_study(replace(DEMO, trials=EQUAL), tmp_path))
+    assert runs["random"].config.options.mask_density == runs["sbm"].test.density
+
+
+def test_beside_self_loops_a_random_mask_has_the_edge_probability_that_another_trial_reached(folder):
     runs = dict(run_study(DEMO, folder))
-    assert runs["random-equal"].config.options.mask_density == runs["sbm"].test.density
-    assert runs["random-quarter"].config.options.mask_density == 0.25
-    assert runs["sbm-algorithm-1"].config.options.preset == "faithful"
-
-
-def test_beside_a_window_a_random_mask_has_the_edge_probability_that_another_trial_reached(tmp_path):
-    runs = dict(run_study(replace(DEMO, config=TINY.override(window=2)), tmp_path))
-    reached = runs["sbm"].test
-    assert runs["random-equal"].config.options.mask_density == reached.expected_density < reached.density
-    near = 22 / 64  # eight tokens, each with its neighbours and itself
-    whole = near + (1 - near) * reached.expected_density
-    assert runs["random-equal"].test.expected_density == pytest.approx(whole, abs=1e-6)
+    reached, random = runs["fitted"].test, runs["random-equal"]
+    assert random.config.options.mask_density == reached.expected_density < reached.density
+    whole = 1 / 8 + (1 - 1 / 8) * reached.expected_density
+    assert random.test.expected_density == pytest.approx(whole, abs=1e-6)
 
 
 def test_trials_may_have_more_seeds_than_others(tmp_path):

@@ -57,15 +57,15 @@ def test_the_demo_table_has_a_time_for_every_attention(tmp_path):
     seeds = {str(seed): {trial: {"ratio": 1.5 + seed} for trial in TITLES} for seed in (0, 1)}
     results = write(tmp_path, demo=demo(), landing={"seeds": seeds, "manifest": MACHINE}, bench=bench(straight))
     text = demo_table(results)
-    assert "| full attention | 0.600 (0.500 to 0.700) | 0.250 | 1 × |" in text
-    assert "| **SBM**, exact edge law | 0.600 (0.500 to 0.700) | 0.250 | 2.0 × (1.5 to 2.5) |" in text
+    assert "| full attention | 0.600 (0.500 to 0.700) | 16.0 | 1 × |" in text
+    assert "| **SBM, fitted** | 0.600 (0.500 to 0.700) | 16.0 | 2.0 × (1.5 to 2.5) |" in text
     assert "a processor, one thread, torch 9.9" in text
     assert "| 4,096 tokens | 1 % | 0.22 to 0.44 × |" in text
 
 
 def test_what_was_not_timed_is_said_to(tmp_path):
     text = demo_table(write(tmp_path, demo=demo()))
-    assert "| **SBM**, exact edge law | 0.600 (0.500 to 0.700) | 0.250 | – |" in text
+    assert "| **SBM, fitted** | 0.600 (0.500 to 0.700) | 16.0 | – |" in text
     assert "run `python results/measure/landing.py`" in text
 
 
@@ -102,16 +102,15 @@ def test_published_runs_name_their_configuration():
     runs = json.loads(DEMO.read_text("utf-8"))["runs"]
     configs = {run["trial"]: config_of(run["config"]) for run in runs}
     assert configs[REFERENCE] == SIZES["demo"].override(attention="full", seed=configs[REFERENCE].seed)
-    assert configs["sbm-algorithm-1"].options.preset == "faithful"
-    assert configs["random-quarter"].options.mask_density == 0.25
+    assert configs["fitted"].options.preset == "fitted" and configs["fitted"].block_model_rate == 1e-2
 
 
 def test_steps_are_timed_in_turn():
     small = SIZES["demo"].override(steps=5, length=8, batch_size=2)
     runs = [
         {"trial": trial, "config": small.override(**settings).to_dict()}
-        for trial, settings in ((REFERENCE, {"attention": "full"}), ("sbm", {"n_clusters": 4}))
+        for trial, settings in ((REFERENCE, {"attention": "full"}), ("fitted", {"preset": "fitted", "n_clusters": 4}))
     ]
     found = measure_seed(runs)
-    assert set(found) == {REFERENCE, "sbm"}
-    assert found[REFERENCE]["ratio"] == 1 and found["sbm"]["rounds"] == 4
+    assert set(found) == {REFERENCE, "fitted"}
+    assert found[REFERENCE]["ratio"] == 1 and found["fitted"]["rounds"] == 4

@@ -26,7 +26,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 GPU_ARGS ?=
 TRITON := triton==3.9.0
-STUDIES := figure4 figure4-64 collapse decides sparse
+STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)

@@ -14,6 +14,7 @@ SBM = Trial("sbm", "SBM")
 NO_LOOPS = Trial("no-loops", "SBM without self-loops", {"self_loops": False})
 ALGORITHM_1 = Trial("sbm-algorithm-1", "SBM, Algorithm 1", {"preset": "faithful"})
 RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "random_mask"}, density_of="sbm")
+RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
 STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
 _LATE: dict[str, Any] = {"density_start": 500, "density_ramp": 500}
 SPARSE: dict[str, Any] = {
@@ -125,6 +126,7 @@ STUDIES = {
             ),
             1,
         ),
+        Study("attentions", "five attentions", _DEMO, (FULL, SBM, ALGORITHM_1, RANDOM_EQUAL, RANDOM_QUARTER), 5),
         Study(
             "figure4",
             "Figure 4, 256 tokens",

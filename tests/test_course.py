@@ -1,4 +1,4 @@
-"""The course is one story: fifteen notebooks of one shape, linked to their neighbours, with exercises that check."""
+"""The course is one story: sixteen notebooks of one shape, linked to their neighbours, with exercises that check."""
 
 import ast
 import importlib.util
@@ -57,8 +57,8 @@ def way_to(word: str, other: Path | None) -> list[str]:
     return [f"**{word}:** [{title(other)}]({other.name})"] if other else []
 
 
-def test_fifteen_notebooks_in_order():
-    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(15)]
+def test_sixteen_notebooks_in_order():
+    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(16)]
 
 
 # --- the header ----------------------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ results: $(STAMP)
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
+	$(BIN)/python results/measure/fitted_cost.py
 	$(BIN)/python results/measure/gate_gradients.py
 	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python -m theory --json results/theory.json

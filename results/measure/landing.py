@@ -28,9 +28,14 @@ RESULT, DEMO = HERE / "landing.json", HERE / "demo.json"
 REFERENCE = "full"
 
 
-def step_of(config: RepeatedTokensConfig) -> Entry:
-    """A training step: forward, backward and the optimiser's update; drawing the batch is not timed."""
-    model = build_model(config)
+def step_of(config: RepeatedTokensConfig, model: nn.Module | None = None) -> Entry:
+    """A training step: forward, backward and the optimiser's update; drawing the batch is not timed.
+
+    Args:
+        config: Of the run.
+        model: Where its weights start; None makes a new one.
+    """
+    model = model or build_model(config)
     optimizer = config.make_optimizer(config.parameter_groups(model))
     data = torch.Generator().manual_seed(config.seed)
     masks = torch.Generator().manual_seed(config.seed + 1)

@@ -19,10 +19,13 @@ SIGNS = {"ahead": 1, "behind": -1}
 
 
 def over_seeds(summary: Callable[[list[float]], Any], files: Files, study: str, trial: str, metric: str) -> Any:
-    """A summary, over seeds, of what a trial of a study reaches on the test examples."""
-    tests = [run["test"] for run in files.study(study)["runs"] if run["trial"] == trial]
-    if not tests:
+    """A summary, over seeds, of what a trial of a study reaches on the test examples; ``edges`` are those per query."""
+    runs = [run for run in files.study(study)["runs"] if run["trial"] == trial]
+    if not runs:
         raise KeyError(trial)
+    if metric == "edges":
+        return summary([run["test"]["density"] * run["config"]["length"] for run in runs])
+    tests = [run["test"] for run in runs]
     return summary([(test | test.get("metrics", {}))[metric] for test in tests])
 
 

@@ -12,7 +12,7 @@ from results.tables.long_range import long_range_page
 from results.tables.marked import with_numbers, with_tables
 from results.tables.overview import overview_page
 from results.tables.results import Results
-from results.tables.studies import study_page
+from results.tables.studies import fitted_page, study_page
 from results.tables.when_to_use import when_to_use_page
 
 NOT_MEASURED = "*Not measured yet: run `{command}`.*"
@@ -20,6 +20,7 @@ PAGES: dict[str, tuple[Callable[[Results], dict[str, str]], str]] = {
     "README.md": (landing_page, "make results"),
     "docs/index.md": (landing_page, "make results"),
     "docs/synthetic.md": (study_page, "make results"),
+    "docs/fitted-masks.md": (fitted_page, "make results"),
     "docs/long-range.md": (long_range_page, "make long-range"),
     "docs/language.md": (language_page, "make language"),
     "docs/benchmarks.md": (bench_page, "make bench"),

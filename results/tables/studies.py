@@ -8,6 +8,7 @@ from results.tables.files import Files
 from results.tables.grid import grid
 
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
+FITTED_LENGTHS = 64, 256, 1024
 ESTIMATORS = {
     "score": "straight-through, `score` (equation 9)",
     "weight": "straight-through, `weight`",
@@ -86,6 +87,33 @@ def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", 
             cells.append(f"{row['relative_bias']:.2f} · {shown} · {row['cosine']:.2f}")
         lines.append((title, *cells))
     return grid(("bias · variance · cosine", *(f"p = {p:g}" for p in columns)), lines)
+
+
+def fitted_table(results: dict[int, dict[str, Any]], cost: dict[str, Any] | None) -> str:
+    """A row per length and trial: seeds, accuracy, keys per query, density, and the time of a step where measured."""
+    rows = []
+    for length, result in results.items():
+        times = cost["lengths"].get(str(length), {}) if cost else {}
+        for trial, title in result["titles"].items():
+            tests = [run["test"] for run in result["runs"] if run["trial"] == trial]
+            accuracies = [test["accuracy"] for test in tests]
+            density = median(test["density"] for test in tests)
+            ratio = f"{times[trial]['ratio']:.1f} ×" if trial in times else ""
+            accuracy = f"{median(accuracies):.3f} ({min(accuracies):.3f} to {max(accuracies):.3f})"
+            rows.append(
+                (f"{length:,}", title, len(tests), accuracy, f"{density * length:.1f}", f"{density:.3f}", ratio)
+            )
+    return grid(("tokens", "", "seeds", "accuracy", "keys per query", "density", "step"), rows)
+
+
+def fitted_page(files: Files) -> dict[str, str]:
+    """The tables of the page on fitted masks by name."""
+    results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
+    cost = files.load("fitted_cost") if files.has("fitted_cost") else None
+    tables = {"fitted": fitted_table(results, cost)} if results else {}
+    if files.has("fitted-parts"):
+        tables["fitted-parts"] = study_table(files.load("fitted-parts"))
+    return tables
 
 
 def study_page(files: Files) -> dict[str, str]:

@@ -11,12 +11,15 @@ from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, study_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
+from sbmt.experiments.studies.recall import RECALL_STUDY
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import summary
 
+ALL = STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
+
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES | LONG_RANGE_STUDIES)}")],
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(ALL)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
@@ -27,7 +30,7 @@ def study(
     An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
     uses all of torch's threads.
     """
-    chosen = choose("study", name, STUDIES | LONG_RANGE_STUDIES)
+    chosen = choose("study", name, ALL)
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 

@@ -56,9 +56,11 @@ def plot_accuracy_over_density(axes: Axes, result: dict[str, Any]) -> None:
     if "chance" in first:
         axes.axhline(first["chance"], color=INK, linestyle=":", linewidth=1, label="always the commonest label")
         axes.set(xlabel="density", ylabel="accuracy", xlim=(-0.02, 1.04))
-    else:
+    elif result["task"] == "repeated_tokens":
         plot_ceiling(axes, first["config"]["length"])
         plot_majority(axes, first["config"]["length"])
+    else:
+        axes.set(xlabel="density", ylabel="accuracy", xlim=(-0.02, 1.04), ylim=(-0.02, 1.02))
     for run in result["runs"]:
         place = [run["test"]["density"]], [run["test"]["accuracy"]]
         axes.plot(*place, "o", color=BLUE, markersize=5, alpha=0.8)

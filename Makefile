@@ -57,10 +57,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Lint, the site and the installation take one core each, so they take their turn together; the rest take both cores.
+# Whatever takes one core takes its turn together, the longest first; the rest take both cores. Triton comes last, so
+# that all else is tested without it.
 test: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 2 site-test lint install-test
-	$(MAKE) --no-print-directory --jobs 1 unit gpu-test notebooks-test
+	$(MAKE) --no-print-directory --jobs 2 PYTEST_WORKERS=0 lint notebooks-test site-test install-test
+	$(MAKE) --no-print-directory --jobs 1 unit gpu-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .

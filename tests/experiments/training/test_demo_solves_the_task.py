@@ -1,4 +1,4 @@
-"""The demo's claim, on one seed, through the command that users run; ``make results`` trains more of them, to the end."""
+"""The demo's claim, on one seed, through the command that users run; ``make results`` trains several to the end."""
 
 import json
 import subprocess

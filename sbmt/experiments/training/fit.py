@@ -79,6 +79,7 @@ def _fit(
     # Lightning takes seconds to import, which commands that train nothing are spared.
     from sbmt.experiments.training.callbacks import EveryStep, MetricsTable, checkpoints
     from sbmt.experiments.training.checkpoints import checkpoint_of, restoring, weights
+    from sbmt.experiments.training.collapse import WatchForCollapse
     from sbmt.experiments.training.module import TrainingModule
 
     data = config.open_data()
@@ -86,9 +87,10 @@ def _fit(
     module = TrainingModule(config, data.info)
     origin = config.start_from(module.model)
     table = MetricsTable(folder, config.row_every)
-    steps = [] if on_step is None else [EveryStep(on_step)]
+    callbacks: list[Any] = [] if on_step is None else [EveryStep(on_step)]
+    callbacks += [table, WatchForCollapse(config.steps), *checkpoints(folder, config)]
     with _quiet():
-        trainer = _make_trainer(config, folder, [*steps, table, *checkpoints(folder, config)], where)
+        trainer = _make_trainer(config, folder, callbacks, where)
         claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
         size = config.batch_size // config.accumulate
 

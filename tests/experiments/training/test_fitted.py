@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt import SBMAttention, SbmtError
+from sbmt.experiments.training.collapse import attention_seen, effective_clusters
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.recall import RecallConfig
@@ -65,6 +66,42 @@ def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     assert metrics_csv(part.rows) == metrics_csv(whole.rows) and part.test == whole.test
     for mine, theirs in zip(part.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def known_layer(scale):
+    """A layer of one head that gives token j to cluster j, or all to the first one; its tokens are unit vectors."""
+    layer = SBMAttention(8, 1, 8, link="poisson", membership="softmax", learning="likelihood", edges_per_query=4.0)
+    with torch.no_grad():
+        layer.node_mlp = torch.nn.Identity()
+        layer.clusters.copy_(scale * torch.eye(8))
+    return layer, torch.eye(8)[None, None]
+
+
+def test_clusters_are_counted_by_their_use():
+    layer, x = known_layer(8.0)
+    assert float(effective_clusters(layer, x)) == pytest.approx(8, rel=0.01)
+    assert float(effective_clusters(layer, x[..., :1, :].expand(-1, -1, 8, -1))) == pytest.approx(1, rel=0.1)
+
+
+def test_the_attention_seen_is_that_of_full_attention():
+    layer, x = known_layer(2.0)
+    x = torch.randn(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    seen, density = attention_seen(layer, x, x, x, (None, None))
+    p = layer.block_model(x, x).expected_mask().detach()
+    exact = ((x @ x.mT / 8**0.5).softmax(-1) * p).sum() / (400 * 8)
+    assert float(seen) == pytest.approx(float(exact), rel=0.1) and float(density) == pytest.approx(float(p.mean()), 0.1)
+
+
+def test_a_collapse_is_told(monkeypatch):
+    fit(config())  # too short to be judged; any warning would be an error
+    monkeypatch.setattr("sbmt.experiments.training.collapse.LEAST_STEPS", 1)
+    with pytest.warns(UserWarning, match="sees .* of the attention with .* of all pairs"):
+        fit(config())
+    monkeypatch.setattr("sbmt.experiments.training.collapse.LEAST_GAIN", 0.5)
+    fit(config())
+    monkeypatch.setattr("sbmt.experiments.training.collapse.FEWEST_CLUSTERS", 1e9)
+    with pytest.warns(UserWarning, match="clusters of a group"):
+        fit(config())
 
 
 @pytest.mark.bad_input

@@ -147,6 +147,6 @@ def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> No
         axes[0].set_title("unseen sequences")
         axes[0].legend(loc="lower right", fontsize=8)
         published, fitted = (see_mask(firsts[trial].model) for trial in ("sbm", "fitted"))
-        for ax, seen, name in zip(axes[1:], (published, fitted), ("SBM, as published", "SBM, fitted"), strict=False):
-            plot_mask(seen.expected, ax, title=f"E[mask]: {name}, {float(seen.drawn.float().mean()):.3f}")
+        for ax, seen, name in zip(axes[1:], (published, fitted), ("as published", "fitted"), strict=False):
+            plot_mask(seen.expected, ax, title=f"E[mask] {name}: {float(seen.expected.mean()):.3f}")
         plot_mask(fitted.twins, axes[3], title="the pairs that matter")

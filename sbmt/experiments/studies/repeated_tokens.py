@@ -119,7 +119,7 @@ STUDIES = {
             "four attentions",
             _DEMO,
             (
-                FULL,
+                replace(FULL, settings=FULL.settings | _FAST),
                 replace(SBM, title="SBM, as published"),
                 Trial("fitted", "SBM, fitted", FITTED_MASKS | _FAST | {"n_clusters": 256, "block_model_rate": 1e-2}),
                 Trial("random-equal", "random, fitted density", CONTROL | _FAST, density_of="fitted"),

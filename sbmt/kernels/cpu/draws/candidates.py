@@ -102,13 +102,13 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
         if n_hits + count > hits.shape[0]:  # keep what is distinct, to make room
             n_hits = sort_distinct(hits[:n_hits], bitmap, proposed)
             hits[:n_hits] = proposed[:n_hits]
-        _name_keys(count, real, cumulative, guide, scratch, hits[n_hits:])
+        _name_keys(count, real, proposed.shape[0], cumulative, guide, scratch, hits[n_hits:])
         n_hits += count
     return sort_distinct(hits[:n_hits], bitmap, proposed)
 
 
 @kernel
-def _name_keys(count, real, cumulative, guide, scratch, hits):
+def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
     """Writes the keys that the first points name. Each step has its own loop, so that look-ups of points overlap."""
     points, line, ends, cluster = scratch.points, scratch.line, scratch.ends, scratch.cluster
     n_clusters, n_real = line.shape[0] - 1, real.shape[0]
@@ -119,7 +119,8 @@ def _name_keys(count, real, cumulative, guide, scratch, hits):
         for i in range(count):
             cluster[i] += stride if ends[cluster[i] + stride - 1] <= points[i] else 0
         stride >>= 1
-    shift = 32 - int(math.log2(guide.shape[1]) + 0.5)
+    n_guide = guide.shape[1]
+    shift = 32 - int(math.log2(n_guide) + 0.5) if n_guide else 0
     for i in range(count):
         v = cluster[i]
         share = max((points[i] - (ends[v] - line[v])) / line[v], 0.0)
@@ -127,6 +128,9 @@ def _name_keys(count, real, cumulative, guide, scratch, hits):
         if v == n_clusters:
             hits[i] = word * n_real >> 32
             hits[i] = real[hits[i]]
+            continue
+        if not n_guide:
+            hits[i] = _first_above(cumulative[v], word, n_keys)
             continue
         entry = guide[v, word >> shift]
         j = np.int64(entry >> np.uint64(33))
@@ -136,6 +140,17 @@ def _name_keys(count, real, cumulative, guide, scratch, hits):
         else:
             j += word >= np.int64(entry & np.uint64(_LAST + 1))
         hits[i] = j
+
+
+@kernel
+def _first_above(cumulative, word, n_keys):
+    """The first key whose words end beyond this one; those of the last key do."""
+    j, size = 0, n_keys
+    while size > 1:
+        half = size >> 1
+        j += half if cumulative[j + half - 1] <= word else 0
+        size -= half
+    return j
 
 
 @kernel

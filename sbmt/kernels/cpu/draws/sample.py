@@ -13,6 +13,7 @@ from sbmt.kernels.structures import RateFactors
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
+LOOK_UPS = 0.2  # per entry of a table, from which on its guide pays
 _SPARE = 64.0, 8.0  # room beyond the expected number of edges: a constant, and a number of standard deviations
 
 
@@ -42,7 +43,9 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
     most_expected = np.minimum(rows.expected, rows.upper * _per_row(model.n_real, rows))
     counts = np.empty(rows.upper.size, np.int64)
     pieces: list[np.ndarray] = []
-    for of_group, tables in with_tables(model, bounds.total, by_clusters):
+    n_look_ups = float((rows.expected * boost)[by_clusters].sum())
+    has_guide = n_look_ups > LOOK_UPS * model.key.size
+    for of_group, tables in with_tables(model, bounds.total, by_clusters, has_guide):
 
         def draw(start: int, stop: int, tables: Tables = tables) -> np.ndarray:
             mean = float(most_expected[start:stop].sum())

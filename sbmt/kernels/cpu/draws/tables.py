@@ -33,13 +33,16 @@ class Tables(NamedTuple):
     guide: np.ndarray
 
 
-def with_tables(model: Model, total: np.ndarray, by_clusters: np.ndarray) -> Iterator[tuple[range, Tables]]:
+def with_tables(
+    model: Model, total: np.ndarray, by_clusters: np.ndarray, has_guide: bool
+) -> Iterator[tuple[range, Tables]]:
     """Consecutive rows of graphs whose tables fit into the cache together, and those tables.
 
     Args:
         model: The block model.
         total: Each cluster's summed membership ``(graphs, k)``.
         by_clusters: Which rows read tables; graphs without such rows have none.
+        has_guide: Whether so many keys are looked up that a guide pays.
     """
     n_graphs, n_clusters = total.shape
     n_queries, n_keys = model.is_real_query.shape[1], model.real.shape[1]
@@ -48,7 +51,7 @@ def with_tables(model: Model, total: np.ndarray, by_clusters: np.ndarray) -> Ite
     group = (needs.cumsum() - needs) // at_once
     size = min(at_once, int(needs.sum())), n_clusters
     # The spare line keeps columns that are filled together from falling on the same few places of the cache.
-    n_guide = 1 << (n_keys - 1).bit_length()
+    n_guide = 1 << (n_keys - 1).bit_length() if has_guide else 0
     room = np.empty((*size, n_keys + COLUMNS), np.uint32), np.empty((*size, n_guide), np.uint64)
     for number in np.unique(group):
         graphs = np.flatnonzero(group == number)
@@ -83,7 +86,8 @@ def build_tables(start, stop, graphs, key, total, tables):
                 cumulative[table, first + v, j] = uint32(min(weight[v] * steps[v] + 0.5, _LAST))
         for v in range(first, first + width):
             _close(cumulative[table, v, :n_keys])
-            _point(cumulative[table, v, :n_keys], guide[table, v])
+            if guide.shape[2]:
+                _point(cumulative[table, v, :n_keys], guide[table, v])
 
 
 @kernel

@@ -75,7 +75,7 @@ def name_keys(words, weights):
         part = words[start : start + GAPS]
         scratch.points[: part.size] = part
         real = np.arange(len(weights), dtype=np.int32)
-        _name_keys(part.size, real, *tables(weights[:, None]), scratch, hits[start:])
+        _name_keys(part.size, real, len(weights), *tables(weights[:, None]), scratch, hits[start:])
     return hits
 
 

@@ -53,6 +53,20 @@ def test_each_way_is_taken_where_it_is_cheaper(monkeypatch):
     assert not chosen[0].any() and chosen[1].all()
 
 
+def test_a_guide_changes_nothing_but_time(monkeypatch):
+    """Nor does a graph with padding, or a number of keys that is no power of two."""
+    mask = torch.arange(90) < torch.tensor([[90], [37]])
+    model = uneven_model(2, 2, 60, 90, 5)
+    model = BlockModel(model.query_membership, model.block_matrix, model.key_membership, None, mask)
+    monkeypatch.setattr(sample, "prefer_clusters", lambda *_: torch.ones(240, dtype=torch.bool).numpy())
+    drawn = []
+    for look_ups in (0.0, 1e9):
+        monkeypatch.setattr(sample, "LOOK_UPS", look_ups)
+        drawn.append(sample_edges(model, generator=torch.Generator().manual_seed(0)))
+    assert drawn[0].n_edges > 500
+    assert torch.equal(drawn[0].keys, drawn[1].keys) and torch.equal(drawn[0].row_ptr, drawn[1].row_ptr)
+
+
 def test_both_ways_may_serve_one_graph(monkeypatch):
     """Rows choose for themselves: their edges are those of the way that each of them took."""
     model = uneven_model(2, 2, 60, 90, 5)

@@ -57,9 +57,12 @@ def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
         Trial("window", "window, 9 tokens", window),
         Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
     ]
-    if length < 1024:  # there its start, at a quarter of all pairs, would take an hour a seed
+    if length < 1024:
         gated = Trial("straight-through", "straight-through", PARTS | {"n_clusters": n_clusters} | priced)
         trials.insert(2, gated)
+    else:  # no straight-through: its start, at a quarter of all pairs, would take an hour a seed
+        untied = {"attention": "full", "has_tied_start": False}
+        trials.append(Trial("full-untied", "full, untied start", untied, n_seeds=1))
     return Study(f"fitted-{length}", f"fitted masks, {length:,} tokens", _fitted_config(length), tuple(trials), 2)
 
 

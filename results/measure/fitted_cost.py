@@ -31,6 +31,7 @@ TRIALS = {
     "window": ("window", ORANGE),
     "reformer": ("Reformer", SKY),
 }
+TICKS = 2, 5, 10, 20, 50, 100, 1000
 PACE = Pace(seconds=8.0, least=7, most=61)
 
 
@@ -53,6 +54,9 @@ def plot_accuracy(axes: Axes, result: dict[str, Any], length: int) -> None:
     twins = 1 + (length - 1) / length  # a token and, on average, almost one twin
     axes.axvline(twins, color=INK, linestyle=":", linewidth=1, label="the twins alone")
     axes.set(xscale="log", ylim=(0.55, 1.02), xlabel="keys per query", title=f"{length:,} tokens")
+    axes.set_xticks(TICKS, [str(n) for n in TICKS])
+    axes.set_xlim(1.5, 1.5 * length)
+    axes.minorticks_off()
 
 
 def draw(results: dict[int, dict[str, Any]], cost: dict[str, Any]) -> None:
@@ -69,7 +73,9 @@ def draw(results: dict[int, dict[str, Any]], cost: dict[str, Any]) -> None:
         last.plot(lengths, ratios, color=GREEN, marker="o")
         last.axhline(1.0, color=BLUE, linewidth=1.2)
         last.set(xscale="log", yscale="log", xlabel="tokens", title="time of a step / full")
-        last.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
+        last.set_xticks(lengths, [f"{n:,}" for n in lengths])
+        last.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
+        last.minorticks_off()
 
 
 def main() -> None:

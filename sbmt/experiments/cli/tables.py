@@ -19,7 +19,7 @@ def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]
     count = Counter(name for name, _ in runs)
     is_many, is_mixed = max(count.values()) > 1, len(set(count.values())) > 1
     seeds = "" if is_mixed or not is_many else f", medians of {max(count.values())} seeds"
-    table = Table(title=f"Repeated tokens, unseen sequences: {title}{seeds}", box=box.SIMPLE)
+    table = Table(title=f"Unseen sequences: {title}{seeds}", box=box.SIMPLE)
     table.add_column("attention" + (" (seeds)" if is_mixed else ""))
     for name in ("accuracy", *(["worst"] if is_many else []), "density", "loss", "parameters", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -63,7 +63,9 @@ def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
     else:  # no straight-through: its start, at a quarter of all pairs, would take an hour a seed
         untied = {"attention": "full", "has_tied_start": False}
         trials.append(Trial("full-untied", "full, untied start", untied, n_seeds=1))
-    return Study(f"fitted-{length}", f"fitted masks, {length:,} tokens", _fitted_config(length), tuple(trials), 2)
+    return Study(
+        f"fitted-{length}", f"fitted masks, {length:,} tokens", _fitted_config(length), tuple(trials), min(2, n_seeds)
+    )
 
 
 def _parts() -> tuple[Trial, ...]:
@@ -209,7 +211,7 @@ STUDIES = {
             1,
         ),
         _fitted(64, n_clusters=256, n_chunk=16, n_seeds=5),
-        _fitted(256, n_clusters=256, n_chunk=32, n_seeds=5),
+        _fitted(256, n_clusters=256, n_chunk=32, n_seeds=1),
         _fitted(1024, n_clusters=512, n_chunk=32, n_seeds=3),
         Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 2),
     )

@@ -26,7 +26,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 GPU_ARGS ?=
 TRITON := triton==3.9.0
-STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024
+STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 recall
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
@@ -143,6 +143,7 @@ results: $(STAMP)
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
 	$(BIN)/python results/measure/fitted_cost.py
+	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/gate_gradients.py
 	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python -m theory --json results/theory.json

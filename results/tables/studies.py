@@ -106,6 +106,23 @@ def fitted_table(results: dict[int, dict[str, Any]], cost: dict[str, Any] | None
     return grid(("tokens", "", "seeds", "accuracy", "keys per query", "density", "step"), rows)
 
 
+def recall_table(result: dict[str, Any], titles: dict[str, str]) -> str:
+    """A row per trial, a column per length: accuracy / density, medians over seeds; below, the time of an answer."""
+    lengths = list(result["times"])
+    rows = []
+    for trial, title in titles.items():
+        mine = [run["lengths"] for run in result["runs"] if run["trial"] == trial]
+        cells = []
+        for n in lengths:
+            found = [at[n] for at in mine if n in at]
+            accuracy, density = (median(one[name] for one in found) if found else 0 for name in ("accuracy", "density"))
+            cells.append(f"{accuracy:.3f} / {density:.3f}" if found else "")
+        rows.append((f"{title} ({len(mine)})", *cells))
+    ratios = [f"{result['times'][n]['fitted']['ratio']:.2f} ×" for n in lengths]
+    rows.append(("time of an answer, fitted over full", *ratios))
+    return grid(("trained on 64 tokens (seeds)", *(f"{int(n):,}" for n in lengths)), rows)
+
+
 def fitted_page(files: Files) -> dict[str, str]:
     """The tables of the page on fitted masks by name."""
     results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
@@ -113,6 +130,8 @@ def fitted_page(files: Files) -> dict[str, str]:
     tables = {"fitted": fitted_table(results, cost)} if results else {}
     if files.has("fitted-parts"):
         tables["fitted-parts"] = study_table(files.load("fitted-parts"))
+    if files.has("recall_lengths"):
+        tables["recall"] = recall_table(files.load("recall_lengths"), files.load("recall")["titles"])
     return tables
 
 

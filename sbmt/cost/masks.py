@@ -15,7 +15,7 @@ from sbmt.layers.sbm_static import StaticSBMAttention
 def random_mask_cost(layer: RandomMaskAttention, n: int) -> ModuleCost:
     """A block model of one cluster to which all tokens belong, drawn by the exact sampler, and its window."""
     sampling = (*sampling_parts("exact"), *window_parts(layer.window))
-    parts = (*sampling, SUM_OF_RATES, *edge_parts(layer.backend))
+    parts = (*sampling, sum_of_rates(), *edge_parts(layer.backend))
     return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": 1})
 
 
@@ -37,20 +37,22 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     """The block model, the draw and the edges; memberships are computed per head of each example, or just per head."""
     n_heads, n_clusters, d_head = layer.clusters.shape
     is_bilinear, is_sigmoid = layer.link.is_linear, layer.membership == "sigmoid"
+    pairs = "k²" if layer.n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
     parts = (
         part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
         part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k"),
-        part("block matrix", "2·h·k²·d", f"{5 if is_bilinear else 3}·h·k²"),
-        *sampling_parts(layer.sampler),
+        part("block matrix", f"2·h·{pairs}·d", f"{5 if is_bilinear else 3}·h·{pairs}"),
+        *sampling_parts(layer.sampler, pairs),
         *window_parts(layer.window),
-        *rate_parts(layer),
+        *rate_parts(layer, pairs),
         *edge_parts(layer.backend),
     )
-    return ModuleCost(parts, {"h": n_heads, "d": d_head, "k": n_clusters})
+    in_group = {} if layer.n_groups == 1 else {"s": n_clusters // layer.n_groups}
+    return ModuleCost(parts, {"h": n_heads, "d": d_head, "k": n_clusters} | in_group)
 
 
-def sampling_parts(sampler: str) -> tuple[Part, ...]:
-    r"""Drawing the mask, by name of the sampler.
+def sampling_parts(sampler: str, pairs: str = "k²") -> tuple[Part, ...]:
+    r"""Drawing the mask, by name of the sampler; ``pairs`` of clusters meet.
 
     - ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a
       comparison per edge. An edge in doubt takes another 2·k FLOPs, which are **not counted**: the number of such edges
@@ -59,7 +61,7 @@ def sampling_parts(sampler: str) -> tuple[Part, ...]:
       one. Repeated draws are not counted.
     - ``bernoulli``: the rates, then every pair.
     """
-    rates = part("sampling: rates T = Q̂ S", "2·b·h·n·k²")
+    rates = part("sampling: rates T = Q̂ S", f"2·b·h·n·{pairs}")
     if sampler == "exact":
         return rates, part("sampling: bounds", elementwise="9·b·h·n·k"), part("sampling: draws", elementwise="4·m")
     if sampler == "fastrg":
@@ -72,16 +74,17 @@ def window_parts(window: int | None) -> tuple[Part, ...]:
     return () if window is None else (part("union with the window", elementwise="m"),)
 
 
-SUM_OF_RATES = part("sum of all rates", "2·b·h·k² + 2·b·h·k", "2·b·h·n·k")
-"""What the mean edge probability follows from under the bilinear link, and a fit by likelihood needs."""
+def sum_of_rates(pairs: str = "k²") -> Part:
+    """What the mean edge probability follows from under the bilinear link, and a fit by likelihood needs."""
+    return part("sum of all rates", f"2·b·h·{pairs} + 2·b·h·k", "2·b·h·n·k")
 
 
-def rate_parts(layer: SBMAttention) -> tuple[Part, ...]:
+def rate_parts(layer: SBMAttention, pairs: str) -> tuple[Part, ...]:
     """What the mean edge probability, reweighting and the fit are made of: the sum of all rates, and those of edges."""
     is_fitted = layer.learning == "likelihood"
     per_edge = part("rates per edge", "2·m·k", "3·m")
     return (
-        *((SUM_OF_RATES,) if is_fitted or layer.link.is_linear else ()),
+        *((sum_of_rates(pairs),) if is_fitted or layer.link.is_linear else ()),
         *((per_edge,) if is_fitted or layer.reweight or not layer.link.is_linear else ()),
     )
 

@@ -7,6 +7,7 @@ import torch
 
 from sbmt import BlockModel, SBMAttention, SbmtError, edge_attention, sample_edges
 from sbmt.block_model.link import LINKS, Bilinear, Link, Poisson, find_link
+from sbmt.samplers import law_of
 
 RATES = torch.tensor([0.0, 1e-3, 0.4, 1.0, 7.0], dtype=torch.float64, requires_grad=True)
 
@@ -121,7 +122,11 @@ def test_a_layer_takes_a_third_link(sampler):
     layer, x = SBMAttention(8, 2, 4, link=Odds(), sampler=sampler, exploration=0.0), torch.randn(3, 2, 9, 8)
     out = layer(x, x, x, generator=torch.Generator().manual_seed(1), return_edges=True)
     torch.testing.assert_close(out.values, edge_attention(x, x, x, out.edges))
-    torch.testing.assert_close(out.expected_density, out.edges.density())  # an estimate: there is no closed form
+    rate = layer.block_model(x, x).edge_rate(out.edges)  # the density is an estimate: there is no closed form
+    share = Odds().probability(rate) / law_of(sampler, Odds()).probability(rate)
+    graph = out.edges.rows() // 9
+    estimate = torch.zeros(6).index_add(0, graph, share).view(3, 2) / 81
+    torch.testing.assert_close(out.expected_density, estimate)
     out.values.square().sum().backward()
     assert float(layer.clusters.grad.abs().sum()) > 0 and "link='odds'" in repr(layer)
     SBMAttention(8, 2, 4, link=Odds(), membership="softmax")(x, x, x)

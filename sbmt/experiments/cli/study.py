@@ -13,13 +13,16 @@ from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.recall import RECALL_STUDY
 from sbmt.experiments.studies.repeated_tokens import STUDIES
-from sbmt.experiments.studies.study import summary
+from sbmt.experiments.studies.study import Study, summary
 
-ALL = STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
+
+def all_studies() -> dict[str, Study]:
+    """Every study by name."""
+    return STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(ALL)}")],
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(all_studies())}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
@@ -30,7 +33,7 @@ def study(
     An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
     uses all of torch's threads.
     """
-    chosen = choose("study", name, ALL)
+    chosen = choose("study", name, all_studies())
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 

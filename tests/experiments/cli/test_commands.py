@@ -142,7 +142,7 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
         (["train", "repeated-tokens", "--steps", "0"], "steps ≥ 1"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
         (["demo", "--seeds", "0"], "at least one seed"),
-        (["study", "magic"], "study among 'demo', 'figure4'"),
+        (["study", "magic"], "study among 'demo', 'attentions'"),
         (["study", "demo", "--workers", "0"], "one worker"),
         (["study", "demo", "--figure", "x.xyz"], "file ending"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),

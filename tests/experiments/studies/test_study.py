@@ -49,7 +49,8 @@ def test_processes_give_the_same_numbers(folder, tmp_path):
 
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_failure_in_a_run_is_told(tmp_path, n_workers):
-    broken = replace(DEMO, config=replace(TINY, learning_rate=1e30))
+    full = Trial("full", "full attention", {"attention": "full"}), Trial("same", "again", {"attention": "full"})
+    broken = replace(DEMO, trials=full, config=replace(TINY, learning_rate=1e30))
     with pytest.raises(SbmtError, match="finite loss"):
         run_study(broken, tmp_path, n_workers=n_workers)
 

@@ -111,7 +111,7 @@ def recall_table(result: dict[str, Any], titles: dict[str, str]) -> str:
     lengths = list(result["times"])
     rows = []
     for trial, title in titles.items():
-        mine = [run["lengths"] for run in result["runs"] if run["trial"] == trial]
+        mine = [run["lengths"] for run in result["evaluated"] if run["trial"] == trial]
         cells = []
         for n in lengths:
             found = [at[n] for at in mine if n in at]

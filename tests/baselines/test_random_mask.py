@@ -116,3 +116,17 @@ def test_a_window_needs_as_many_queries_as_keys():
     layer, x, longer = RandomMaskAttention(4, 3, window=2), tokens(n=4), tokens(n=5)
     with pytest.raises(SbmtError, match="as many queries as keys, got 4 queries and 5 keys"):
         layer(x, longer, longer)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_drawn_edges_may_be_reweighted_beside_a_sink(window):
+    layer, x = RandomMaskAttention(4, 3, mask_density=0.3, window=window, reweight=True, sink=True), tokens(n=N)
+    with torch.no_grad():
+        layer.sink.copy_(torch.tensor([-1.0, 0.5, 2.0]))
+    out = layer(x, x, x, generator=seeded(), return_edges=True)
+    i, j = out.edges.rows() % N, out.edges.keys
+    is_certain = (i - j).abs() <= 1 if window else torch.zeros_like(i, dtype=torch.bool)
+    bias = torch.where(is_certain, 0.0, -torch.tensor(0.3).log())
+    expected = edge_attention(x, x, x, out.edges, bias=bias, sink=layer.sink)
+    torch.testing.assert_close(out.values, expected)
+    assert not torch.allclose(out.values, edge_attention(x, x, x, out.edges))

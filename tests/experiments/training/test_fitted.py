@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt import SBMAttention, SbmtError
-from sbmt.experiments.training.collapse import attention_seen, effective_clusters
+from sbmt.experiments.training.callbacks import attention_seen, effective_clusters
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.recall import RecallConfig
@@ -94,12 +94,12 @@ def test_the_attention_seen_is_that_of_full_attention():
 
 def test_a_collapse_is_told(monkeypatch):
     fit(config())  # too short to be judged; any warning would be an error
-    monkeypatch.setattr("sbmt.experiments.training.collapse.LEAST_STEPS", 1)
+    monkeypatch.setattr("sbmt.experiments.training.callbacks.LEAST_STEPS", 1)
     with pytest.warns(UserWarning, match="sees .* of the attention with .* of all pairs"):
         fit(config())
-    monkeypatch.setattr("sbmt.experiments.training.collapse.LEAST_GAIN", 0.5)
+    monkeypatch.setattr("sbmt.experiments.training.callbacks.LEAST_GAIN", 0.5)
     fit(config())
-    monkeypatch.setattr("sbmt.experiments.training.collapse.FEWEST_CLUSTERS", 1e9)
+    monkeypatch.setattr("sbmt.experiments.training.callbacks.FEWEST_CLUSTERS", 1e9)
     with pytest.warns(UserWarning, match="clusters of a group"):
         fit(config())
 

@@ -14,11 +14,12 @@ from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.recall import RECALL_STUDY
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, summary
+from sbmt.experiments.studies.unseen import UNSEEN_STUDIES
 
 
 def all_studies() -> dict[str, Study]:
     """Every study by name."""
-    return STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
+    return STUDIES | UNSEEN_STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
 
 
 def study(
@@ -28,7 +29,7 @@ def study(
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
     workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
 ) -> None:
-    """Run a study of the synthetic task, or a reduced one of a long-range task: several trials on several seeds.
+    """Run a study of a synthetic task, or a reduced one of a long-range task: several trials on several seeds.
 
     An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
     uses all of torch's threads.

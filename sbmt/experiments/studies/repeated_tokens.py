@@ -33,6 +33,7 @@ PARTS: dict[str, Any] = {
 """What a fitted mask is made of, besides the likelihood."""
 _FAST = {"learning_rate": 3e-3, "cooldown": 333}
 CONTROL = {"attention": "random_mask", "window": 0, "reweight": True, "sink": True}
+WINDOW = {"attention": "random_mask", "mask_density": 0.0, "window": 8, "sink": True}
 
 
 def _fitted_config(length: int, **changed: Any) -> RepeatedTokensConfig:
@@ -49,12 +50,11 @@ def _fitted_config(length: int, **changed: Any) -> RepeatedTokensConfig:
 def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
     """Fitted masks against the controls, all at one length."""
     priced = {"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000}
-    window = {"attention": "random_mask", "mask_density": 0.0, "window": 8, "sink": True}
     trials = [
         Trial("fitted", "fitted", FITTED_MASKS | {"n_clusters": n_clusters}, n_seeds=n_seeds),
         FULL,
         Trial("random", "random, its density", CONTROL, density_of="fitted"),
-        Trial("window", "window, 9 tokens", window),
+        Trial("window", "window, 9 tokens", WINDOW),
         Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
     ]
     if length < 1024:

@@ -1,12 +1,15 @@
 import json
 import multiprocessing
-from dataclasses import replace
+from collections import Counter
+from dataclasses import fields, replace
 
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.cli.study import all_studies
+from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
+from sbmt.experiments.studies.unseen import SETTINGS, UNSEEN_STUDIES
 from sbmt.experiments.training.run import POINTS
 from tests.experiments.studies.tiny import DEMO, TINY
 
@@ -100,16 +103,40 @@ def test_a_summary_reports_every_seed_and_its_curve(tmp_path):
         assert mean == pytest.approx(sum(run.history["loss"]) / study.config.steps, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_named_study_can_start(name, tmp_path):
-    study = STUDIES[name]
-    small = {"steps": 1, "length": 8, "batch_size": 2, "test_sequences": 2}
+SYNTHETIC = {name: study for name, study in all_studies().items() if name not in LONG_RANGE_STUDIES}
+TASK = {
+    "recall": {"n_pairs": 2, "n_queries": 2, "n_distractors": 4},
+    "twins": {"data": "toy-image", "crop": 6},
+}
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_every_named_study_can_start(name, tmp_path, toys):
+    study = SYNTHETIC[name]
+    small = {"steps": 1, "length": 8, "batch_size": 2, "test_sequences": 2} | TASK.get(study.config.task, {})
     sizes = {"n_projected", "n_features", "n_landmarks", "n_chunk"}
     trials = tuple(replace(t, settings=t.settings | dict.fromkeys(sizes & set(t.settings), 4)) for t in study.trials)
     config = study.config.override(**small)
     runs = run_study(replace(study, trials=trials, n_seeds=1, config=config), tmp_path)
     assert {name for name, _ in runs} == {trial.name for trial in trials}
     assert len({trial.name for trial in trials}) == len({trial.title for trial in trials}) == len(trials)
+
+
+@pytest.mark.parametrize("study", UNSEEN_STUDIES.values(), ids=lambda study: study.name)
+def test_what_was_never_seen_is_put_to_all_alike(study):
+    """Steps of 4,096 tokens; controls train as fitted masks do, with a sink and reweighting of their own."""
+    shared = {f.name for f in fields(study.config)} - {"attention", "options"}
+    configs = {trial.name: study.config.override(**trial.settings) for trial in study.trials}
+    for name, config in configs.items():
+        assert config.length * config.batch_size == 4096 and config.cooldown == config.steps // 3
+        own = set(SETTINGS[study.name].mask) if name == "fitted" else set()
+        assert all(getattr(config, field) == getattr(study.config, field) for field in shared - own)
+    options = {name: config.options for name, config in configs.items()}
+    assert options["fitted"].preset == "fitted" and options["random"].reweight
+    assert options["random"].sink and options["window"].sink
+    assert (options["window"].window, options["window"].mask_density) == (8, 0.0)
+    seeds = Counter(trial.name for trial, _ in study.plan())
+    assert seeds.pop("fitted") > 2 and set(seeds.values()) == {2}
 
 
 @pytest.mark.bad_input

@@ -1,0 +1,72 @@
+"""The studies of things never seen: what finds those that belong together when none can be learned by heart?"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, WINDOW
+from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.training.generated import GeneratedConfig
+from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig, fitted
+from sbmt.experiments.training.twins import TwinsConfig
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What exploration chose for a study.
+
+    Attributes:
+        training: Fields that all trials share.
+        mask: Options of the fitted masks, and fields of their trial alone.
+        n_chunk: Reformer's chunks.
+    """
+
+    training: dict[str, Any]
+    mask: dict[str, Any]
+    n_chunk: int
+
+
+_WIDE = {"d_model": 64, "d_hidden": 64}
+SETTINGS = {
+    "fresh-64": Setting(
+        {"length": 64, "steps": 2500, **_WIDE},
+        {"n_clusters": 256, "n_groups": 4, "edges_per_query": 32.0},
+        n_chunk=16,
+    ),
+    "fresh-256": Setting(
+        {"length": 256, "steps": 2500, **_WIDE},
+        {"n_clusters": 512, "n_groups": 4, "edges_per_query": 32.0},
+        n_chunk=32,
+    ),
+    "twins": Setting(
+        {"length": 64, "steps": 2000, **_WIDE},
+        {"n_clusters": 256, "n_groups": 4, "edges_per_query": 16.0},
+        n_chunk=16,
+    ),
+}
+"""By name of the study."""
+
+
+def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int) -> Study:
+    """Fitted masks, on so many seeds, against the controls, on two. Steps hold 4,096 tokens at any length."""
+    setting = SETTINGS[name]
+    schedule = fitted(**setting.training)
+    del schedule["n_clusters"]
+    trials = (
+        Trial("fitted", "fitted", {"preset": "fitted"} | setting.mask, n_seeds=n_seeds),
+        FULL,
+        Trial("random", "random, its density", CONTROL, density_of="fitted"),
+        Trial("window", "window, 9 tokens", WINDOW),
+        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": setting.n_chunk}),
+    )
+    return Study(name, title, replace(task, **schedule, batch_size=4096 // schedule["length"]), trials, 2)
+
+
+_FRESH = RepeatedTokensConfig(fresh_values=True)
+UNSEEN_STUDIES = {
+    study.name: study
+    for study in (
+        _study("fresh-64", "fresh values, 64 tokens", _FRESH, 5),
+        _study("fresh-256", "fresh values, 256 tokens", _FRESH, 5),
+        _study("twins", "twins among photographs", TwinsConfig(), 3),
+    )
+}

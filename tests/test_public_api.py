@@ -50,7 +50,7 @@ SIGNATURES = [
         sbmt.sbm_attention,
         "query, key, value, block_model, *, sampler='exact', exploration=0.0, gate_rule='score', window=None, "
         "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False, "
-        "learning='straight_through', edges_per_query=None, reweight=False, sink=None",
+        "learning='straight_through', edges_per_query=None, reweight=False, sink=None, is_dense=False",
     ),
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (

@@ -1,4 +1,4 @@
-"""Fixed masks as edge lists: sliding windows and self-loops, restricted to real tokens."""
+"""Fixed masks as edge lists: windows, self-loops and all pairs, restricted to real tokens."""
 
 import torch
 from jaxtyping import Bool
@@ -61,6 +61,36 @@ def self_loops(
 ) -> EdgeList:
     """Every real token attends itself: the window of width 0."""
     return sliding_window(shape, 0, query_mask, key_mask, device=device)
+
+
+def all_pairs(
+    shape: tuple[int, int, int, int],
+    query_mask: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> EdgeList:
+    """Every real query attends every real key: full attention as an edge list.
+
+    Args:
+        shape: ``(batch, heads, n_queries, n_keys)``.
+        query_mask: bool ``(batch, n_queries)``, True = real token.
+        key_mask: bool ``(batch, n_keys)``, True = real token.
+        device: Where the edges live; masks are there already.
+
+    Cost: O(n²) time and memory per graph.
+
+    Example:
+        >>> all_pairs((1, 1, 2, 3), key_mask=torch.tensor([[True, False, True]])).keys
+        tensor([0, 2, 0, 2])
+    """
+    check_shape(shape)
+    pairs = torch.ones(shape, dtype=torch.bool, device=device)
+    if query_mask is not None:
+        pairs &= query_mask[:, None, :, None]
+    if key_mask is not None:
+        pairs &= key_mask[:, None, None, :]
+    return EdgeList.from_dense(pairs, query_mask, key_mask)
 
 
 def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:

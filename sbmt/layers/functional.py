@@ -16,8 +16,8 @@ from sbmt.block_model.fit import Learning, check_learning, fit_loss, reweighting
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import choose
-from sbmt.graph.patterns import is_in_window
+from sbmt.errors import SbmtError, choose
+from sbmt.graph.patterns import all_pairs, is_in_window
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
 
@@ -41,6 +41,7 @@ def sbm_attention(
     edges_per_query: float | None = None,
     reweight: bool = False,
     sink: Float[Tensor, " heads"] | None = None,
+    is_dense: bool = False,
 ) -> AttentionOutput:
     """Samples edges from a block model and attends along them.
 
@@ -67,6 +68,8 @@ def sbm_attention(
         edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
         reweight: Whether a drawn edge's score is raised by -ln p (:func:`~sbmt.block_model.fit.reweighting_bias`).
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
+        is_dense: Attend all real pairs instead of those that are drawn, without reweighting, and fit the block model to
+            that: a warm-up for likelihood, in O(n²).
 
     Returns:
         Values, the density of what was attended, the mean edge probability, the edges if asked for, and the auxiliary
@@ -82,6 +85,9 @@ def sbm_attention(
     check_attention_inputs(query, key, value, window)
     check_attention_settings(gate_rule, window, dropout)
     check_learning(learning, edges_per_query)
+    if is_dense and learning != "likelihood":
+        do = "attend with attention='full', which draws nothing"
+        raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
     choose("sampler", sampler, SAMPLERS)
     check_backend(backend, query.device)
     check_exploration(exploration)
@@ -96,11 +102,14 @@ def sbm_attention(
         values, density = attend_by_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, block_model.expected_density())
 
-    edges = draw_edges(block_model, sampler, exploration, seed, first_example)
-    is_certain = None
-    if window is not None:
-        edges = edges.with_window(window)
-        is_certain = is_in_window(edges, window)
+    if is_dense:
+        masks = block_model.query_mask, block_model.key_mask
+        edges = all_pairs(block_model.shape, *masks, device=query.device)
+    else:
+        edges = draw_edges(block_model, sampler, exploration, seed, first_example)
+        edges = edges if window is None else edges.with_window(window)
+    is_near = None if window is None else is_in_window(edges, window)
+    is_certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
 
     law = law_of(sampler, block_model.link)
     gate = bias = None
@@ -112,7 +121,7 @@ def sbm_attention(
         gate = gate if gate.requires_grad else None
     if reweight:
         bias = reweighting_bias(law, rate, exploration)
-    if is_certain is not None:  # what the window guarantees is no work of the block model
+    if is_certain is not None:  # what is there whatever the block model says
         gate = None if gate is None else gate.masked_fill(is_certain, 1.0)
         bias = None if bias is None else bias.masked_fill(is_certain, 0.0)
 
@@ -128,5 +137,5 @@ def sbm_attention(
     output = AttentionOutput(values, density, expected_density, edges if return_edges else None)
     if weights is None or edges_per_query is None:
         return output
-    targets = weights if is_certain is None else weights.masked_fill(is_certain, 0.0)
+    targets = weights if is_near is None else weights.masked_fill(is_near, 0.0)
     return replace(output, auxiliary_loss=fit_loss(block_model, edges, rate, targets, edges_per_query, exploration))

@@ -48,6 +48,9 @@ class SBMAttention(nn.Module):
     and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
     learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
 
+    Two attributes of such a layer may be set between steps. While ``is_dense`` is True, training attends all pairs of
+    real tokens without reweighting, and fits the block model to them: a warm-up. ``edges_per_query`` is c.
+
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
@@ -148,6 +151,7 @@ class SBMAttention(nn.Module):
             self.log_rate = nn.Parameter(torch.zeros(n_heads))
             self.register_buffer("log_start", torch.tensor(torch.inf))  # infinite before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
+        self.is_dense = False
 
     def block_model(
         self,
@@ -241,6 +245,7 @@ class SBMAttention(nn.Module):
             edges_per_query=self.edges_per_query,
             reweight=self.reweight,
             sink=self.sink,
+            is_dense=self.is_dense and self.training,
         )
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:

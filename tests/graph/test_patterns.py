@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.graph.patterns import self_loops, sliding_window
+from sbmt.graph.patterns import all_pairs, self_loops, sliding_window
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5, 6, 100])
@@ -28,6 +28,15 @@ def test_self_loops_are_the_narrowest_window():
     real = torch.tensor([[True, False, True]])
     assert torch.equal(self_loops((1, 2, 3, 3)).to_dense(), torch.eye(3, dtype=torch.bool).expand(1, 2, 3, 3))
     assert torch.equal(self_loops((1, 1, 3, 3), real, real).to_dense()[0], torch.diag_embed(real))
+
+
+def test_all_pairs_are_those_of_real_tokens():
+    query_mask, key_mask = torch.tensor([[True, False]]), torch.tensor([[True, False, True], [False] * 3])
+    edges = all_pairs((2, 3, 2, 3), query_mask, key_mask)
+    expected = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]]]).bool()
+    assert torch.equal(edges.to_dense(), expected[:, None].expand(-1, 3, -1, -1))
+    assert edges.density().tolist() == [[1.0] * 3, [0.0] * 3]
+    assert all_pairs((2, 1, 2, 3)).to_dense().all()
 
 
 @pytest.mark.bad_input

@@ -18,7 +18,9 @@ from sbmt.cost.parts import ModuleCost, part
 
 def full_cost(layer: FullAttention, n: int) -> ModuleCost:
     """Every query meets every key; a fused kernel does the same in pieces."""
+    scaling = (part("scaling of Q by s ln n", elementwise="b·h·n·d"),) if layer.log_scaling else ()
     parts = (
+        *scaling,
         part("scores Q Kᵀ", "2·b·h·n²·d", "b·h·n²"),
         part("softmax", elementwise="5·b·h·n²"),
         part("weights × V", "2·b·h·n²·d"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from sbmt.baselines.full import FullAttention
+from sbmt.baselines.full import FullAttention, FullOptions
 from sbmt.baselines.linear import LinearAttention
 from sbmt.baselines.linformer import LinformerAttention, LinformerOptions
 from sbmt.baselines.nystromformer import NystromAttention, NystromOptions
@@ -44,6 +44,7 @@ class NoOptions:
 OPTIONS: dict[str, type] = {
     "sbm": SBMOptions,
     "sbm_static": StaticSBMOptions,
+    "full": FullOptions,
     "linformer": LinformerOptions,
     "reformer": ReformerOptions,
     "performer": PerformerOptions,

@@ -16,6 +16,7 @@ from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
 N = 150
 SETTINGS = [
     ("full", {}),
+    ("full", {"log_scaling": True}),
     ("linear", {}),
     ("linformer", {"n_positions": N + 7, "n_projected": 12}),
     ("performer", {"n_features": 12}),

@@ -58,6 +58,7 @@ SETTINGS = {
     "n_landmarks": (1, 2, 9),
     "n_iterations": (6, 1, 20),
     "n_conv": (None, 1, 3),
+    "log_scaling": (False, True),
     "mask_density": (0.25, 0.0, 1.0, 1e-30, 0.01),
 }
 """What the settings of attentions may be."""
@@ -65,7 +66,7 @@ SBM = ("n_clusters", "sampler", "gate_rule", "exploration", "link", "is_diagonal
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": (*SBM, "n_positions"),
-    "full": (),
+    "full": ("log_scaling",),
     "linear": (),
     "linformer": ("n_positions", "n_projected"),
     "reformer": ("n_chunk", "n_hashes"),

@@ -35,6 +35,7 @@ OWN = dict(
     performer=dict(n_features=3),
     reformer=dict(n_chunk=2, n_hashes=2),
     nystromformer=dict(n_landmarks=2, n_iterations=2, n_conv=None),
+    full=dict(log_scaling=False),
     random_mask=dict(mask_density=0.5, window=None, backend="auto"),
 )
 """Settings of attentions besides sizes and dropout."""

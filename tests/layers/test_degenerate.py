@@ -13,6 +13,7 @@ from tests.layers.inputs import seeded, tokens, without_edges
 
 ATTENTIONS = {
     "full": dict(name="full"),
+    "full, scaled": dict(name="full", log_scaling=True),
     "random": dict(name="random_mask", mask_density=0.5),
     "random, empty": dict(name="random_mask", mask_density=0.0),
     "random, complete": dict(name="random_mask", mask_density=1.0),

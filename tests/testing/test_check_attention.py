@@ -100,6 +100,12 @@ def test_every_name_is_among_them():
     assert {settings["name"] for settings in PASSING.values()} == set(ATTENTIONS)
 
 
+@pytest.mark.bad_input
+def test_another_temperature_is_all_that_tells_scaled_scores():
+    found = failed(build_attention("full", log_scaling=True, d_head=4, n_heads=2))
+    assert set(found) == {"weights", "long"} and all("got that of 0." in said for said in found.values())
+
+
 @pytest.mark.parametrize("is_random", [True, False])
 def test_anothers_attention_passes(is_random):
     assert failed(broken.Honest(is_random)) == {}

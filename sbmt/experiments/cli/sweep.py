@@ -17,8 +17,11 @@ from sbmt.experiments.studies.study import Study, Trial, summary
 from sbmt.experiments.training.long_range import PAPER, REDUCED, LongRangeConfig
 from sbmt.layers.registry import has_block_model, options_of
 
+DECIDED = ("task", "attention", "density_weight", "seed", "mask_density")
+FITTED_ALONE = ("dense_steps", "edges_from", "edges_ramp")  # which other attentions would refuse
 
-@with_fields_of(LongRangeConfig, without=("task", "attention", "density_weight", "seed", "mask_density"))
+
+@with_fields_of(LongRangeConfig, without=(*DECIDED, *FITTED_ALONE))
 def sweep(
     tasks: Annotated[list[str], typer.Argument(help="listops, text, retrieval, image, pathfinder")],
     attention: Annotated[list[str], typer.Option(help="may be given several times")] = ["sbm"],  # noqa: B006

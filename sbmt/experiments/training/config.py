@@ -16,6 +16,7 @@ from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.masks import MasksByNumber, MaskSource
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, arguments_of, has_positions, make_options, options_of
+from sbmt.layers.sbm_options import PRESETS
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
 from sbmt.registration import option
@@ -68,6 +69,9 @@ class AttentionConfig:
         None, "learning rate of SBM attentions; None: the network's, tripled for likelihood"
     )
     auxiliary_weight: float = option(1.0, "weight of the loss by which block models learn from likelihood")
+    dense_steps: int = option(0, "with likelihood: steps at the start that attend all pairs, before masks are drawn")
+    edges_from: float | None = option(None, "with likelihood: edges per query at the first step, if --edges-ramp")
+    edges_ramp: int = option(0, "steps over which edges per query go from there to --edges-per-query, geometrically")
     d_model: int = option(32, "width")
     d_hidden: int = option(32, "width inside the MLPs")
     n_heads: int = option(1, "heads per layer")
@@ -86,7 +90,8 @@ class AttentionConfig:
         for name in ("density_weight", "auxiliary_weight"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "0 switches it off")
-        self._check_steps("density_start", "density_ramp")
+        self._check_steps("density_start", "density_ramp", "dense_steps", "edges_ramp")
+        self._check_fit()
         check_choice("positions", self.positions, Positions)
         check_choice("density_kind", self.density_kind, DensityKind)
         check_seed(self.seed)
@@ -95,6 +100,19 @@ class AttentionConfig:
         for name in names:
             if getattr(self, name) < 0:
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
+
+    def _check_fit(self) -> None:
+        """Raises SbmtError unless warm-up and course of c are whole, and the block model learns by likelihood."""
+        if self.edges_from is not None and not 0 < self.edges_from < float("inf"):
+            raise SbmtError("edges_from > 0", self.edges_from, "give a number of edges")
+        if (self.edges_from is None) != (self.edges_ramp == 0):
+            got = f"edges_from={self.edges_from} and edges_ramp={self.edges_ramp}"
+            raise SbmtError("edges_from and edges_ramp together", got, "give both or neither")
+        settings = arguments_of(self.options)
+        learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
+        if learning != "likelihood" and (self.dense_steps or self.edges_ramp):
+            expected = f"learning by likelihood with {'dense_steps' if self.dense_steps else 'edges_ramp'}"
+            raise SbmtError(expected, f"another attention ({self.attention})", "name preset='fitted', or leave it out")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)

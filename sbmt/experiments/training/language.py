@@ -234,7 +234,7 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
 
 ANEW = {
     *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
-    *("embedding_std", "seed", "block_model_rate", "auxiliary_weight"),
+    *("embedding_std", "seed", "block_model_rate", "auxiliary_weight", "dense_steps", "edges_from", "edges_ramp"),
 }
 """Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
 

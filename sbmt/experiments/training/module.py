@@ -15,6 +15,7 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.evaluate import call_model
 from sbmt.experiments.training.run import Scores
+from sbmt.layers import SBMAttention
 from sbmt.models import ModelOutput
 
 
@@ -75,6 +76,11 @@ class TrainingModule(LightningModule):
         self.config, self.n_documents = config, info.get("n_documents", 1)
         self.run = {"config": config.to_dict(), "examples": info.get("sha256")}
         self.model = build_model(config, info)
+        self.fitted = {  # layers that learn by likelihood, and the c that they end with
+            layer: layer.edges_per_query
+            for layer in self.model.modules()
+            if isinstance(layer, SBMAttention) and layer.edges_per_query is not None
+        }
         self.masks = config.make_masks()
         self.totals = Totals(config.n_layers * config.n_heads, config.score_type)
         self.metrics = nn.ModuleDict(config.make_metrics(len(info.get("class_names", ()))))
@@ -90,6 +96,9 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """The loss, λ times the density, and what block models learn from by likelihood."""
+        for layer, edges in self.fitted.items():
+            layer.is_dense = self.global_step < self.config.dense_steps
+            layer.edges_per_query = edges_per_query_at(self.config, edges, self.global_step + 1)
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
@@ -104,6 +113,11 @@ class TrainingModule(LightningModule):
             self.latest["auxiliary_loss"] = fit.detach()
             loss = loss + self.config.auxiliary_weight * fit
         return loss
+
+    def on_train_end(self) -> None:
+        """Leaves the layers as their configuration says, wherever training stopped."""
+        for layer, edges in self.fitted.items():
+            layer.is_dense, layer.edges_per_query = False, edges
 
     def validation_step(self, batch: Batch, _: int) -> None:
         """Counts a batch of dev or test in."""
@@ -163,3 +177,11 @@ def density_weight_at(config: TrainingConfig, step: int) -> float:
     """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
     share = (step - config.density_start) / max(1, config.density_ramp)
     return config.density_weight * max(0.0, min(1.0, share))
+
+
+def edges_per_query_at(config: TrainingConfig, last: float, step: int) -> float:
+    """Edges per query at a step (from 1): from ``edges_from`` to the last in ``edges_ramp`` steps of equal ratio."""
+    if config.edges_from is None:
+        return last
+    share = min(1.0, (step - 1) / config.edges_ramp)
+    return config.edges_from ** (1 - share) * last**share

@@ -18,7 +18,10 @@ COMMANDS = {
     "train twins": (TwinsConfig, {"task"}),
     "train mlm": (MlmConfig, {"task"}),
     "train glue": (GlueConfig, {"pretrained"}),
-    "sweep": (LongRangeConfig, {"task", "attention", "density_weight", "seed", "mask_density"}),
+    "sweep": (
+        LongRangeConfig,
+        {"task", "attention", "density_weight", "seed", "mask_density", "dense_steps", "edges_from", "edges_ramp"},
+    ),
 }
 PLAIN = [name for name, command in get_command(app).commands.items() if not hasattr(command, "commands")]
 

@@ -18,6 +18,7 @@ from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import load_run
 
 FITTED = dict(preset="fitted", edges_per_query=3.0, n_groups=2, block_model_rate=1e-3)
+FITTED |= dict(dense_steps=2, edges_from=6.0, edges_ramp=2)
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 CODE = """
 import json, os, sys, warnings

@@ -7,6 +7,7 @@ from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training.callbacks import attention_seen, effective_clusters
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.module import edges_per_query_at
 from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, fitted
 from sbmt.experiments.training.run import metrics_csv
@@ -52,17 +53,59 @@ def test_the_fit_is_trained_and_reported(tmp_path):
     assert not any("auxiliary_loss" in row for row in plain.rows)
 
 
-def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+@pytest.fixture
+def seen(monkeypatch):
+    """What every forward pass of a layer in training was told: whether to attend all pairs, and c."""
+    told, forward = [], SBMAttention.forward
+
+    def telling(layer, *args, **kwargs):
+        if layer.training:
+            told.append((layer.is_dense, layer.edges_per_query))
+        return forward(layer, *args, **kwargs)
+
+    monkeypatch.setattr(SBMAttention, "forward", telling)
+    return told
+
+
+def test_the_first_steps_attend_all_pairs_and_the_rest_draw(seen):
+    """Counted in steps of the optimiser, not in the parts of a batch."""
+    run = fit(config(dense_steps=4, accumulate=2, n_layers=2))
+    assert [is_dense for is_dense, _ in seen] == [True] * 16 + [False] * 32
+    densities = run.history["density"]
+    assert densities[:4] == [1.0] * 4 and max(densities[4:]) < 0.9
+    drawn = fit(config(n_layers=2, accumulate=2))
+    assert max(drawn.history["density"]) < 0.9 and drawn.history["loss"][0] != run.history["loss"][0]
+
+
+@pytest.mark.parametrize("settings", [{}, dict(dense_steps=100), dict(edges_from=64.0, edges_ramp=100)])
+def test_a_finished_network_draws_with_the_c_of_its_configuration(settings):
+    run = fit(config(**settings))
+    (layer,) = [module for module in run.model.modules() if isinstance(module, SBMAttention)]
+    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.9
+
+
+def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
+    mine = config(edges_from=64.0, edges_ramp=4)
+    course = [64.0, 32.0, 16.0, 8.0, 4.0, 4.0]
+    assert [edges_per_query_at(mine, 4.0, step) for step in range(1, 7)] == pytest.approx(course, rel=1e-12)
+    assert (edges_per_query_at(mine, 4.0, 1), edges_per_query_at(mine, 4.0, 5)) == (64.0, 4.0)  # to the last bit
+    assert edges_per_query_at(config(), 4.0, 1) == 4.0
+    fit(mine)
+    assert [edges for _, edges in seen] == pytest.approx(course + 6 * [4.0], rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, dict(dense_steps=8), dict(edges_from=16.0, edges_ramp=9)])
+def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch, settings):
     monkeypatch.setattr("sbmt.experiments.training.generated.CHECKPOINT_EVERY", 5)
-    whole = fit(config(), tmp_path / "whole")
+    whole = fit(config(**settings), tmp_path / "whole")
 
     def stop(step):
         if step.number == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(config(), tmp_path / "part", on_step=stop)
-    part = fit(config(), tmp_path / "part", resume=True)
+        fit(config(**settings), tmp_path / "part", on_step=stop)
+    part = fit(config(**settings), tmp_path / "part", resume=True)
     assert metrics_csv(part.rows) == metrics_csv(whole.rows) and part.test == whole.test
     for mine, theirs in zip(part.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)

@@ -62,7 +62,7 @@ def test_reduced_settings_ask_for_less(tmp_path, monkeypatch):
 def test_fine_tuning_takes_the_network_and_nothing_else():
     own = dict(steps=77, warmup_steps=7, eval_every=9, batch_size=6, learning_rate=0.7, weight_decay=0.3, seed=5)
     own |= dict(density_weight=0.5, density_kind="expected", density_start=3, density_ramp=4, embedding_std=0.7)
-    own |= dict(block_model_rate=0.6, auxiliary_weight=0.1)
+    own |= dict(block_model_rate=0.6, auxiliary_weight=0.1, dense_steps=2, edges_from=8.0, edges_ramp=4)
     own |= dict(dropout=0.3, attention_dropout=0.4, accumulate=2, precision="bf16-mixed", data="mine", dev_examples=3)
     options = dict(n_clusters=7, window=6, preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
     options |= dict(membership="softmax", is_diagonal=True, self_loops=True, exploration=0.2, extra_keys=None)

@@ -7,6 +7,7 @@ from sbmt.baselines.nystromformer import NystromAttention
 from sbmt.baselines.performer import PerformerAttention
 from sbmt.baselines.random_mask import RandomMaskAttention
 from sbmt.baselines.reformer import ReformerAttention
+from sbmt.baselines.routing import RoutingAttention
 
 __all__ = [
     "FullAttention",
@@ -16,4 +17,5 @@ __all__ = [
     "PerformerAttention",
     "RandomMaskAttention",
     "ReformerAttention",
+    "RoutingAttention",
 ]

@@ -16,20 +16,20 @@ LENGTH_SCALE = 0.168
 class FullOptions:
     """Options of :class:`FullAttention`."""
 
-    log_scaling: bool | None = option(None, "multiply scores by s · ln n, with a learned s per head")
+    is_log_scaled: bool | None = option(None, "multiply scores by s · ln n, with a learned s per head")
 
 
 class FullAttention(AllPairsAttention):
     r"""$\operatorname{softmax}(Q K^\top / \sqrt d)\, V$ over all real pairs, by PyTorch's fused kernel.
 
-    With ``log_scaling`` it is $\operatorname{softmax}(s \ln n \cdot Q K^\top / \sqrt d)\, V$, where n is the number of
-    an example's real keys and s is learned, one per head. The more keys there are, the more a score must stand out to
-    get the same weight, and the logarithm makes up for that, at lengths never seen in training too.
+    With ``is_log_scaled`` it is $\operatorname{softmax}(s \ln n \cdot Q K^\top / \sqrt d)\, V$, where n is the number
+    of an example's real keys and s is learned, one per head. The more keys there are, the more a score must stand out
+    to get the same weight, and the logarithm makes up for that, at lengths never seen in training too.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        log_scaling: Whether scores grow with the logarithm of the number of keys.
+        is_log_scaled: Whether scores grow with the logarithm of the number of keys.
         dropout: On the attention weights while training, in [0, 1). PyTorch draws it from its global generator.
 
     Cost: O(n² d) time, O(n d) memory where the kernel is fused.
@@ -39,12 +39,12 @@ class FullAttention(AllPairsAttention):
     Paper: equation 1.
     """
 
-    def __init__(self, d_head: int, n_heads: int, *, log_scaling: bool = False, dropout: float = 0.0) -> None:
+    def __init__(self, d_head: int, n_heads: int, *, is_log_scaled: bool = False, dropout: float = 0.0) -> None:
         super().__init__(d_head, n_heads, dropout=dropout)
-        self.length_scale = nn.Parameter(torch.full((n_heads,), LENGTH_SCALE)) if log_scaling else None
-        self.log_scaling = log_scaling
-        if log_scaling:
-            self.settings = (*self.settings, "log_scaling")
+        self.length_scale = nn.Parameter(torch.full((n_heads,), LENGTH_SCALE)) if is_log_scaled else None
+        self.is_log_scaled = is_log_scaled
+        if is_log_scaled:
+            self.settings = (*self.settings, "is_log_scaled")
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
         """The values; padded tokens come in as zeros."""

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.baselines.self_attention import directions, one_mask
 from sbmt.counter_rng import draw_seed
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import check_mask
 from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
@@ -102,8 +102,7 @@ def attend_rounds(
 
     Cost: O(rounds · n · n_chunk · d).
     """
-    length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
-    unit = query / length.masked_fill(length == 0, 1.0)
+    unit = directions(query)
     nothing = torch.finfo(query.dtype).min  # not -inf: a round without pairs stays finite, then weighs 0
     outputs, normalisers = [], []
     for queries, keys, is_attended, place in rounds:
@@ -195,7 +194,7 @@ class ReformerAttention(nn.Module):
             SbmtError: If tensors or masks do not fit together, or queries and keys differ in number or in their masks.
         """
         check_attention_inputs(query, key, value)
-        is_real = _one_mask(query, key, query_mask, key_mask)
+        is_real = one_mask(query, key, query_mask, key_mask)
         _, heads, n_tokens, d_head = query.shape
         n_chunk = min(self.n_chunk, n_tokens)
         n_chunks = -(-n_tokens // n_chunk)
@@ -223,22 +222,6 @@ class ReformerAttention(nn.Module):
         """The settings in one line."""
         sizes = f"d_head={self.d_head}, n_heads={self.n_heads}, n_hashes={self.n_hashes}, n_chunk={self.n_chunk}"
         return f"{sizes}, dropout={self.dropout}"
-
-
-def _one_mask(query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> Tensor:
-    """Which tokens are real, as queries and keys alike."""
-    batch, _, n_tokens, _ = query.shape
-    do = "hashing is for self-attention, where a token is query and key at once"
-    if key.shape[2] != n_tokens:
-        raise SbmtError("as many keys as queries", f"{n_tokens} queries and {key.shape[2]} keys", do)
-    device = query.device
-    all_real = torch.ones((batch, n_tokens), dtype=torch.bool, device=device)
-    query_mask = check_mask("query_mask", all_real if query_mask is None else query_mask, batch, n_tokens, device)
-    key_mask = check_mask("key_mask", all_real if key_mask is None else key_mask, batch, n_tokens, device)
-    assert query_mask is not None and key_mask is not None  # only None becomes None
-    if not torch.equal(query_mask, key_mask):
-        raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
-    return query_mask
 
 
 def _to_edges(rounds: list[HashRound], n_tokens: int, query_mask: Tensor | None, key_mask: Tensor | None) -> EdgeList:

@@ -18,7 +18,7 @@ from sbmt.cost.parts import ModuleCost, part
 
 def full_cost(layer: FullAttention, n: int) -> ModuleCost:
     """Every query meets every key; a fused kernel does the same in pieces."""
-    scaling = (part("scaling of Q by s ln n", elementwise="b·h·n·d"),) if layer.log_scaling else ()
+    scaling = (part("scaling of Q by s ln n", elementwise="b·h·n·d"),) if layer.is_log_scaled else ()
     parts = (
         *scaling,
         part("scores Q Kᵀ", "2·b·h·n²·d", "b·h·n²"),

@@ -1,4 +1,4 @@
-"""Costs of the attentions that draw their mask: the paper's, and its controls."""
+"""Costs of the attentions along edges: the paper's, and its controls."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from sbmt.baselines import RandomMaskAttention
+from sbmt.baselines import RandomMaskAttention, RoutingAttention
 from sbmt.cost.parts import ModuleCost, Part, part
 from sbmt.layers import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
@@ -31,6 +31,26 @@ def random_mask_density(layer: RandomMaskAttention, n: int) -> float:
     reach = min(layer.window // 2, n - 1)
     near = (n * (2 * reach + 1) - reach * (reach + 1)) / n**2
     return near + (1 - near) * layer.mask_density
+
+
+def routing_cost(layer: RoutingAttention, n: int) -> ModuleCost:
+    """The nearest of k centroids, then edges within clusters. Sorting is not counted."""
+    parts = (
+        part("directions of Q and of the centroids", elementwise="3·b·h·n·d + 3·h·k·d"),
+        part("nearest centroid", "2·b·h·n·k·d", "b·h·n·k"),
+        *edge_parts(layer.backend),
+    )
+    return ModuleCost(parts, {"h": layer.n_heads, "d": layer.d_head, "k": layer.n_centroids})
+
+
+def routing_density(layer: RoutingAttention, n: int) -> float:
+    """The density if all clusters are of one size.
+
+    Example:
+        >>> routing_density(RoutingAttention(4, 2, n_centroids=8), 64)
+        0.125
+    """
+    return 1 / min(layer.n_centroids, n)
 
 
 def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
@@ -102,8 +122,15 @@ def edge_parts(backend: str) -> tuple[Part, ...]:
     )
 
 
+DENSITIES: dict[type[nn.Module], Callable[[Any, int], float]] = {
+    RandomMaskAttention: random_mask_density,
+    RoutingAttention: routing_density,
+}
+"""Of attentions that have a density by themselves."""
+
 ATTENTIONS: dict[type[nn.Module], Callable[[Any, int], ModuleCost]] = {
     SBMAttention: sbm_cost,
     StaticSBMAttention: partial(sbm_cost, per="h"),  # memberships of positions, once for the whole batch
     RandomMaskAttention: random_mask_cost,
+    RoutingAttention: routing_cost,
 }

@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import nn
 
-from sbmt.baselines import RandomMaskAttention
 from sbmt.cost import baselines, masks
 from sbmt.cost.modules import MODULES
 from sbmt.cost.parts import ModuleCost
@@ -99,8 +98,8 @@ def count_operations(
         model: A model, block or attention of the library, or an attention that was registered with its cost.
         n: Tokens per sequence.
         density: Share of the pairs that are edges of the masks, in [0, 1]: one number, or one per attention in the
-            order of the layers. Required if a mask is drawn from an inferred block model; a random mask has a density
-            of its own, including its window, by default.
+            order of the layers. Required if a mask is drawn from an inferred block model; by default a random mask has
+            a density of its own, including its window, and clusters are of one size.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
     Raises:
@@ -143,8 +142,8 @@ def _rows(model: nn.Module, n: int, densities: Iterator[float | None], batch: in
 
 
 def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -> dict[str, int]:
-    if isinstance(module, RandomMaskAttention) and density is None:
-        density = masks.random_mask_density(module, sizes["n"])
+    if density is None and (own := masks.DENSITIES.get(type(module))) is not None:
+        density = own(module, sizes["n"])
     if density is None:
         if isinstance(module, SBMAttention):
             raise SbmtError("the density of the masks", "none", "give density=, as measured on the inputs of interest")

@@ -11,7 +11,7 @@ SYMBOLS = {
     "n": "tokens of a sequence",
     "m": "edges, over all sequences and heads",
     "d": "width of a head",
-    "k": "clusters (SBM), random features (Performer), mixtures (Linformer), landmarks (Nyströmformer)",
+    "k": "clusters (SBM, routing), random features (Performer), mixtures (Linformer), landmarks (Nyströmformer)",
     "D": "width of the model",
     "V": "entries of a token that is a vector",
     "H": "hidden width of an MLP",

@@ -14,6 +14,7 @@ from sbmt.baselines.nystromformer import NystromAttention, NystromOptions
 from sbmt.baselines.performer import PerformerAttention, PerformerOptions
 from sbmt.baselines.random_mask import RandomMaskAttention, RandomMaskOptions
 from sbmt.baselines.reformer import ReformerAttention, ReformerOptions
+from sbmt.baselines.routing import RoutingAttention, RoutingOptions
 from sbmt.errors import SbmtError, choose
 from sbmt.layers.sbm import SBMAttention
 from sbmt.layers.sbm_options import PRESETS, SBMOptions, StaticSBMOptions
@@ -27,6 +28,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "linear": LinearAttention,
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
+    "routing": RoutingAttention,
     "performer": PerformerAttention,
     "nystromformer": NystromAttention,
     "random_mask": RandomMaskAttention,
@@ -47,6 +49,7 @@ OPTIONS: dict[str, type] = {
     "full": FullOptions,
     "linformer": LinformerOptions,
     "reformer": ReformerOptions,
+    "routing": RoutingOptions,
     "performer": PerformerOptions,
     "nystromformer": NystromOptions,
     "random_mask": RandomMaskOptions,
@@ -165,8 +168,9 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     :class:`~sbmt.types.AttentionOutput`.
 
     Args:
-        name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"performer"``,
-            ``"nystromformer"``, ``"random_mask"``, or a name that :func:`register_attention` was given.
+        name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"routing"``,
+            ``"performer"``, ``"nystromformer"``, ``"random_mask"``, or a name that :func:`register_attention` was
+            given.
         preset: For ``"sbm"``: ``"recommended"`` or ``"faithful"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
 

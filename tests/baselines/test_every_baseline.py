@@ -11,6 +11,7 @@ from sbmt.baselines import (
     PerformerAttention,
     RandomMaskAttention,
     ReformerAttention,
+    RoutingAttention,
 )
 from sbmt.errors import SbmtError
 from tests.baselines.cases import masked_case
@@ -24,6 +25,7 @@ SIZES = {
     PerformerAttention: dict(n_features=16),
     RandomMaskAttention: {},
     ReformerAttention: dict(n_chunk=4),
+    RoutingAttention: dict(n_centroids=3),
 }
 every_baseline = pytest.mark.parametrize("kind", SIZES)
 
@@ -50,7 +52,9 @@ def test_what_stands_at_padding_is_never_seen(kind):
 
 
 @pytest.mark.parametrize("scale", [1e2, 1e4, 1e8])
-@pytest.mark.parametrize("kind", [LinearAttention, LinformerAttention, PerformerAttention, ReformerAttention])
+@pytest.mark.parametrize(
+    "kind", [LinearAttention, LinformerAttention, PerformerAttention, ReformerAttention, RoutingAttention]
+)
 def test_extreme_inputs_stay_finite(kind, scale):
     layer = build(kind)
     query, key = (tokens(seed=seed).mul(scale).requires_grad_() for seed in (1, 2))
@@ -71,12 +75,14 @@ def test_number_types(kind, dtype):
     is_rounded_inside = kind in (FullAttention, LinformerAttention, RandomMaskAttention)
     error = {torch.float64: 0.0, torch.float32: 1e-5, torch.bfloat16: 0.05 if is_rounded_inside else 0.005}[dtype]
     torch.testing.assert_close(found.values.double(), exact, rtol=error, atol=error)
-    found.values.square().sum().backward()
+    (found.values.square().sum() + found.auxiliary_loss).backward()
     assert x.grad.dtype == dtype and x.grad.isfinite().all() and (x.grad != 0).any()
     assert all(parameter.grad.dtype == torch.float32 for parameter in layer.parameters())
 
 
-@pytest.mark.parametrize("kind", [LinearAttention, PerformerAttention, NystromAttention, ReformerAttention])
+@pytest.mark.parametrize(
+    "kind", [LinearAttention, PerformerAttention, NystromAttention, ReformerAttention, RoutingAttention]
+)
 def test_autocast_rounds_nothing(kind):
     x, layer = tokens(), build(kind)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -113,6 +119,7 @@ def test_dropout_of_attentions_without_weights_is_on_the_output(kind):
         (ReformerAttention, []),
         (LinformerAttention, ["projection"]),
         (NystromAttention, ["conv.weight"]),
+        (RoutingAttention, ["centroids"]),
     ],
 )
 def test_what_is_learned(kind, names):
@@ -134,6 +141,7 @@ def test_what_is_learned(kind, names):
         *((NystromAttention, "n_conv", value, "n_conv") for value in (0, 2, -1, 3.0)),
         (ReformerAttention, "n_hashes", 0, "n_hashes ≥ 1"),
         (ReformerAttention, "n_chunk", 0, "n_chunk ≥ 1"),
+        (RoutingAttention, "n_centroids", 0, "n_centroids ≥ 1"),
         *((RandomMaskAttention, "window", value, f"an integer window ≥ 0, got {value}") for value in (-1, 1.5, "2")),
     ],
 )
@@ -151,6 +159,7 @@ def test_bad_settings_are_refused(kind, name, value, words):
         (NystromAttention, "n_landmarks=4, n_iterations=6, n_conv=3, "),
         (PerformerAttention, "n_features=16, "),
         (ReformerAttention, "n_hashes=2, n_chunk=4, "),
+        (RoutingAttention, "n_centroids=3, "),
     ],
 )
 def test_settings_are_shown(kind, shown):

@@ -18,7 +18,7 @@ def test_it_is_the_row_loop(hides_keys, hides_queries):
 @masked
 def test_scaled_it_is_the_row_loop_over_scores_that_grow_with_ln_n(hides_keys, hides_queries):
     """Example by example, since each has a number of real keys of its own."""
-    layer = FullAttention(4, 2, log_scaling=True).double()
+    layer = FullAttention(4, 2, is_log_scaled=True).double()
     with torch.no_grad():
         layer.length_scale.copy_(torch.tensor([0.3, 1.1]))
 
@@ -31,7 +31,7 @@ def test_scaled_it_is_the_row_loop_over_scores_that_grow_with_ln_n(hides_keys, h
 
 
 def test_scaling_starts_near_plain_attention_and_is_learned():
-    layer = FullAttention(4, 2, log_scaling=True)
+    layer = FullAttention(4, 2, is_log_scaled=True)
     logs = torch.arange(1, 1025).log().mean()
     assert layer.length_scale.tolist() == pytest.approx([float(1 / logs)] * 2, abs=1e-3)
-    assert [name for name, _ in layer.named_parameters()] == ["length_scale"] and "log_scaling=True" in repr(layer)
+    assert [name for name, _ in layer.named_parameters()] == ["length_scale"] and "is_log_scaled=True" in repr(layer)

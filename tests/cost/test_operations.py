@@ -16,7 +16,7 @@ from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
 N = 150
 SETTINGS = [
     ("full", {}),
-    ("full", {"log_scaling": True}),
+    ("full", {"is_log_scaled": True}),
     ("linear", {}),
     ("linformer", {"n_positions": N + 7, "n_projected": 12}),
     ("performer", {"n_features": 12}),
@@ -24,6 +24,7 @@ SETTINGS = [
     ("nystromformer", {"n_landmarks": N + 1, "n_conv": 5, "n_iterations": 2}),
     ("reformer", {"n_chunk": 16}),
     ("reformer", {"n_chunk": 64, "n_hashes": 3}),
+    ("routing", {"n_centroids": 7}),
     ("sbm", {"n_clusters": 6}),
     ("sbm", {"n_clusters": 6, "preset": "faithful"}),
     ("sbm", {"n_clusters": 6, "preset": "recommended"}),

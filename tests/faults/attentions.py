@@ -54,11 +54,12 @@ SETTINGS = {
     "n_projected": (1, 2, 9),
     "n_chunk": (1, 2, 9),
     "n_hashes": (1, 2, 3),
+    "n_centroids": (1, 2, 9),
     "n_features": (1, 2, 9),
     "n_landmarks": (1, 2, 9),
     "n_iterations": (6, 1, 20),
     "n_conv": (None, 1, 3),
-    "log_scaling": (False, True),
+    "is_log_scaled": (False, True),
     "mask_density": (0.25, 0.0, 1.0, 1e-30, 0.01),
 }
 """What the settings of attentions may be."""
@@ -66,10 +67,11 @@ SBM = ("n_clusters", "sampler", "gate_rule", "exploration", "link", "is_diagonal
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": (*SBM, "n_positions"),
-    "full": ("log_scaling",),
+    "full": ("is_log_scaled",),
     "linear": (),
     "linformer": ("n_positions", "n_projected"),
     "reformer": ("n_chunk", "n_hashes"),
+    "routing": ("n_centroids", "backend"),
     "performer": ("n_features",),
     "nystromformer": ("n_landmarks", "n_iterations", "n_conv"),
     "random_mask": ("mask_density", "window", "backend"),
@@ -191,7 +193,7 @@ def check_attention_by_name(case):
     is_safe = scale <= (1 if dtype == torch.float16 else 1e4)
     is_one_sequence = settings.get("window") is not None or settings.get("self_loops") or settings.get("n_conv")
     is_alike = n_queries == n_keys
-    if name == "reformer":
+    if name in ("reformer", "routing"):
         is_one_sequence = True
         is_alike = is_alike and torch.equal(*(real(mask, batch, n_keys) for mask in masks))
     if is_one_sequence and not is_alike:

@@ -34,8 +34,9 @@ OWN = dict(
     sbm=dict(n_clusters=3, preset=None),
     performer=dict(n_features=3),
     reformer=dict(n_chunk=2, n_hashes=2),
+    routing=dict(n_centroids=2, backend="auto"),
     nystromformer=dict(n_landmarks=2, n_iterations=2, n_conv=None),
-    full=dict(log_scaling=False),
+    full=dict(is_log_scaled=False),
     random_mask=dict(mask_density=0.5, window=None, backend="auto"),
 )
 """Settings of attentions besides sizes and dropout."""

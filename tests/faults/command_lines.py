@@ -100,10 +100,10 @@ def is_number(option):
 
 
 def pick_line(case):
-    """The words of a command with arguments that are right for it, and one to four others that may be wrong."""
+    """The words of a command with arguments that are right for it, and up to four others that may be wrong."""
     words = case.pick("command", tuple(commands()))
     line = words.split() + (BASES.get(words, PREPARED) if case.pick("has base", (True,) * 9 + (False,)) else [])
-    for number in range(case.pick("extra", (1, 2, 1, 4))):
+    for number in range(case.pick("extra", (1, 2, 0, 4))):
         if not commands()[words]:
             line.append(case.pick(f"word {number}", ANYTHING))
             continue

@@ -13,7 +13,7 @@ from tests.layers.inputs import seeded, tokens, without_edges
 
 ATTENTIONS = {
     "full": dict(name="full"),
-    "full, scaled": dict(name="full", log_scaling=True),
+    "full, scaled": dict(name="full", is_log_scaled=True),
     "random": dict(name="random_mask", mask_density=0.5),
     "random, empty": dict(name="random_mask", mask_density=0.0),
     "random, complete": dict(name="random_mask", mask_density=1.0),
@@ -31,12 +31,13 @@ ATTENTIONS = {
     "linear": dict(name="linear"),
     "linformer": dict(name="linformer", n_positions=7, n_projected=3),
     "reformer": dict(name="reformer", n_chunk=2),
+    "routing": dict(name="routing", n_centroids=2),
     "reformer, one chunk": dict(name="reformer", n_chunk=8, n_hashes=1),
     "performer": dict(name="performer", n_features=5),
     "nystromformer": dict(name="nystromformer", n_landmarks=2),
     "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
 } | {backend: dict(name="sbm", n_clusters=3, backend=backend) for backend in available_backends()}
-SELF_ATTENTIONS = {"window", "fitted", "reformer", "reformer, one chunk", "nystromformer, convolution"}
+SELF_ATTENTIONS = {"window", "fitted", "reformer", "reformer, one chunk", "routing", "nystromformer, convolution"}
 """What needs a token to be query and key at once."""
 every_attention = pytest.mark.parametrize("name", ATTENTIONS)
 

@@ -26,13 +26,14 @@ PASSING = {
     "linear": dict(name="linear"),
     "linformer": dict(name="linformer", n_positions=7, n_projected=3),
     "reformer": dict(name="reformer"),
+    "routing": dict(name="routing", n_centroids=2),
     "performer": dict(name="performer", n_features=5),
     "nystromformer": dict(name="nystromformer"),
 }
 BY_POSITION = {"random, window", "by position", "linformer"}
-NO_SOFTMAX = {"fitted", "random, empty", "linear", "linformer", "reformer", "performer", "nystromformer"}
+NO_SOFTMAX = {"fitted", "random, empty", "linear", "linformer", "reformer", "routing", "performer", "nystromformer"}
 WINDOWED = {"fitted", "random, window", "recommended"}
-SELF_ATTENTION = {"fitted", "random, window", "recommended", "reformer"}
+SELF_ATTENTION = {"fitted", "random, window", "recommended", "reformer", "routing"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
 ALL = set(CHECKS)
 # What each broken attention fails: the checks it is written for, and others that it may fail too.
@@ -91,7 +92,7 @@ def test_ours_pass(name):
     assert ("permutation" in skipped) == (name in BY_POSITION)
     assert skipped <= MAY_BE_SKIPPED
     assert ("weights" in skipped) == (name in NO_SOFTMAX)
-    assert ("two masks" in skipped) == (name == "reformer")
+    assert ("two masks" in skipped) == (name in ("reformer", "routing"))
     assert ("more keys" in skipped) == (name in SELF_ATTENTION)
     assert ("expected density" in skipped) == (name in WINDOWED)
 
@@ -102,7 +103,7 @@ def test_every_name_is_among_them():
 
 @pytest.mark.bad_input
 def test_another_temperature_is_all_that_tells_scaled_scores():
-    found = failed(build_attention("full", log_scaling=True, d_head=4, n_heads=2))
+    found = failed(build_attention("full", is_log_scaled=True, d_head=4, n_heads=2))
     assert set(found) == {"weights", "long"} and all("got that of 0." in said for said in found.values())
 
 

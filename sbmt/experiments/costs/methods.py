@@ -39,6 +39,7 @@ METHODS = {
     "full-fused": Method("full attention, fused kernel", {"attention": "full"}),
     "linear": Method("linear", {"attention": "linear"}),
     "reformer": Method("Reformer", {"attention": "reformer"}),
+    "routing": Method("Routing Transformer", {"attention": "routing"}),
     "performer": Method("Performer", {"attention": "performer"}),
     "linformer": Method("Linformer", {"attention": "linformer"}),
     "nystromformer": Method("Nyströmformer", {"attention": "nystromformer"}),

@@ -136,7 +136,7 @@ OUT_OF_RANGE = {
         ({"sampler": "magic"}, "sampler among 'exact'"),
         ({"preset": "magic"}, "preset among 'recommended', 'faithful'"),
         ({"attention": "flash"}, "attention among 'sbm'"),
-        ({"attention": "full", "n_clusters": 4}, r"options of attention 'full' \(log_scaling\), got n_clusters"),
+        ({"attention": "full", "n_clusters": 4}, r"options of attention 'full' \(is_log_scaled\), got n_clusters"),
         ({"attention": "linear", "n_clusters": 4}, r"options of attention 'linear' \(it has none\), got n_clusters"),
         ({"attention": "performer", "rank": 4}, r"options of attention 'performer' \(n_features\), got rank"),
         ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),

@@ -1,0 +1,92 @@
+"""Routing Transformer's attention is what its docstring says, token by token."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from sbmt.baselines.routing import RoutingAttention, same_cluster
+from sbmt.errors import SbmtError
+from tests.attention.row_loop import attend_row_by_row
+from tests.baselines.cases import same_values_and_gradients
+from tests.layers.inputs import seeded, tokens
+
+REAL = torch.rand(4, 12, generator=seeded(3)) < torch.tensor([[1.0], [0.6], [0.1], [0.0]])
+
+
+def mask_token_by_token(cluster, real):
+    """Whom every token attends to: the real others of its cluster, or itself."""
+    mask = torch.zeros(*cluster.shape, cluster.shape[-1], dtype=torch.bool)
+    for b, h, i in product(*map(range, cluster.shape)):
+        if real[b, i]:
+            others = [j for j in range(cluster.shape[2]) if real[b, j] and cluster[b, h, j] == cluster[b, h, i]]
+            mask[b, h, i, [j for j in others if j != i] or [i]] = True
+    return mask
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 30])
+def test_edges_join_those_of_a_cluster(n_clusters):
+    cluster = torch.randint(n_clusters, (4, 2, 12), generator=seeded())
+    edges = same_cluster(cluster, REAL)
+    assert torch.equal(edges.to_dense(), mask_token_by_token(cluster, REAL))
+    type(edges)(edges.row_ptr, edges.keys, edges.shape, REAL, REAL, check=True)
+
+
+def test_it_is_the_loop_over_tokens():
+    """Also where what stands at padding is not a number."""
+    query = tokens(4, 2, 12, 4, dtype=torch.float64).requires_grad_()
+    value = tokens(4, 2, 12, 3, seed=1, dtype=torch.float64).requires_grad_()
+    dirty = [x.masked_fill(~REAL[:, None, :, None], torch.nan) for x in (query, value)]
+    torch.manual_seed(0)
+    layer = RoutingAttention(4, 2, n_centroids=3).double()
+    out = layer(dirty[0], torch.rand(4, 2, 12, 4), dirty[1], query_mask=REAL, key_mask=REAL, return_edges=True)
+    unit = query / query.norm(dim=-1, keepdim=True)
+    centroids = layer.centroids / layer.centroids.norm(dim=-1, keepdim=True)
+    cosines = unit.detach() @ centroids.mT
+    mask = mask_token_by_token(cosines.argmax(-1), REAL)
+    assert 0 < mask[0].sum() < 2 * 12 * 12
+    assert torch.equal(out.edges.to_dense(), mask)
+    same_values_and_gradients(out.values, attend_row_by_row(2 * query, unit, value, mask), [query, value])
+    by_hand = mask.sum((2, 3)) / REAL.sum(1).square().clamp(min=1)[:, None]
+    torch.testing.assert_close(out.density, by_hand)
+    assert torch.equal(out.density, out.expected_density)
+    distance = (1 - cosines.amax(-1)).transpose(1, 2)[REAL].mean()
+    torch.testing.assert_close(out.auxiliary_loss, distance)
+
+
+def test_centroids_learn_from_the_auxiliary_loss_alone():
+    layer, x = RoutingAttention(4, 2, n_centroids=3), tokens().requires_grad_()[:, :2]
+    out = layer(x, x, x)
+    (by_task,) = torch.autograd.grad(out.values.square().sum(), layer.centroids, allow_unused=True, retain_graph=True)
+    by_fit = torch.autograd.grad(out.auxiliary_loss, [layer.centroids, x], allow_unused=True)
+    assert by_task is None and by_fit[1] is None and bool(by_fit[0].any())
+
+
+def test_centroids_find_clusters():
+    """Gradient descent takes each of them to a cluster's mean direction, scales apart."""
+    torch.manual_seed(2)
+    means = torch.eye(8)[None, None, :3].repeat_interleave(20, 2)
+    x = (means + 0.05 * torch.randn(4, 1, 60, 8)) * torch.rand(4, 1, 60, 1).add(0.5)
+    layer = RoutingAttention(8, 1, n_centroids=3)
+    with torch.no_grad():
+        layer.centroids.copy_(x[0, :, ::20] + 0.3 * torch.randn(1, 3, 8))
+    start = layer(x, x, x).auxiliary_loss.item()
+    optimizer = torch.optim.Adam(layer.parameters(), 0.03)
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = layer(x, x, x).auxiliary_loss
+        loss.backward()
+        optimizer.step()
+    edges = layer(x, x, x, return_edges=True).edges.to_dense()
+    block = torch.arange(60) // 20
+    expected = (block[:, None] == block) & ~torch.eye(60, dtype=torch.bool)
+    assert loss.item() < 0.02 < 0.1 < start and torch.equal(edges, expected.expand_as(edges))
+
+
+@pytest.mark.bad_input
+def test_only_self_attention():
+    x, layer = tokens(n=5), RoutingAttention(4, 3)
+    with pytest.raises(SbmtError, match="as many keys"):
+        layer(x, tokens(n=6), tokens(n=6))
+    with pytest.raises(SbmtError, match="alike"):
+        layer(x, x, x, key_mask=torch.arange(5)[None] < 3)

@@ -26,15 +26,22 @@ RUNS, RESULT, FIGURE = HERE.parent / "runs" / "recall", HERE / "recall_lengths.j
 LENGTHS = 64, 512, 2048, 8192, 16_384
 QUERIES = 1024  # asked at each length up to 2,048 tokens, and a quarter of that beyond
 LONGEST = {"straight-through": 2048}  # its masks hold a third of all pairs, a hundred million at 16,384 tokens
-COLOURS = {
-    "fitted": GREEN,
-    "full": BLUE,
-    "straight-through": VERMILLION,
-    "random": PURPLE,
-    "window": ORANGE,
-    "window-random": INK,
-    "reformer": SKY,
+LOOKS = {
+    "fitted": (GREEN, "-"),
+    "full": (BLUE, "-"),
+    "straight-through": (VERMILLION, "-"),
+    "random": (PURPLE, "-"),
+    "window": (ORANGE, "-"),
+    "window-random": (INK, "-"),
+    "reformer": (SKY, "-"),
+    "full-scaled": (BLUE, "--"),
+    "routing": (SKY, "--"),
+    "oracle": (INK, "--"),
+    "fitted-permuted": (GREEN, ":"),
+    "full-permuted": (BLUE, ":"),
+    "reformer-permuted": (SKY, ":"),
 }
+"""Colour and style of each trial's lines; those whose keys are permuted are dotted."""
 PACE = Pace(seconds=20.0, least=3, most=21)
 
 
@@ -65,17 +72,18 @@ def answering(run: Run, length: int) -> Entry:
 
 def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
     """Writes the figure: accuracy, density and time of an answer against the length."""
-    with saved_figure(FIGURE, 10.0, 3.3) as figure:
+    with saved_figure(FIGURE, 10.0, 3.8) as figure:
         accuracy, density, seconds = figure.subplots(1, 3)
         for trial in RECALL_STUDY.trials:
             for number, run in enumerate(run for run in runs if run["trial"] == trial.name):
-                look: dict[str, Any] = {"color": COLOURS[trial.name], "marker": "o", "markersize": 3}
+                colour, style = LOOKS[trial.name]
+                look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": "o", "markersize": 3}
                 look["label"] = trial.title if number == 0 else None
                 for ax, name in ((accuracy, "accuracy"), (density, "density")):
                     ax.plot([int(n) for n in run["lengths"]], [at[name] for at in run["lengths"].values()], **look)
         for trial, title in (("full", "full attention"), ("fitted", "fitted")):
             medians = [times[str(n)][trial]["median"] for n in LENGTHS]
-            seconds.plot(LENGTHS, medians, color=COLOURS[trial], marker="o", markersize=3, label=title)
+            seconds.plot(LENGTHS, medians, color=LOOKS[trial][0], marker="o", markersize=3, label=title)
         for ax, title in ((accuracy, "accuracy"), (density, "density"), (seconds, "milliseconds a sequence")):
             ax.set(xscale="log", xlabel="tokens", title=title)
         density.set_yscale("log")

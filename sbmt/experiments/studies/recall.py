@@ -1,22 +1,33 @@
 """The study of associative recall: which attention finds the one item that a query asks for?"""
 
+from typing import Any
+
 from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, PARTS, WINDOW
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.recall import RecallConfig
 
+FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 32.0, "n_clusters": 256}
+_REFORMER = {"attention": "reformer", "n_chunk": 16}
+_PERMUTED = {"permutation": True}
 _PRICED = {"density_weight": 0.1, "density_kind": "expected", "density_ramp": 300}
 RECALL_STUDY = Study(
     "recall",
     "associative recall, 64 tokens",
     RecallConfig(steps=600, cooldown=200),
     (
-        Trial("fitted", "fitted", {"preset": "fitted", "edges_per_query": 32.0, "n_clusters": 256}),
+        Trial("fitted", "fitted", FITTED, n_seeds=3),
         FULL,
         Trial("straight-through", "straight-through", PARTS | _PRICED | {"n_clusters": 256}),
-        Trial("random", "random, its density", CONTROL, density_of="fitted", n_seeds=1),
+        Trial("random", "random, its density", CONTROL, density_of="fitted"),
         Trial("window", "window, 9 tokens", WINDOW),
-        Trial("window-random", "window and random, its density", WINDOW | {"reweight": True}, "fitted", 1),
-        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": 16}, n_seeds=1),
+        Trial("window-random", "window and random, its density", WINDOW | {"reweight": True}, "fitted"),
+        Trial("reformer", "Reformer", _REFORMER),
+        Trial("full-scaled", "full attention, scores × s ln n", FULL.settings | {"is_log_scaled": True}),
+        Trial("routing", "k-means routing", {"attention": "routing", "n_centroids": 32}),
+        Trial("oracle", "oracle: the item and itself", FULL.settings | {"is_oracle": True}),
+        Trial("fitted-permuted", "fitted, permuted keys", FITTED | _PERMUTED, n_seeds=3),
+        Trial("full-permuted", "full attention, permuted keys", FULL.settings | _PERMUTED),
+        Trial("reformer-permuted", "Reformer, permuted keys", _REFORMER | _PERMUTED),
     ),
     2,
 )

@@ -1,14 +1,17 @@
 """Settings of a run on associative recall."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
+from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
 from sbmt.experiments.training.generated import GeneratedConfig
+from sbmt.experiments.training.oracle import OracleTagger
 from sbmt.models import TokenTagger
 from sbmt.registration import option
 
@@ -30,6 +33,7 @@ class RecallConfig(GeneratedConfig):
     n_keys: int = option(128, "keys to draw from")
     n_values: int = option(32, "values to draw from")
     permutation: bool = option(False, "ask for each key by the next one")
+    is_oracle: bool = option(False, "with attention full: attend nothing but the item that is asked for, and itself")
     learning_rate: float = option(3e-3, "Adam's learning rate")
     d_model: int = option(64, "width")
     d_hidden: int = option(64, "width inside the MLPs")
@@ -38,11 +42,18 @@ class RecallConfig(GeneratedConfig):
         check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
         object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
         super().__post_init__()
+        if self.is_oracle and (self.attention != "full" or self.options.is_log_scaled):
+            raise SbmtError("an oracle with attention 'full' and no options", self.attention, "leave one of them out")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of tokens that hold a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
-        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
+        encoder = self.make_encoder(vocab_size, None, n_ids=2)
+        if self.is_oracle:
+            settings: dict[str, Any] = {"permutation": self.permutation, "n_heads": self.n_heads}
+            find_edges = partial(matching_edges, n_keys=self.n_keys, n_values=self.n_values, **settings)
+            return OracleTagger(encoder, self.n_values, find_edges)
+        return TokenTagger(encoder, self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every query has a label."""

@@ -1,5 +1,6 @@
 """The tables of the synthetic task, from the results of its studies."""
 
+from collections.abc import Iterable
 from math import exp
 from statistics import median
 from typing import Any
@@ -9,6 +10,7 @@ from results.tables.grid import grid
 
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
 FITTED_LENGTHS = 64, 256, 1024
+UNSEEN = ("fresh-64", "fresh-256", "twins")
 ESTIMATORS = {
     "score": "straight-through, `score` (equation 9)",
     "weight": "straight-through, `weight`",
@@ -95,15 +97,31 @@ def fitted_table(results: dict[int, dict[str, Any]], cost: dict[str, Any] | None
     for length, result in results.items():
         times = cost["lengths"].get(str(length), {}) if cost else {}
         for trial, title in result["titles"].items():
-            tests = [run["test"] for run in result["runs"] if run["trial"] == trial]
-            accuracies = [test["accuracy"] for test in tests]
-            density = median(test["density"] for test in tests)
             ratio = f"{times[trial]['ratio']:.1f} ×" if trial in times else ""
-            accuracy = f"{median(accuracies):.3f} ({min(accuracies):.3f} to {max(accuracies):.3f})"
-            rows.append(
-                (f"{length:,}", title, len(tests), accuracy, f"{density * length:.1f}", f"{density:.3f}", ratio)
-            )
-    return grid(("tokens", "", "seeds", "accuracy", "keys per query", "density", "step"), rows)
+            rows.append((f"{length:,}", title, *_reached(result, trial), ratio))
+    return grid(("tokens", "", *REACHED, "step"), rows)
+
+
+def unseen_table(results: Iterable[dict[str, Any]]) -> str:
+    """A row per study and trial: seeds, accuracy, keys per query and density."""
+    rows = [
+        (result["title"], title, *_reached(result, trial))
+        for result in results
+        for trial, title in result["titles"].items()
+    ]
+    return grid(("", "", *REACHED), rows)
+
+
+REACHED = "seeds", "accuracy", "keys per query", "density"
+
+
+def _reached(result: dict[str, Any], trial: str) -> tuple[object, ...]:
+    """Seeds, accuracy with its range, keys per query and density of a trial, medians over its seeds."""
+    mine = [run for run in result["runs"] if run["trial"] == trial]
+    accuracies = [run["test"]["accuracy"] for run in mine]
+    density, length = median(run["test"]["density"] for run in mine), mine[0]["config"]["length"]
+    accuracy = f"{median(accuracies):.3f} ({min(accuracies):.3f} to {max(accuracies):.3f})"
+    return len(mine), accuracy, f"{density * length:.1f}", f"{density:.3f}"
 
 
 def recall_table(result: dict[str, Any], titles: dict[str, str]) -> str:
@@ -128,6 +146,8 @@ def fitted_page(files: Files) -> dict[str, str]:
     results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
     cost = files.load("fitted_cost") if files.has("fitted_cost") else None
     tables = {"fitted": fitted_table(results, cost)} if results else {}
+    if unseen := [files.load(name) for name in UNSEEN if files.has(name)]:
+        tables["unseen"] = unseen_table(unseen)
     if files.has("fitted-parts"):
         tables["fitted-parts"] = study_table(files.load("fitted-parts"))
     if files.has("recall_lengths"):

@@ -9,7 +9,7 @@ class FittedAttention(nn.Module):
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int, n_groups: int = 4, edges_per_query: float = 16.0):
         super().__init__()
-        self.n_groups, self.edges_per_query, self.extra_keys = n_groups, edges_per_query, 8.0
+        self.n_groups, self.n_active, self.edges_per_query, self.extra_keys = n_groups, 4, edges_per_query, 8.0
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
         self.clusters = nn.Parameter(torch.randn(n_heads, n_clusters, d_head) * (2 / d_head) ** 0.5)
         self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))
@@ -17,9 +17,10 @@ class FittedAttention(nn.Module):
         self.register_buffer("log_start", torch.tensor(0.0))
 
     def membership(self, tokens: Tensor) -> Tensor:
-        """Divides each token among the clusters of every group; the gradient of the task stops here."""
-        logits = self.node_mlp(tokens.detach()) @ self.clusters.mT  # batch heads n k
-        return logits.unflatten(-1, (self.n_groups, -1)).softmax(-1).flatten(-2)
+        """Divides each token among a few clusters of every group; the gradient of the task stops here."""
+        logits = (self.node_mlp(tokens.detach()) @ self.clusters.mT).unflatten(-1, (self.n_groups, -1))
+        least = logits.topk(min(self.n_active, logits.shape[-1])).values[..., -1:]
+        return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)  # batch heads n k
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Values and the auxiliary loss, which training adds to the task's; draws a mask where none is given."""

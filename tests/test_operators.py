@@ -9,7 +9,7 @@ from torch.testing._internal.optests.generate_tests import OpCheckError
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.attention import dropout
-from sbmt.kernels import draws, rows, tiles
+from sbmt.kernels import draws, few_clusters, rows, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
 
@@ -87,6 +87,29 @@ def two_pointers(density, *rest):
     return edges.row_ptr, edges.keys, *rest
 
 
+def few_tokens(width=2):
+    """Two examples and heads, 5 queries and 7 keys in one cluster of each of two groups of three."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = [(n, torch.randint(3, (4 * n, width), generator=generator)) for n in (5, 7)]
+    clusters = [index + 3 * torch.arange(width) for _, index in sizes]
+    weights = [torch.rand(4 * n, width, dtype=torch.float64, generator=generator) for n, _ in sizes]
+    blocks = torch.rand(2, 2, 3, 3, dtype=torch.float64, generator=generator)
+    return clusters[0], weights[0].requires_grad_(), blocks.requires_grad_(), clusters[1], weights[1].requires_grad_()
+
+
+def few_cluster_rates(density):
+    return *few_tokens(), *mask_and_by_key(small_case(density).edges)
+
+
+def few_cluster_rates_backward(density):
+    edges = small_case(density).edges
+    return torch.randn(edges.n_edges, dtype=torch.float64), *detached(few_tokens()), *mask_and_by_key(edges)
+
+
+def sample_few(density):
+    return detached(few_tokens()), [2, 2, 5, 7], *padding(), density, -5, 3
+
+
 def sample(density):
     return torch.rand(2, 3, 5, 4) * density, torch.rand(2, 3, 7, 4), *padding(), 0.0, density == 0.4, -5, 3
 
@@ -108,6 +131,13 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
+    "largest_clusters": (few_clusters.largest_clusters, lambda density: [(torch.randn(5, 12), 3, 2)]),
+    "few_cluster_rates": (few_clusters.few_cluster_rates, lambda density: [few_cluster_rates(density)]),
+    "few_cluster_rates_backward": (
+        few_clusters.few_cluster_rates_backward,
+        lambda density: [few_cluster_rates_backward(density)],
+    ),
+    "sample_few_clusters": (draws.draw_few_clusters, lambda density: [sample_few(density)]),
 }
 TILES = ["attend_tiles", "attend_tiles_backward"]
 ON_GPU = [*list(CASES)[:6], *TILES]  # those whose kernels Triton's interpreter can run

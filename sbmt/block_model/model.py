@@ -70,22 +70,32 @@ class BlockModel:
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
-        self.query_membership: Tensor = _in_range("query_membership", query, 1.0)
-        self.key_membership: Tensor = _in_range("key_membership", key, 1.0)
-        block = _in_range("block_matrix", block, self.link.largest_entry)
+        self._query: Tensor = in_range("query_membership", query, 1.0)
+        self._key: Tensor = in_range("key_membership", key, 1.0)
+        block = in_range("block_matrix", block, self.link.largest_entry)
         self.blocks: Tensor = (block if block.dim() == 4 else block[:, None]).expand(heads, -1, -1, -1)
         self._rates: Tensor | None = None
 
     @property
+    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
+        r"""$\hat Q$, in at least float32, and 0 for padded tokens."""
+        return self._query
+
+    @property
+    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
+        r"""$\hat K$, likewise."""
+        return self._key
+
+    @property
     def shape(self) -> tuple[int, int, int, int]:
         """``(batch, heads, n_queries, n_keys)``."""
-        batch, heads, n_queries, _ = self.query_membership.shape
-        return batch, heads, n_queries, self.key_membership.shape[2]
+        batch, heads, n_queries, _ = self._query.shape
+        return batch, heads, n_queries, self._key.shape[2]
 
     @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
-        return self.query_membership.shape[-1]
+        return self.blocks.shape[1] * self.blocks.shape[-1]
 
     @property
     def block_matrix(self) -> Float[Tensor, "heads k k"]:
@@ -113,9 +123,13 @@ class BlockModel:
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
-        query, key = self.query_membership, self.key_membership
+        query, key = self.sizes()
         with full_precision(query):
-            return (blockwise(query.sum(2, keepdim=True), self.blocks) @ key.sum(2)[..., None]).flatten(1)
+            return (blockwise(query[:, :, None], self.blocks) @ key[..., None]).flatten(1)
+
+    def sizes(self) -> tuple[Float[Tensor, "batch heads k"], Float[Tensor, "batch heads k"]]:
+        r"""The sizes of all clusters, $\sum_i \hat Q_i$ and $\sum_j \hat K_j$."""
+        return self._query.sum(2), self._key.sum(2)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The rates of given edges without exploration, in EdgeList order.
@@ -125,7 +139,7 @@ class BlockModel:
         Raises:
             SbmtError: If the shapes differ.
         """
-        self._check_edges(edges)
+        self.check_edges(edges)
         return edge_dot(self.query_rates, self.key_membership, edges)
 
     def rate_factors(
@@ -182,12 +196,13 @@ class BlockModel:
         Raises:
             SbmtError: If the shapes differ.
         """
-        self._check_edges(edges)
+        self.check_edges(edges)
         query, key = self.rate_factors(exploration)
         rate = edge_dot(query, key, edges)
         return self.link.probability(rate) if clamp else self.link.unclamped(rate)
 
-    def _check_edges(self, edges: EdgeList) -> None:
+    def check_edges(self, edges: EdgeList) -> None:
+        """Raises SbmtError unless these are edges of this model's shape."""
         if not isinstance(edges, EdgeList) or edges.shape != self.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
             raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
@@ -199,7 +214,7 @@ class BlockModel:
 
         Paper: equation 9.
         """
-        self._check_edges(edges)
+        self.check_edges(edges)
         if self.link.is_linear:
             return edge_gate(self.query_rates, self.key_membership, edges)
         return straight_through_gate(self.link.unclamped(self.edge_rate(edges)))
@@ -306,7 +321,7 @@ def _check_shapes(
     return batches.pop() if batches else 1, heads.pop() if heads else 1
 
 
-def _in_range(name: str, value: Tensor, upper: float) -> Tensor:
+def in_range(name: str, value: Tensor, upper: float) -> Tensor:
     """The tensor with its entries clamped to [0, upper], which may exceed that range by rounding only."""
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both

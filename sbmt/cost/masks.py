@@ -58,17 +58,35 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     n_heads, n_clusters, d_head = layer.clusters.shape
     is_bilinear, is_sigmoid = layer.link.is_linear, layer.membership == "sigmoid"
     pairs = "k²" if layer.n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
+    sizes = {"h": n_heads, "d": d_head, "k": n_clusters}
+    if layer.n_groups > 1 or layer.n_active is not None:
+        sizes["s"] = n_clusters // layer.n_groups
+    products = part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k")
+    sampling, rates = sampling_parts(layer.sampler, pairs), rate_parts(layer, pairs)
+    if layer.n_active is not None:
+        sizes["a"] = layer.n_groups * layer.n_active
+        products = part("memberships: products with C", f"4·{per}·n·k·d + 4·{per}·n·a·d", f"2·{per}·n·k + 10·{per}·n·a")
+    if layer.n_active is not None and layer.sampler == "exact" and layer.link.is_poisson and per == "b·h":
+        sampling, rates = few_clusters_parts(pairs)
     parts = (
         part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
-        part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k"),
+        products,
         part("block matrix", f"2·h·{pairs}·d", f"{5 if is_bilinear else 3}·h·{pairs}"),
-        *sampling_parts(layer.sampler, pairs),
+        *sampling,
         *window_parts(layer.window),
-        *rate_parts(layer, pairs),
+        *rates,
         *edge_parts(layer.backend),
     )
-    in_group = {} if layer.n_groups == 1 else {"s": n_clusters // layer.n_groups}
-    return ModuleCost(parts, {"h": n_heads, "d": d_head, "k": n_clusters} | in_group)
+    return ModuleCost(parts, sizes)
+
+
+def few_clusters_parts(pairs: str) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Drawing, and what the fit needs, where a token is in a of the k clusters: only a row's rates are as wide as k."""
+    rates = part("sampling: rates T = Q̂ S", "2·b·h·n·a·s", "2·b·h·n·k")
+    members = part("sampling: members of clusters", elementwise="5·b·h·n·a")
+    sampling = rates, members, part("sampling: draws", elementwise="4·m")
+    sums = part("sum of all rates", f"2·b·h·{pairs} + 2·b·h·k", "2·b·h·n·a")
+    return sampling, (sums, part("rates per edge", "2·b·h·n·a·s + 2·m·a", "3·m"))
 
 
 def sampling_parts(sampler: str, pairs: str = "k²") -> tuple[Part, ...]:

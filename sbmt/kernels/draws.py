@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
-from sbmt.kernels.structures import RateFactors
+from sbmt.kernels.structures import FewClusters, RateFactors
 
 
 def draw_exact(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor] | None:
@@ -47,3 +47,29 @@ def draw_on_cpu(
 def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     n_edges = torch.library.get_ctx().new_dynamic_size()
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
+
+
+@torch.library.custom_op("sbmt::sample_few_clusters", mutates_args=(), device_types="cpu")
+def draw_few_clusters(
+    tokens: list[Tensor],
+    shape: list[int],
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    exploration: float,
+    seed: int,
+    first_example: int,
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of independent edges under the Poisson link; ``tokens`` are those of a FewClusters."""
+    from sbmt.kernels.cpu.draws.few_clusters import sample_few_clusters
+
+    batch, heads, n_queries, n_keys = shape
+    of_graphs = batch, heads, n_queries, n_keys
+    return sample_few_clusters(
+        FewClusters(*tokens), of_graphs, (query_mask, key_mask), exploration, seed, first_example
+    )
+
+
+@draw_few_clusters.register_fake
+def _(tokens: list[Tensor], shape: list[int], *rest: Any) -> tuple[Tensor, Tensor]:
+    rows, n_edges = tokens[0].shape[0], torch.library.get_ctx().new_dynamic_size()
+    return tokens[0].new_empty(rows + 1), tokens[0].new_empty(n_edges)

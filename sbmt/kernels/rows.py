@@ -24,12 +24,13 @@ def _kernels(use_gpu: bool) -> Any:
     return on_cpu
 
 
-_MASK = "Tensor row_ptr, Tensor keys, Tensor column_ptr, Tensor queries, Tensor positions, int n_queries, int n_keys"
+MASK = "Tensor row_ptr, Tensor keys, Tensor column_ptr, Tensor queries, Tensor positions, int n_queries, int n_keys"
 
 
-def _masks(
+def masks_of(
     row_ptr: Tensor, keys: Tensor, column_ptr: Tensor, queries: Tensor, positions: Tensor, n_queries: int, n_keys: int
 ) -> tuple[Mask, ByKey]:
+    """A mask, and its edges by key, from an operator's arguments of those names."""
     return Mask(row_ptr, keys, n_queries, n_keys), ByKey(column_ptr, queries, positions)
 
 
@@ -40,12 +41,12 @@ def _masks(
     "sbmt::attend",
     mutates_args=(),
     schema="(Tensor query, Tensor key, Tensor value, Tensor gate, Tensor bias, Tensor sink, Tensor weight_scale, "
-    f"{_MASK}, bool is_score_rule, bool return_weights, bool use_gpu) -> (Tensor, Tensor, Tensor)",
+    f"{MASK}, bool is_score_rule, bool return_weights, bool use_gpu) -> (Tensor, Tensor, Tensor)",
 )
 def attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The fields of :class:`~sbmt.kernels.structures.AttentionResults`."""
     *_, is_score_rule, return_weights, use_gpu = arguments
-    inputs, (mask, _) = AttentionInputs(*arguments[:7]), _masks(*arguments[7:14])
+    inputs, (mask, _) = AttentionInputs(*arguments[:7]), masks_of(*arguments[7:14])
     with torch.cuda.device_of(inputs.query):
         return tuple(_kernels(use_gpu).attend(inputs, mask, is_score_rule, return_weights))
 
@@ -62,7 +63,7 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     "sbmt::attend_backward",
     mutates_args=(),
     schema="(Tensor grad_out, Tensor grad_weights, Tensor[] results, Tensor[] inputs, "
-    f"{_MASK}, bool is_score_rule, bool needs_bias, bool use_gpu) -> "
+    f"{MASK}, bool is_score_rule, bool needs_bias, bool use_gpu) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def attend_backward(
@@ -73,7 +74,7 @@ def attend_backward(
     ``grad_weights`` of length 0 stands for zeros.
     """
     *mask, is_score_rule, needs_bias, use_gpu = rest
-    given = AttentionResults(*results), AttentionInputs(*inputs), *_masks(*mask), is_score_rule, needs_bias
+    given = AttentionResults(*results), AttentionInputs(*inputs), *masks_of(*mask), is_score_rule, needs_bias
     with torch.cuda.device_of(grad_out):
         return tuple(_kernels(use_gpu).attend_backward(grad_out.contiguous(), grad_weights.contiguous(), *given))
 
@@ -111,7 +112,7 @@ attend.register_autograd(_differentiate_attention, setup_context=_save_attention
 
 # --- products along edges ---
 
-_PRODUCT = f"(Tensor query, Tensor key, {_MASK}, bool use_gpu) -> Tensor"
+_PRODUCT = f"(Tensor query, Tensor key, {MASK}, bool use_gpu) -> Tensor"
 
 
 @torch.library.custom_op("sbmt::edge_dot", mutates_args=(), schema=_PRODUCT)
@@ -119,7 +120,7 @@ def edge_dot(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
     """⟨query_i, key_j⟩ for every edge (i, j)."""
     *mask, use_gpu = rest
     with torch.cuda.device_of(query):
-        out: Tensor = _kernels(use_gpu).dots(query, key, _masks(*mask)[0])
+        out: Tensor = _kernels(use_gpu).dots(query, key, masks_of(*mask)[0])
     return out
 
 
@@ -132,12 +133,12 @@ def edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: 
 @torch.library.custom_op(
     "sbmt::edge_dot_backward",
     mutates_args=(),
-    schema=f"(Tensor grad, Tensor query, Tensor key, {_MASK}, bool use_gpu) -> (Tensor, Tensor)",
+    schema=f"(Tensor grad, Tensor query, Tensor key, {MASK}, bool use_gpu) -> (Tensor, Tensor)",
 )
 def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Σ_j g_ij key_j for every query i, and Σ_i g_ij query_i for every key j."""
     *both, use_gpu = rest
-    (mask, by_key), grad, kernels = _masks(*both), grad.contiguous(), _kernels(use_gpu)
+    (mask, by_key), grad, kernels = masks_of(*both), grad.contiguous(), _kernels(use_gpu)
     with torch.cuda.device_of(query):
         return kernels.sum_over_keys(grad, key, mask), kernels.sum_over_queries(grad, query, mask, by_key)
 

@@ -60,6 +60,16 @@ class RateFactors(NamedTuple):
     is_poisson: bool  # p = 1 − e^{−x} rather than min(x, 1)
 
 
+class FewClusters(NamedTuple):
+    """A block model whose tokens belong to few clusters each: equally many of every group, group after group."""
+
+    query_cluster: Tensor  # int64 (graphs · n_queries, g · a)
+    query_weight: Tensor  # (graphs · n_queries, g · a)
+    blocks: Tensor  # S, (heads, g, k/g, k/g)
+    key_cluster: Tensor  # int64 (graphs · n_keys, g · a)
+    key_weight: Tensor  # (graphs · n_keys, g · a)
+
+
 class TileInputs(NamedTuple):
     """The tensors that attention over drawn tiles reads. A mask of length 0 means that all tokens are real."""
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.inputs import GateRule, check_attention_settings
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
+from sbmt.block_model.few_clusters import FewClustersModel, few_memberships
 from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
@@ -72,6 +73,8 @@ class SBMAttention(nn.Module):
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
         n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships.
+        n_active: In how many clusters of each group a token is at most: those of its largest logits. None is all. It
+            needs softmax memberships, and spares all products as wide as k but one.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
@@ -113,6 +116,7 @@ class SBMAttention(nn.Module):
         learning: Learning = "straight_through",
         edges_per_query: float | None = None,
         n_groups: int = 1,
+        n_active: int | None = None,
         reweight: bool = False,
         sink: bool = False,
     ) -> None:
@@ -128,13 +132,20 @@ class SBMAttention(nn.Module):
             got = f"{n_groups} groups of {n_clusters} clusters with {membership} memberships"
             do = "let n_groups divide n_clusters, and take membership='softmax'"
             raise SbmtError("groups of equal size, each with a softmax", got, do)
+        if n_active is not None:
+            check_sizes(n_active=n_active)
+            if membership != "softmax":
+                raise SbmtError(
+                    "n_active with membership='softmax'", f"membership={membership!r}", "leave n_active out"
+                )
+            n_active = min(n_active, n_clusters // n_groups)
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_backend(backend)
         self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
-        self.is_diagonal, self.n_groups = is_diagonal, n_groups
+        self.is_diagonal, self.n_groups, self.n_active = is_diagonal, n_groups, n_active
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
@@ -181,6 +192,9 @@ class SBMAttention(nn.Module):
                 is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(~is_same, -torch.inf)
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
+            if self.n_active is not None:
+                few = [few_memberships(node, clusters, self.n_groups, self.n_active) for node in nodes]
+                return FewClustersModel(few[0], block_matrix, few[1], query_mask, key_mask, self.link)
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
 
@@ -266,5 +280,5 @@ class SBMAttention(nn.Module):
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
             f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}, "
             f"learning={self.learning!r}, edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, "
-            f"reweight={self.reweight}, sink={self.sink is not None}"
+            f"n_active={self.n_active}, reweight={self.reweight}, sink={self.sink is not None}"
         )

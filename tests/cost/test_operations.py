@@ -59,10 +59,22 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
+def few_rates_flops(cluster, weight, blocks, key_cluster, key_weight, row_ptr, keys, *rest, out_shape=None, **_):
+    return 2 * cluster[0] * cluster[1] * blocks[-1] + 2 * keys[0] * cluster[1]
+
+
+def few_draws_flops(tokens, *rest, out_shape=None, **_):
+    return 2 * tokens[0][0] * tokens[0][1] * tokens[2][-1]
+
+
 def flops_by_torch(model, *inputs):
     """Without the fused kernel, which torch's counter does not know on the CPU; and the model's output."""
     model.eval().requires_grad_(False)
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
+    edges |= {
+        torch.ops.sbmt.few_cluster_rates: few_rates_flops,
+        torch.ops.sbmt.sample_few_clusters: few_draws_flops,
+    }
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         with FlopCounterMode(display=False, custom_mapping=edges) as counter:
             output = model(*inputs)

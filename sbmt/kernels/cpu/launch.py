@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmt.kernels.cpu import attention, masks, products
+from sbmt.kernels.cpu import attention, few_clusters, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
-from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask, as_arrays
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, FewClusters, Mask, as_arrays
+
+_CHUNK = 2048  # rows of a head whose gradients of S are summed first
 
 
 class Gradients(NamedTuple):
@@ -101,6 +103,41 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
+def choose_largest(scores: Tensor, n_groups: int, n_active: int) -> Tensor:
+    """The clusters of largest score."""
+    chosen = scores.new_empty((scores.shape[0], n_groups * n_active), dtype=torch.int64)
+    scores = scores.contiguous()
+    parts = equal_parts(*scores.shape)
+    in_parallel(few_clusters.choose_largest, parts, scores.numpy(), n_groups, chosen.numpy())
+    return chosen
+
+
+def few_cluster_rates(tokens: FewClusters, mask: Mask) -> Tensor:
+    """The rates of a mask's edges."""
+    out = tokens.query_weight.new_empty(mask.keys.shape)
+    parts = balanced_parts(mask.row_ptr.numpy(), _work_per_row(tokens))
+    in_parallel(few_clusters.rates_along_rows, parts, *map(as_arrays, (tokens, mask, out)))
+    return out
+
+
+def few_cluster_rates_backward(
+    grad: Tensor, tokens: FewClusters, mask: Mask, by_key: ByKey
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the queries' weights, the blocks and the keys' weights."""
+    heads, n_groups, size, _ = tokens.blocks.shape
+    n_chunks = max(1, -(-(mask.row_ptr.numel() - 1) // (heads * _CHUNK)))
+    of_blocks = grad.new_empty(heads, n_chunks, n_groups, size, size)
+    of_query, of_key = torch.empty_like(tokens.query_weight), torch.empty_like(tokens.key_weight)
+    of_edges, tokens_, mask_, by_key_ = map(as_arrays, (grad, tokens, mask, by_key))
+    parts = equal_parts(heads * n_chunks, _CHUNK * _work_per_row(tokens))
+    into = of_query.numpy(), of_blocks.numpy()
+    in_parallel(few_clusters.differentiate_queries, parts, of_edges, tokens_, mask_, _CHUNK, *into)
+    transposed = as_arrays(tokens._replace(blocks=tokens.blocks.mT.contiguous()))
+    parts = balanced_parts(by_key.column_ptr.numpy(), _work_per_row(tokens))
+    in_parallel(few_clusters.differentiate_keys, parts, of_edges, transposed, mask_, by_key_, of_key.numpy())
+    return of_query, of_blocks.sum(1), of_key
+
+
 def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:
     """Runs a kernel on all rows, in parts that hold about equally many edges."""
     in_parallel(kernel, balanced_parts(row_ptr.numpy(), work_per_edge), *map(as_arrays, arguments))
@@ -108,3 +145,7 @@ def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *argum
 
 def _work_per_edge(inputs: AttentionInputs) -> int:
     return 2 * (inputs.key.shape[1] + inputs.value.shape[1])
+
+
+def _work_per_row(tokens: FewClusters) -> int:
+    return 2 * tokens.query_weight.shape[1] * tokens.blocks.shape[-1]

@@ -21,6 +21,8 @@ import sbmt.kernels.cpu
 from sbmt import BlockModel, sample_edges
 from sbmt.attention import dropout as drawing
 from sbmt.attention import edge_attention
+from sbmt.block_model.few_clusters import FewClustersModel, few_memberships
+from sbmt.block_model.link import find_link
 from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.graph.csr import merge_rows, merge_rows_by_sorting, transpose_by_sorting
 from tests.kernels.cpu.samples import uneven_model
@@ -40,6 +42,7 @@ def main():
         for dtype in (torch.float32, torch.float64):
             for shape in SHAPES[:2] if "--small" in sys.argv else SHAPES:
                 drawn = list(draw_edges(shape[:5], dtype))
+                check_few_clusters(dtype, *shape[:5])
                 check_csr(drawn)
                 for edges in drawn:
                     check_products(edges, dtype, shape[5])
@@ -74,6 +77,23 @@ def draw_edges(shape, dtype):
             for each in patches:
                 each.stop()
             yield replace(edges, check=True)
+
+
+def check_few_clusters(dtype, batch, heads, n_queries, n_keys, n_clusters):
+    """Rates against the dense model, along edges that were drawn key by key and by points."""
+    masks = [torch.arange(n) < (n - torch.arange(batch)[:, None]).clamp(min=1) for n in (n_queries, n_keys)]
+    nodes = [torch.randn(batch, heads, n, 3, generator=seeded(), dtype=dtype) for n in (n_queries, n_keys)]
+    centres = torch.randn(heads, 2 * n_clusters, 3, generator=seeded(), dtype=dtype)
+    blocks = torch.rand(heads, 2, n_clusters, n_clusters, generator=seeded(), dtype=dtype).requires_grad_()
+    few = [few_memberships(x, centres, 2, min(2, n_clusters)) for x in nodes]
+    model = FewClustersModel(few[0], blocks, few[1], *masks, find_link("poisson"))
+    dense = BlockModel(model.query_membership, blocks, model.key_membership, *masks, link="poisson")
+    for points in (0.0, 1e9):
+        with patch("sbmt.kernels.cpu.draws.few_clusters._DENSE", points):
+            edges = replace(sample_edges(model, exploration=0.1, generator=seeded()), check=True)
+        found, expected = (m.edge_rate(edges) for m in (model, dense))
+        same([found], [expected], dtype)
+        same(*(torch.autograd.grad(rate.sum(), blocks) for rate in (found, expected)), dtype)
 
 
 def check_csr(drawn):

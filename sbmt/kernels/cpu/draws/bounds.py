@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
@@ -43,8 +44,17 @@ class RowBounds(NamedTuple):
 def as_model(factors: RateFactors) -> Model:
     """The arrays of rate factors."""
     rates, key, query_mask, key_mask, exploration, is_poisson = factors
-    (batch, heads, n_queries, _), n_keys = rates.shape, key.shape[2]
+    shape = *rates.shape[:3], key.shape[2]
     query, flat_key = (t.flatten(0, 2).contiguous().numpy() for t in (rates, key))
+    real = real_tokens(shape, query_mask, key_mask)
+    return Model(query, flat_key, *real, rates.shape[1], exploration, is_poisson)
+
+
+def real_tokens(
+    shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``is_real_query``, ``real`` and ``n_real`` of a :class:`Model`."""
+    batch, _, n_queries, n_keys = shape
     is_real_query = np.ones((batch, n_queries), np.bool_)
     if query_mask is not None:
         is_real_query = query_mask.contiguous().numpy()
@@ -52,7 +62,7 @@ def as_model(factors: RateFactors) -> Model:
     if key_mask is not None:
         is_real = key_mask.numpy()
         real, n_real = np.argsort(~is_real, axis=1, kind="stable").astype(np.int32), is_real.sum(1)
-    return Model(query, flat_key, is_real_query, real, n_real, heads, exploration, is_poisson)
+    return is_real_query, real, n_real
 
 
 def bound_keys(model: Model) -> KeyBounds:

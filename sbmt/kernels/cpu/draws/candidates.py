@@ -81,37 +81,74 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
     cluster after the last belongs to all real keys alike. Where cluster v is c T_v Σ_j K_jv long, key j is thus
     proposed with probability 1 − e^{−c x_j} for its rate x_j. Keys hit twice are proposed once. Returns how many.
     """
-    seed, row, head, example = stream
-    gaps, words, line, ends = scratch.gaps, scratch.words, scratch.line, scratch.ends
     points, hits, bitmap, proposed = scratch.points, scratch.hits, scratch.bitmap, scratch.proposed
-    n_clusters = line.shape[0] - 1
-    end = 0.0
-    for v in range(n_clusters + 1):
-        end += line[v]
-        ends[v] = end
-    ends[n_clusters + 1 :] = np.inf
+    end = lay_out(scratch)
     point, block, n_hits = 0.0, 0, 0
     while point < end:
-        fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+        count = next_points(point, end, block, stream, scratch)
+        point = points[-1]
         block += BATCH
-        count = 0
-        for g in range(GAPS):
-            point += gaps[g]
-            points[count] = point
-            count += point < end
-        if n_hits + count > hits.shape[0]:  # keep what is distinct, to make room
-            n_hits = sort_distinct(hits[:n_hits], bitmap, proposed)
-            hits[:n_hits] = proposed[:n_hits]
+        n_hits = make_room(n_hits, count, scratch)
         _name_keys(count, real, proposed.shape[0], cumulative, guide, scratch, hits[n_hits:])
         n_hits += count
     return sort_distinct(hits[:n_hits], bitmap, proposed)
 
 
 @kernel
-def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
-    """Writes the keys that the first points name. Each step has its own loop, so that look-ups of points overlap."""
-    points, line, ends, cluster = scratch.points, scratch.line, scratch.ends, scratch.cluster
+def walk_members(real, first, member, cumulative, stream, scratch):
+    """:func:`walk_clusters` with tables that hold only the keys that belong to a cluster at all.
+
+    Cluster v has the keys ``member[first[v] : first[v + 1]]``, in whose order ``cumulative`` adds up their shares.
+    """
+    line, ends, points, cluster = scratch.line, scratch.ends, scratch.points, scratch.cluster
+    hits, bitmap, proposed = scratch.hits, scratch.bitmap, scratch.proposed
     n_clusters, n_real = line.shape[0] - 1, real.shape[0]
+    end = lay_out(scratch)
+    point, block, n_hits = 0.0, 0, 0
+    while point < end:
+        count = next_points(point, end, block, stream, scratch)
+        point = points[-1]
+        block += BATCH
+        n_hits = make_room(n_hits, count, scratch)
+        for i in range(count):
+            v = cluster[i]
+            word = _word(points[i], v, line, ends)
+            if v == n_clusters:
+                hits[n_hits + i] = real[word * n_real >> 32]
+            else:
+                place = _first_above(cumulative[first[v] : first[v + 1]], word, first[v + 1] - first[v])
+                hits[n_hits + i] = member[first[v] + place]
+        n_hits += count
+    return sort_distinct(hits[:n_hits], bitmap, proposed)
+
+
+@kernel
+def lay_out(scratch):
+    """Writes where on the line each cluster ends, and returns its length."""
+    line, ends = scratch.line, scratch.ends
+    end = 0.0
+    for v in range(line.shape[0]):
+        end += line[v]
+        ends[v] = end
+    ends[line.shape[0] :] = np.inf
+    return end
+
+
+@kernel
+def next_points(point, end, block, stream, scratch):
+    """The next batch of Poisson points and the clusters they fall into; returns how many lie before the end.
+
+    All of a batch are written, so that the last one says where the next batch goes on.
+    """
+    seed, row, head, example = stream
+    gaps, words, ends = scratch.gaps, scratch.words, scratch.ends
+    points, cluster = scratch.points, scratch.cluster
+    fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+    count = 0
+    for g in range(GAPS):
+        point += gaps[g]
+        points[g] = point
+        count += point < end
     stride = ends.shape[0] // 2  # a power of two
     for i in range(count):
         cluster[i] = 0
@@ -119,12 +156,36 @@ def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
         for i in range(count):
             cluster[i] += stride if ends[cluster[i] + stride - 1] <= points[i] else 0
         stride >>= 1
+    return count
+
+
+@kernel
+def make_room(n_hits, count, scratch):
+    """Keeps only what is distinct of the hits if so many more do not fit; returns how many there are."""
+    hits = scratch.hits
+    if n_hits + count > hits.shape[0]:
+        n_hits = sort_distinct(hits[:n_hits], scratch.bitmap, scratch.proposed)
+        hits[:n_hits] = scratch.proposed[:n_hits]
+    return n_hits
+
+
+@kernel
+def _word(point, v, line, ends):
+    """Where in cluster v the point lies, as a whole number of 32 bits."""
+    share = max((point - (ends[v] - line[v])) / line[v], 0.0)
+    return min(np.int64(share * _WORD), _LAST)
+
+
+@kernel
+def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
+    """Writes the keys that the first points name. Each step has its own loop, so that look-ups of points overlap."""
+    points, line, ends, cluster = scratch.points, scratch.line, scratch.ends, scratch.cluster
+    n_clusters, n_real = line.shape[0] - 1, real.shape[0]
     n_guide = guide.shape[1]
     shift = 32 - int(math.log2(n_guide) + 0.5) if n_guide else 0
     for i in range(count):
         v = cluster[i]
-        share = max((points[i] - (ends[v] - line[v])) / line[v], 0.0)
-        word = min(np.int64(share * _WORD), _LAST)
+        word = _word(points[i], v, line, ends)
         if v == n_clusters:
             hits[i] = word * n_real >> 32
             hits[i] = real[hits[i]]

@@ -47,12 +47,12 @@ def draw_rows(start, stop, model, keys, rows, boost, by_clusters, tables, seed, 
             count = walk_clusters(real_keys, cumulative[table], guide[table], stream, scratch)
             n_doubtful = 0
             if not is_poisson:
-                _toss(count, stream, words, coins)
+                toss(count, stream, words, coins)
                 n_doubtful = _doubt_hits(count, c, coins, where)
         else:
             c = 0.0
             count = skip_through(upper[row], real_keys, stream, scratch)
-            _toss(count, stream, words, coins)
+            toss(count, stream, words, coins)
             _to_rates(count, upper[row], is_poisson, coins)
             low, high = at_least[of_graph], at_most[of_graph]
             n_doubtful = _doubt_visits(count, most[row], exploration, low, high, coins, proposed, where)
@@ -85,7 +85,7 @@ def _measure_line(query, total, boost, extra, line):
 
 
 @kernel
-def _toss(count, stream, words, coins):
+def toss(count, stream, words, coins):
     """Writes a uniform for each proposed key."""
     seed, row, head, example = stream
     for first in range(0, count, 4 * BATCH):

@@ -60,7 +60,7 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
 
         share = np.concatenate([[0], most_expected[of_group.start : of_group.stop].cumsum()]).astype(np.int64)
         pieces += in_parallel(draw, balanced_parts(share, 32) + of_group.start)
-    return _join(counts, pieces)
+    return join(counts, pieces)
 
 
 def prefer_clusters(model: Model, bounds: KeyBounds, rows: RowBounds, boost: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def _boost(upper: np.ndarray) -> np.ndarray:
         return np.minimum(-np.log1p(-bound) / bound * (1 + 1e-12), MAX_BOOST)
 
 
-def _join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+def join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of rows that were drawn piece by piece."""
     row_ptr = np.concatenate([[0], counts.cumsum()])
     keys = torch.empty(int(row_ptr[-1]), dtype=torch.int64)

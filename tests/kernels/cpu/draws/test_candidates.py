@@ -73,7 +73,7 @@ def name_keys(words, weights):
     scratch.line[:], scratch.ends[:] = [2.0**32, 0.0], [2.0**32, 2.0**32, np.inf, np.inf]
     for start in range(0, words.size, GAPS):
         part = words[start : start + GAPS]
-        scratch.points[: part.size] = part
+        scratch.points[: part.size], scratch.cluster[: part.size] = part, 0
         real = np.arange(len(weights), dtype=np.int32)
         _name_keys(part.size, real, len(weights), *tables(weights[:, None]), scratch, hits[start:])
     return hits

@@ -115,7 +115,9 @@ def test_only_kernels_may_regroup_sums_and_division_by_zero_is_infinite(folder):
 
 
 def run_every_kernel(folder, *options):
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    """Compiled with little optimisation, which would take twice as long and leaves the checks of indices alone."""
+    settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | settings
     command = [sys.executable, "-m", "tests.kernels.cpu.every_kernel", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr

@@ -40,8 +40,9 @@ LOOKS = {
     "fitted-permuted": (GREEN, ":"),
     "full-permuted": (BLUE, ":"),
     "reformer-permuted": (SKY, ":"),
+    "routing-permuted": (SKY, "-."),
 }
-"""Colour and style of each trial's lines; those whose keys are permuted are dotted."""
+"""Colour and style of each trial's lines; those of permuted keys are dotted."""
 PACE = Pace(seconds=20.0, least=3, most=21)
 
 

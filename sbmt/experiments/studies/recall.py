@@ -8,6 +8,7 @@ from sbmt.experiments.training.recall import RecallConfig
 
 FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 32.0, "n_clusters": 256}
 _REFORMER = {"attention": "reformer", "n_chunk": 16}
+_ROUTING = {"attention": "routing", "n_centroids": 32}
 _PERMUTED = {"permutation": True}
 _PRICED = {"density_weight": 0.1, "density_kind": "expected", "density_ramp": 300}
 RECALL_STUDY = Study(
@@ -23,11 +24,12 @@ RECALL_STUDY = Study(
         Trial("window-random", "window and random, its density", WINDOW | {"reweight": True}, "fitted"),
         Trial("reformer", "Reformer", _REFORMER),
         Trial("full-scaled", "full attention, scores × s ln n", FULL.settings | {"is_log_scaled": True}),
-        Trial("routing", "k-means routing", {"attention": "routing", "n_centroids": 32}),
+        Trial("routing", "k-means routing", _ROUTING),
         Trial("oracle", "oracle: the item and itself", FULL.settings | {"is_oracle": True}),
         Trial("fitted-permuted", "fitted, permuted keys", FITTED | _PERMUTED, n_seeds=3),
         Trial("full-permuted", "full attention, permuted keys", FULL.settings | _PERMUTED),
         Trial("reformer-permuted", "Reformer, permuted keys", _REFORMER | _PERMUTED),
+        Trial("routing-permuted", "k-means routing, permuted keys", _ROUTING | _PERMUTED),
     ),
     2,
 )

@@ -132,3 +132,5 @@ def test_letters_of_the_style_are_all_there():
         assert f"${letter}$" in letters
     for letter in (r"$\lambda$", r"$\mathcal{L}_s$", "$A^l$", r"\bar p", "$p_L$", "$g$", r"$\rho$"):
         assert letter in letters
+    for letter in ("$c$", r"$\gamma$", r"$\varepsilon$", r"$\pi_{ij}$"):  # of fitted masks
+        assert letter in letters

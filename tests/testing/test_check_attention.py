@@ -143,6 +143,7 @@ def test_sizes_are_found_or_taken():
     check_attention(build_attention("full", d_head=5, n_heads=3), n_heads=1, d_head=2, n_tokens=9)
 
 
+@pytest.mark.bad_input  # for the same reason as above
 def test_neither_the_module_nor_the_global_generator_changes():
     module = build_attention("sbm", d_head=4, n_heads=2, n_clusters=2)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}

@@ -30,7 +30,7 @@ def hurry_the_interpreter():
 
 DEVICE = torch.device("cpu" if is_interpreted() or not torch.cuda.is_available() else "cuda")
 HAS_KERNELS = can_run_on(DEVICE)
-if is_interpreted():
+if is_interpreted() and HAS_KERNELS:
     hurry_the_interpreter()
 BACKENDS = list(dict.fromkeys([*attention.available_backends(), *attention.available_backends(DEVICE)]))
 

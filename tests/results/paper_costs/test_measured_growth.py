@@ -1,6 +1,7 @@
 """Log-log slopes of what is measured: torch's count of products, and peak memory in fresh processes."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -53,7 +54,8 @@ def test_masks_have_the_edges_that_are_asked_for():
     "sweep", [one for one in MEMORY if one.method != "sbm-algorithm-1" or one.symbol == "n"], ids=name
 )
 def test_memory_grows_no_faster_than_claimed(sweep):
-    found = measure_memory(sweep)
+    """From the smallest size to the largest; what the site quotes is measured at those between them too."""
+    found = measure_memory(replace(sweep, values=(sweep.values[0], sweep.values[-1])))
     if (sweep.method, sweep.symbol) == ("reformer", "n"):
         assert found["slope"] > 1.7  # hashing in one step keeps n² / chunk numbers, against the claim
     elif sweep.method == "full-fused":

@@ -97,6 +97,21 @@ def few_tokens(width=2):
     return clusters[0], weights[0].requires_grad_(), blocks.requires_grad_(), clusters[1], weights[1].requires_grad_()
 
 
+def choose_clusters():
+    return *(torch.randn(2, n, 3, dtype=torch.float64) for n in (5, 12)), 3, 2
+
+
+def few_memberships():
+    *tokens, n_groups, n_active = choose_clusters()
+    found = few_clusters.choose_clusters(*tokens, n_groups, n_active)
+    return *(t.requires_grad_() for t in tokens), *found, n_groups
+
+
+def few_memberships_backward():
+    arguments = detached(few_memberships())
+    return torch.randn_like(arguments[3]), *arguments
+
+
 def few_cluster_rates(density):
     return *few_tokens(), *mask_and_by_key(small_case(density).edges)
 
@@ -131,7 +146,9 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
-    "largest_clusters": (few_clusters.largest_clusters, lambda density: [(torch.randn(5, 12), 3, 2)]),
+    "choose_clusters": (few_clusters.choose_clusters, lambda density: [choose_clusters()]),
+    "few_memberships": (few_clusters.few_memberships, lambda density: [few_memberships()]),
+    "few_memberships_backward": (few_clusters.few_memberships_backward, lambda density: [few_memberships_backward()]),
     "few_cluster_rates": (few_clusters.few_cluster_rates, lambda density: [few_cluster_rates(density)]),
     "few_cluster_rates_backward": (
         few_clusters.few_cluster_rates_backward,

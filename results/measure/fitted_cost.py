@@ -2,27 +2,38 @@
 
 ``python results/measure/fitted_cost.py`` times steps from the trained weights of the studies ``fitted-64``,
 ``fitted-256`` and ``fitted-1024``, which must have run before (``sbmt study fitted-64``), and draws
-``results/fitted.png`` from their results and its own. It takes a minute or two.
+``results/fitted.png`` from their results and its own. It takes a few minutes.
+
+Beyond 1,024 tokens it times the attention alone, forward and backward: that of ``fitted-1024`` on the queries, keys and
+values of several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so that a query
+draws as many keys as in training.
 """
 
+from math import log
 from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.axes import Axes
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from results.measure.landing import step_of
 from sbmt.command import run_command
 from sbmt.experiments.benchmarks.manifest import machine_manifest
-from sbmt.experiments.benchmarks.timing import Pace, race
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
 from sbmt.experiments.training.run import load_run
+from sbmt.layers import SBMAttention
 
 HERE = Path(__file__).resolve().parents[1]
 RUNS, RESULT, FIGURE = HERE.parent / "runs", HERE / "fitted_cost.json", HERE / "fitted.png"
 LENGTHS = 64, 256, 1024
+TRAINED = LENGTHS[-1]
+LONGER = 1024, 4096, 16384
 TRIALS = {
     "full": ("full attention", BLUE),
     "fitted": ("fitted", GREEN),
@@ -31,7 +42,9 @@ TRIALS = {
     "window": ("window", ORANGE),
     "reformer": ("Reformer", SKY),
 }
+LINES = {"lengths": "-", "attention": "--"}
 TICKS = 2, 5, 10, 20, 50, 100, 1000
+PRICES = 0.1, 0.2, 0.5, 1, 2, 5, 10
 PACE = Pace(seconds=8.0, least=7, most=61)
 
 
@@ -42,6 +55,33 @@ def measure(length: int) -> dict[str, Any]:
         run = load_run(RUNS / f"fitted-{length}" / f"{trial}-seed0")
         entries[trial] = step_of(run.config, run.model.train())
     return race(entries, PACE, reference="full", headline=("fitted",))
+
+
+def measure_attention(length: int) -> dict[str, Any]:
+    """Times of attention alone on a sequence of this length, with memberships as training left them."""
+    run = load_run(RUNS / f"fitted-{TRAINED}" / "fitted-seed0")
+    generator = torch.Generator().manual_seed(0)
+    layer: SBMAttention = next(m for m in run.model.modules() if isinstance(m, SBMAttention))
+    seen: list[Tensor] = []
+    watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
+    with torch.no_grad():
+        run.model.eval()(sample_repeated_tokens(length // TRAINED, TRAINED, generator=generator)[0])
+    watch.remove()
+    tokens = [x.transpose(0, 1).flatten(1, 2)[None].requires_grad_() for x in seen]  # 1 heads length d
+    layer.log_start.sub_(log(length / TRAINED))
+    layer.train()
+    drawn = layer(*tokens, generator=generator, return_edges=True).edges
+
+    def full(_: Any) -> None:
+        scaled_dot_product_attention(*tokens).sum().backward()
+
+    def fitted(_: Any) -> None:
+        out = layer(*tokens, generator=generator)
+        (out.values.sum() + out.auxiliary_loss).backward()
+
+    entries = {"full": Entry(full), "fitted": Entry(fitted)}
+    keys = {"keys_per_query": drawn.n_edges / (length * layer.clusters.shape[0])}
+    return race(entries, PACE, reference="full", headline=("fitted",)) | keys
 
 
 def plot_accuracy(axes: Axes, result: dict[str, Any], length: int) -> None:
@@ -68,13 +108,15 @@ def draw(results: dict[int, dict[str, Any]], cost: dict[str, Any]) -> None:
         panels[0].set_ylabel("accuracy")
         handles = {text: handle for ax in panels for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=7)
-        lengths = [int(n) for n in cost["lengths"]]
-        ratios = [found["fitted"]["ratio"] for found in cost["lengths"].values()]
-        last.plot(lengths, ratios, color=GREEN, marker="o")
+        for part, marker, label in (("lengths", "o", "whole step"), ("attention", "s", "attention alone")):
+            ratios = {int(n): found["fitted"]["ratio"] for n, found in cost[part].items()}
+            last.plot(ratios.keys(), ratios.values(), color=GREEN, marker=marker, label=label, linestyle=LINES[part])
+        lengths = sorted({int(n) for part in LINES for n in cost[part]})
+        last.legend(fontsize="small")
         last.axhline(1.0, color=BLUE, linewidth=1.2)
         last.set(xscale="log", yscale="log", xlabel="tokens", title="time of a step / full")
         last.set_xticks(lengths, [f"{n:,}" for n in lengths])
-        last.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
+        last.set_yticks(PRICES, [f"{price:g}" for price in PRICES])
         last.minorticks_off()
 
 
@@ -83,10 +125,15 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     results = {n: read_json(HERE / f"fitted-{n}.json") for n in LENGTHS if (HERE / f"fitted-{n}.json").exists()}
-    cost = {"lengths": {str(n): measure(n) for n in results}, "manifest": machine_manifest()}
+    cost = {
+        "lengths": {str(n): measure(n) for n in results},
+        "attention": {str(n): measure_attention(n) for n in LONGER},
+        "manifest": machine_manifest(),
+    }
     write_json(RESULT, cost)
     draw(results, cost)
-    print({n: found["fitted"]["ratio"] for n, found in cost["lengths"].items()})
+    for part in LINES:
+        print(part, {n: found["fitted"]["ratio"] for n, found in cost[part].items()})
 
 
 if __name__ == "__main__":

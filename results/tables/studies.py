@@ -102,6 +102,16 @@ def fitted_table(results: dict[int, dict[str, Any]], cost: dict[str, Any] | None
     return grid(("tokens", "", *REACHED, "step"), rows)
 
 
+def attention_cost_table(cost: dict[str, dict[str, Any]]) -> str:
+    """A row per length: keys per query, density, and the time of attention, forward and backward, over full's."""
+    rows = []
+    for n, found in cost.items():
+        keys, time = found["keys_per_query"], found["fitted"]
+        ratio = f"{time['ratio']:.2f} × ({time['ratio_low']:.2f} to {time['ratio_high']:.2f})"
+        rows.append((f"{int(n):,}", f"{keys:.1f}", f"{keys / int(n):.4f}", ratio))
+    return grid(("tokens", "keys per query", "density", "time over full attention's"), rows)
+
+
 def unseen_table(results: Iterable[dict[str, Any]]) -> str:
     """A row per study and trial: seeds, accuracy, keys per query and density."""
     rows = [
@@ -146,6 +156,8 @@ def fitted_page(files: Files) -> dict[str, str]:
     results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
     cost = files.load("fitted_cost") if files.has("fitted_cost") else None
     tables = {"fitted": fitted_table(results, cost)} if results else {}
+    if cost:
+        tables["fitted-cost"] = attention_cost_table(cost["attention"])
     if unseen := [files.load(name) for name in UNSEEN if files.has(name)]:
         tables["unseen"] = unseen_table(unseen)
     if files.has("fitted-parts"):

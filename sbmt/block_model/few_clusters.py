@@ -6,14 +6,11 @@ from torch import Tensor
 
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel, in_range
-from sbmt.block_model.pair_products import edge_dot
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 from sbmt.kernels import few_clusters as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.structures import FewClusters
-
-_SCORES_AT_ONCE = 1 << 22  # scores of all clusters that are formed at a time
 
 
 def few_memberships(
@@ -37,23 +34,17 @@ def few_memberships(
     """
     batch, heads, n, _ = nodes.shape
     by_head = nodes.transpose(0, 1).flatten(1, 2)  # heads batch·n d
-    rows = max(1, _SCORES_AT_ONCE // (heads * clusters.shape[1]))
-    with torch.no_grad():
-        chosen = [_largest(part @ clusters.mT, n_groups, n_active) for part in by_head.split(rows, 1)]
-    cluster = torch.cat(chosen, 1)  # heads batch·n chosen
-    row_ptr = torch.arange(0, cluster.numel() + 1, cluster.shape[2], device=nodes.device)
-    edges = EdgeList(row_ptr, cluster.flatten(), (1, heads, batch * n, clusters.shape[1]))
-    logits = edge_dot(by_head[None], clusters[None], edges)
-    weight = logits.view(heads, batch * n, n_groups, n_active).softmax(-1)
-    return tuple(t.view(heads, batch, n, -1).transpose(0, 1).contiguous() for t in (cluster, weight))  # type: ignore[return-value]
-
-
-def _largest(scores: Tensor, n_groups: int, n_active: int) -> Tensor:
-    if can_run_on(scores.device):
-        return kernels.largest_clusters(scores.flatten(0, 1), n_groups, n_active).view(*scores.shape[:2], -1)
-    grouped = scores.unflatten(-1, (n_groups, -1))
-    first = torch.arange(0, scores.shape[2], grouped.shape[-1], device=scores.device)[:, None]
-    return (grouped.topk(n_active, -1).indices.sort(-1).values + first).flatten(-2)
+    if can_run_on(nodes.device):
+        by_head, clusters = by_head.contiguous(), clusters.contiguous()
+        cluster, weight = kernels.choose_clusters(by_head.detach(), clusters.detach(), n_groups, n_active)
+        found = cluster, kernels.few_memberships(by_head, clusters, cluster, weight, n_groups)
+    else:
+        logits = (by_head @ clusters.mT).unflatten(-1, (n_groups, -1))
+        cluster = logits.detach().topk(n_active, -1).indices.sort(-1).values
+        first = torch.arange(0, clusters.shape[1], logits.shape[-1], device=nodes.device)[:, None]
+        found = (cluster + first).flatten(-2), logits.gather(-1, cluster).softmax(-1).flatten(-2)
+    cluster, weight = (t.view(heads, batch, n, -1).transpose(0, 1) for t in found)
+    return cluster, weight
 
 
 class FewClustersModel(BlockModel):

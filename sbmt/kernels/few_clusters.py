@@ -11,17 +11,60 @@ from sbmt.kernels.structures import FewClusters
 _TOKENS = "Tensor query_cluster, Tensor query_weight, Tensor blocks, Tensor key_cluster, Tensor key_weight"
 
 
-@torch.library.custom_op("sbmt::largest_clusters", mutates_args=(), device_types="cpu")
-def largest_clusters(scores: Tensor, n_groups: int, n_active: int) -> Tensor:
-    """The ``n_active`` clusters of largest score of each group, ascending, ``(rows, n_groups · n_active)``."""
+@torch.library.custom_op("sbmt::choose_clusters", mutates_args=(), device_types="cpu")
+def choose_clusters(nodes: Tensor, clusters: Tensor, n_groups: int, n_active: int) -> tuple[Tensor, Tensor]:
+    """The ``n_active`` clusters of largest product with each node in each group, ascending, and their softmax.
+
+    Nodes are ``(heads, rows, d)``, clusters ``(heads, k, d)``, the results ``(heads, rows, n_groups · n_active)``. No
+    gradient passes: :func:`few_memberships` has it.
+    """
     from sbmt.kernels.cpu import launch
 
-    return launch.choose_largest(scores, n_groups, n_active)
+    return launch.choose_clusters(nodes, clusters, n_groups, n_active)
 
 
-@largest_clusters.register_fake
-def _(scores: Tensor, n_groups: int, n_active: int) -> Tensor:
-    return scores.new_empty((scores.shape[0], n_groups * n_active), dtype=torch.int64)
+@choose_clusters.register_fake
+def _(nodes: Tensor, clusters: Tensor, n_groups: int, n_active: int) -> tuple[Tensor, Tensor]:
+    weight = nodes.new_empty((*nodes.shape[:2], n_groups * n_active))
+    return torch.empty_like(weight, dtype=torch.int64), weight
+
+
+@torch.library.custom_op("sbmt::few_memberships", mutates_args=(), device_types="cpu")
+def few_memberships(nodes: Tensor, clusters: Tensor, chosen: Tensor, weight: Tensor, n_groups: int) -> Tensor:
+    """The weights that were found, with their gradients."""
+    return weight.clone()
+
+
+@few_memberships.register_fake
+def _(nodes: Tensor, clusters: Tensor, chosen: Tensor, weight: Tensor, n_groups: int) -> Tensor:
+    return torch.empty_like(weight)
+
+
+@torch.library.custom_op("sbmt::few_memberships_backward", mutates_args=(), device_types="cpu")
+def few_memberships_backward(
+    grad: Tensor, nodes: Tensor, clusters: Tensor, chosen: Tensor, weight: Tensor, n_groups: int
+) -> tuple[Tensor, Tensor]:
+    """Gradients of nodes and clusters."""
+    from sbmt.kernels.cpu import launch
+
+    return launch.few_memberships_backward(grad.contiguous(), nodes, clusters, chosen, weight, n_groups)
+
+
+@few_memberships_backward.register_fake
+def _(grad: Tensor, nodes: Tensor, clusters: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(nodes), torch.empty_like(clusters)
+
+
+def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:4])
+    ctx.n_groups = inputs[4]
+
+
+def _differentiate_memberships(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *few_memberships_backward(grad, *ctx.saved_tensors, ctx.n_groups), None, None, None
+
+
+few_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)
 
 
 @torch.library.custom_op(

@@ -76,7 +76,7 @@ def edges_of(model, density=0.3):
 @pytest.mark.parametrize("at_once", [1, 1 << 22])
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, at_once, has_kernels, monkeypatch):
-    monkeypatch.setattr(few_clusters, "_SCORES_AT_ONCE", at_once)
+    monkeypatch.setattr("sbmt.kernels.cpu.launch._SCORES_AT_ONCE", at_once)
     if not has_kernels:
         monkeypatch.setattr(few_clusters, "can_run_on", lambda device: False)
     nodes, clusters = tokens(N)

@@ -25,7 +25,7 @@ SPARSE: dict[str, Any] = {
 """Settings that find a sparse solution of repeated tokens: see the study ``sparse``."""
 
 
-FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 96.0}
+FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 100.0}
 PARTS: dict[str, Any] = {
     **{"link": "poisson", "membership": "softmax", "n_groups": 4, "extra_keys": 8.0},
     **{"reweight": True, "sink": True},
@@ -211,8 +211,8 @@ STUDIES = {
             1,
         ),
         _fitted(64, n_clusters=256, n_chunk=16, n_seeds=5),
-        _fitted(256, n_clusters=256, n_chunk=32, n_seeds=1),
-        _fitted(1024, n_clusters=512, n_chunk=32, n_seeds=3),
+        _fitted(256, n_clusters=256, n_chunk=32, n_seeds=5),
+        _fitted(1024, n_clusters=1024, n_chunk=32, n_seeds=5),
         Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 2),
     )
 }

@@ -1,4 +1,4 @@
-"""Rates of edges between tokens that belong to a few clusters each, and their gradients.
+"""Tokens that belong to a few clusters each: which, how much, the rates of edges between them, and gradients.
 
 Everything is flattened as in :mod:`sbmt.kernels.cpu.products`. A token's clusters come group by group, equally many of
 each, and a group's are numbered after those of the groups before it.
@@ -6,14 +6,18 @@ each, and a group's are numbered after those of the groups before it.
 
 import numpy as np
 
+from sbmt.kernels.cpu.elementary import exp
 from sbmt.kernels.cpu.toolchain import kernel
 
 _LANES = 16  # scores that are compared at once
 
 
 @kernel
-def choose_largest(start, stop, scores, n_groups, chosen):
-    """Writes the clusters of largest score of rows start … stop, in ascending order, equally many of each group."""
+def choose_clusters(start, stop, scores, n_groups, chosen, weight):
+    """Writes the clusters of largest score of rows start … stop, in ascending order, equally many of each group.
+
+    Their weights are the softmax of the group's scores that were chosen.
+    """
     size, n_chosen = scores.shape[1] // n_groups, chosen.shape[1] // n_groups
     largest, lanes = np.empty(n_chosen, scores.dtype), np.empty(_LANES, scores.dtype)
     candidates = np.empty(size + 1, np.int32)
@@ -34,8 +38,15 @@ def choose_largest(start, stop, scores, n_groups, chosen):
                 if i < n_chosen or of_group[v] > largest[n_chosen - 1]:
                     _insert(of_group[v], v, min(i, n_chosen - 1), largest, here)
             _sort(here)
+            of_chosen = weight[row, group * n_chosen : (group + 1) * n_chosen]
+            most, total = largest[0], 0.0
             for s in range(n_chosen):
+                of_chosen[s] = exp(of_group[here[s]] - most)
+                total += of_chosen[s]
                 here[s] += group * size
+            share = weight.dtype.type(1 / total)
+            for s in range(n_chosen):
+                of_chosen[s] *= share
 
 
 @kernel
@@ -76,6 +87,33 @@ def _sort(numbers):
             numbers[place] = numbers[place - 1]
             place -= 1
         numbers[place] = x
+
+
+@kernel
+def differentiate_memberships(start, stop, grad, nodes, clusters, chosen, weight, n_groups, chunk, to_node, to_cluster):
+    """Fills the gradients of the nodes, and of the clusters from the rows of each of chunks start … stop.
+
+    With gradients u of the weights w of a group, those of its logits are w (u − Σ w u). A head's rows are divided into
+    chunks of equal size, each with a gradient of the clusters of its own, so that their sum does not depend on who
+    computed them.
+    """
+    n_rows, n_chunks, n_chosen = nodes.shape[1], to_cluster.shape[1], chosen.shape[2]
+    n_active = n_chosen // n_groups
+    for number in range(start, stop):
+        head, part = number // n_chunks, number % n_chunks
+        sums = to_cluster[head, part]
+        sums[:] = 0
+        for row in range(part * chunk, min((part + 1) * chunk, n_rows)):
+            node, to = nodes[head, row], to_node[head, row]
+            to[:] = 0
+            for first in range(0, n_chosen, n_active):
+                of_group = slice(first, first + n_active)
+                u, w, cluster = grad[head, row, of_group], weight[head, row, of_group], chosen[head, row, of_group]
+                mean = dot(w, u)
+                for s in range(n_active):
+                    of_logit = w[s] * (u[s] - mean)
+                    add_multiple(of_logit, clusters[head, cluster[s]], to)
+                    add_multiple(of_logit, node, sums[cluster[s]])
 
 
 @kernel

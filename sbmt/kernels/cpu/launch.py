@@ -10,7 +10,8 @@ from sbmt.kernels.cpu import attention, few_clusters, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, FewClusters, Mask, as_arrays
 
-_CHUNK = 2048  # rows of a head whose gradients of S are summed first
+_CHUNK = 2048  # rows of a head whose gradients of clusters and of S are summed first
+_SCORES_AT_ONCE = 1 << 20  # scores of clusters that are formed at a time
 
 
 class Gradients(NamedTuple):
@@ -103,13 +104,33 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
-def choose_largest(scores: Tensor, n_groups: int, n_active: int) -> Tensor:
-    """The clusters of largest score."""
-    chosen = scores.new_empty((scores.shape[0], n_groups * n_active), dtype=torch.int64)
-    scores = scores.contiguous()
-    parts = equal_parts(*scores.shape)
-    in_parallel(few_clusters.choose_largest, parts, scores.numpy(), n_groups, chosen.numpy())
-    return chosen
+def choose_clusters(nodes: Tensor, clusters: Tensor, n_groups: int, n_active: int) -> tuple[Tensor, Tensor]:
+    """The clusters of each node, and how much it belongs to each."""
+    heads, n_rows, _ = nodes.shape
+    chosen = nodes.new_empty((heads, n_rows, n_groups * n_active), dtype=torch.int64)
+    weight = nodes.new_empty(chosen.shape)
+    at_once = max(1, _SCORES_AT_ONCE // clusters.shape[1])
+    for head in range(heads):
+        for rows in torch.arange(n_rows).split(at_once):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            scores = nodes[head, part] @ clusters[head].T
+            into = chosen[head, part].numpy(), weight[head, part].numpy()
+            in_parallel(few_clusters.choose_clusters, equal_parts(*scores.shape), scores.numpy(), n_groups, *into)
+    return chosen, weight
+
+
+def few_memberships_backward(
+    grad: Tensor, nodes: Tensor, clusters: Tensor, chosen: Tensor, weight: Tensor, n_groups: int
+) -> tuple[Tensor, Tensor]:
+    """Gradients of nodes and clusters."""
+    heads, n_rows, width = nodes.shape
+    n_chunks = -(-n_rows // _CHUNK)
+    of_nodes, of_clusters = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *clusters.shape[1:])
+    given = [as_arrays(t.detach()) for t in (grad, nodes, clusters, chosen, weight)]
+    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * chosen.shape[2] * width)
+    into = of_nodes.numpy(), of_clusters.numpy()
+    in_parallel(few_clusters.differentiate_memberships, parts, *given, n_groups, _CHUNK, *into)
+    return of_nodes, of_clusters.sum(1)
 
 
 def few_cluster_rates(tokens: FewClusters, mask: Mask) -> Tensor:

@@ -65,7 +65,7 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     sampling, rates = sampling_parts(layer.sampler, pairs), rate_parts(layer, pairs)
     if layer.n_active is not None:
         sizes["a"] = layer.n_groups * layer.n_active
-        products = part("memberships: products with C", f"4·{per}·n·k·d + 4·{per}·n·a·d", f"2·{per}·n·k + 10·{per}·n·a")
+        products = part("memberships: products with C", f"4·{per}·n·k·d", f"2·{per}·n·k + 10·{per}·n·a")
     if layer.n_active is not None and layer.sampler == "exact" and layer.link.is_poisson and per == "b·h":
         sampling, rates = few_clusters_parts(pairs)
     parts = (

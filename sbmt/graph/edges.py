@@ -47,8 +47,8 @@ class EdgeList:
     row_ptr: Int[Tensor, " rows_plus_1"]
     keys: Int[Tensor, " n_edges"]
     shape: tuple[int, int, int, int]
-    query_mask: Bool[Tensor, "batch n_queries"] | None = None
-    key_mask: Bool[Tensor, "batch n_keys"] | None = None
+    query_mask: Bool[Tensor, "_ n_queries"] | None = None
+    key_mask: Bool[Tensor, "_ n_keys"] | None = None
     multiplicity: Int[Tensor, " n_edges"] | None = None
     check: bool = False
 

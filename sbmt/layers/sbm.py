@@ -138,7 +138,7 @@ class SBMAttention(nn.Module):
                 raise SbmtError(
                     "n_active with membership='softmax'", f"membership={membership!r}", "leave n_active out"
                 )
-            n_active = min(n_active, n_clusters // n_groups)
+            n_active = n_active if n_active < n_clusters // n_groups else None  # all of them
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)

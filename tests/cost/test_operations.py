@@ -59,6 +59,10 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
+def choice_flops(nodes, clusters, *rest, out_shape=None, **_):
+    return 2 * nodes[0] * nodes[1] * nodes[2] * clusters[1]
+
+
 def few_rates_flops(cluster, weight, blocks, key_cluster, key_weight, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * cluster[0] * cluster[1] * blocks[-1] + 2 * keys[0] * cluster[1]
 
@@ -72,6 +76,7 @@ def flops_by_torch(model, *inputs):
     model.eval().requires_grad_(False)
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
+        torch.ops.sbmt.choose_clusters: choice_flops,
         torch.ops.sbmt.few_cluster_rates: few_rates_flops,
         torch.ops.sbmt.sample_few_clusters: few_draws_flops,
     }

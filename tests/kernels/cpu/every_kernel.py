@@ -82,18 +82,22 @@ def draw_edges(shape, dtype):
 def check_few_clusters(dtype, batch, heads, n_queries, n_keys, n_clusters):
     """Rates against the dense model, along edges that were drawn key by key and by points."""
     masks = [torch.arange(n) < (n - torch.arange(batch)[:, None]).clamp(min=1) for n in (n_queries, n_keys)]
-    nodes = [torch.randn(batch, heads, n, 3, generator=seeded(), dtype=dtype) for n in (n_queries, n_keys)]
+    nodes = [
+        torch.randn(batch, heads, n, 3, generator=seeded(), dtype=dtype, requires_grad=True)
+        for n in (n_queries, n_keys)
+    ]
     centres = torch.randn(heads, 2 * n_clusters, 3, generator=seeded(), dtype=dtype)
     blocks = torch.rand(heads, 2, n_clusters, n_clusters, generator=seeded(), dtype=dtype).requires_grad_()
     few = [few_memberships(x, centres, 2, min(2, n_clusters)) for x in nodes]
     model = FewClustersModel(few[0], blocks, few[1], *masks, find_link("poisson"))
     dense = BlockModel(model.query_membership, blocks, model.key_membership, *masks, link="poisson")
+    leaves = [*nodes, blocks]
     for points in (0.0, 1e9):
         with patch("sbmt.kernels.cpu.draws.few_clusters._DENSE", points):
             edges = replace(sample_edges(model, exploration=0.1, generator=seeded()), check=True)
         found, expected = (m.edge_rate(edges) for m in (model, dense))
         same([found], [expected], dtype)
-        same(*(torch.autograd.grad(rate.sum(), blocks) for rate in (found, expected)), dtype)
+        same(*(torch.autograd.grad(rate.sum(), leaves, retain_graph=True) for rate in (found, expected)), dtype)
 
 
 def check_csr(drawn):

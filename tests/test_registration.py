@@ -65,7 +65,8 @@ def test_an_attention_from_outside_goes_through_a_sweep_and_its_costs(tmp_path, 
     done = sbmt(tmp_path, f"sweep listops --reduced {names} {tiny} --workers 2 --output swept")
     assert done.returncode == 0, done.stderr
     runs = json.loads((tmp_path / "swept" / "result.json").read_text())["listops"]["runs"]
-    assert [(run["trial"], run["config"]["options"]) for run in runs] == [("scaled", {"scale": 3}), ("full", {"is_log_scaled": None})]
+    options = {run["trial"]: run["config"]["options"] for run in runs}
+    assert options == {"scaled": {"scale": 3}, "full": {"is_log_scaled": None}}
     assert "scaled" in done.stdout and f"{100 * runs[0]['test']['accuracy']:.2f}" in done.stdout
 
     done = sbmt(tmp_path, "cost --attention scaled --length 64 --json cost.json")

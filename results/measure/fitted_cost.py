@@ -4,9 +4,9 @@
 ``fitted-256`` and ``fitted-1024``, which must have run before (``sbmt study fitted-64``), and draws
 ``results/fitted.png`` from their results and its own. It takes a few minutes.
 
-Beyond 1,024 tokens it times the attention alone, forward and backward: that of ``fitted-1024`` on the queries, keys and
-values of several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so that a query
-draws as many keys as in training.
+From 1,024 tokens on it times the attention alone, forward and backward: that of ``fitted-1024`` on the queries, keys
+and values of one or several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so
+that those of a query sum to the same; they fall on more keys, of which fewer are drawn twice.
 """
 
 from math import log

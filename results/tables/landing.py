@@ -38,8 +38,9 @@ def demo_table(files: Files) -> str:
         rows.append((title, *cells))
     parts = [grid(heads, rows), _caption(runs[0]["config"], seeds, timed)]
     if files.has("bench"):
-        fitted = files.load("fitted_cost")["attention"] if files.has("fitted_cost") else {}
-        parts.append(_where_it_pays(files.load("bench"), fitted))
+        parts.append(
+            _where_it_pays(files.load("bench"), files.load("fitted_cost") if files.has("fitted_cost") else None)
+        )
     return "\n\n".join(parts)
 
 
@@ -64,14 +65,15 @@ def machine(manifest: dict[str, Any]) -> str:
     return f"{manifest['processor']}, {threads}, torch {manifest['torch']}"
 
 
-def _where_it_pays(bench: dict[str, Any], fitted: dict[str, dict[str, Any]]) -> str:
+def _where_it_pays(bench: dict[str, Any], fitted: dict[str, Any] | None) -> str:
     rows = [(f"{n:,} tokens", f"{100 * p:g} %", f"{step_ratios(bench, n, p)} ×") for n, p in CASES]
-    for n, found in fitted.items():
+    for n, found in fitted["attention"].items() if fitted else ():
         density, ratio = found["keys_per_query"] / int(n), found["fitted"]["ratio"]
         rows.append((f"{int(n):,} tokens, fitted by training", f"{100 * density:.2g} %", f"{ratio:.2f} ×"))
     about = bench["manifest"]
     text = "*The attention layer alone, over PyTorch's fused full attention, for memberships easy and hard to draw from"
-    return grid(("SBM on longer sequences", "density", "time of a step"), rows) + f"\n\n{text} ({machine(about)}).*"
+    text = f"{text} ({machine(about)})" + (f"; fitted masks: {machine(fitted['manifest'])}" if fitted else "")
+    return grid(("SBM on longer sequences", "density", "time of a step"), rows) + f"\n\n{text}.*"
 
 
 def step_ratios(bench: dict[str, Any], n: int, density: float, *, is_training: bool = True) -> str:

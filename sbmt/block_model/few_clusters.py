@@ -1,4 +1,4 @@
-"""Block models whose tokens belong to a few clusters each, so that nothing is as wide as the number of clusters."""
+"""Block models whose tokens belong to a few clusters each, and do without an array of all tokens by all clusters."""
 
 import torch
 from jaxtyping import Float, Int

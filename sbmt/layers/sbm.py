@@ -74,7 +74,7 @@ class SBMAttention(nn.Module):
             among. It bounds the number of edges that are drawn, on average over queries.
         n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships.
         n_active: In how many clusters of each group a token is at most: those of its largest logits. None is all. It
-            needs softmax memberships, and spares all products as wide as k but one.
+            needs softmax memberships, and spares most products as wide as k.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.

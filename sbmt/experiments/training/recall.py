@@ -1,19 +1,23 @@
-"""Settings of a run on associative recall."""
+"""Settings of a run on associative recall, and the oracle that knows which item is asked for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sbmt.attention import edge_attention
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
 from sbmt.experiments.training.generated import GeneratedConfig
-from sbmt.experiments.training.oracle import OracleTagger
-from sbmt.models import TokenTagger
+from sbmt.graph.edges import EdgeList
+from sbmt.models import Encoder, ModelOutput, TokenTagger
 from sbmt.registration import option
+from sbmt.types import AttentionOutput
 
 RECALL = "recall"
 _TOKENS_EVALUATED = 4096  # at once
@@ -74,3 +78,53 @@ class RecallConfig(GeneratedConfig):
     def evaluation_batch(self) -> int:  # type: ignore[override]
         """Fewer where sequences are long, since attention to all pairs needs memory for them."""
         return max(1, _TOKENS_EVALUATED // self.length)
+
+
+class OracleAttention(nn.Module):
+    """Softmax attention along the edges that it was given before the call, whatever the input."""
+
+    edges: EdgeList
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads n_queries d"],
+        key: Float[Tensor, "batch heads n_keys d"],
+        value: Float[Tensor, "batch heads n_keys d_value"],
+        *,
+        query_mask: Bool[Tensor, "batch n_queries"] | None = None,
+        key_mask: Bool[Tensor, "batch n_keys"] | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> AttentionOutput:
+        """Attends; the edges decide which tokens are real."""
+        values, density = edge_attention(query, key, value, self.edges), self.edges.density()
+        return AttentionOutput(values, density, density, self.edges if return_edges else None)
+
+
+class OracleTagger(TokenTagger):
+    """A tagger whose layers attend along edges that follow from the tokens by a rule of the task, not learned.
+
+    Args:
+        encoder: What reads the tokens; its attentions are replaced.
+        n_labels: Logits per token.
+        find_edges: From tokens to edges.
+    """
+
+    def __init__(self, encoder: Encoder, n_labels: int, find_edges: Callable[[Tensor], EdgeList]) -> None:
+        super().__init__(encoder, n_labels)
+        self.find_edges, self.oracle = find_edges, OracleAttention()
+        for block in encoder.blocks:
+            block.get_submodule("attention").attention = self.oracle
+
+    def forward(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        *,
+        selected: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        return_edges: bool = False,
+    ) -> ModelOutput:
+        """See :class:`~sbmt.models.TokenTagger`."""
+        self.oracle.edges = self.find_edges(tokens)
+        return super().forward(tokens, mask, selected=selected, generator=generator, return_edges=return_edges)

@@ -5,7 +5,7 @@
 #   make lab-test  run every notebook in a real JupyterLab, as a learner would (ten minutes or so; needs chromium)
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
-#   make results train and measure what the README and the site quote (two hours on two cores; resumable)
+#   make results train and measure what the README and the site quote (some hours on two cores; resumable)
 #   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)

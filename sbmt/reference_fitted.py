@@ -9,25 +9,27 @@ class FittedAttention(nn.Module):
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int, n_groups: int = 4, edges_per_query: float = 16.0):
         super().__init__()
-        self.n_groups, self.n_active, self.edges_per_query, self.extra_keys = n_groups, 4, edges_per_query, 8.0
+        self.n_partitions, self.n_active, self.edges_per_query, self.extra_keys = 2 * n_groups, 2, edges_per_query, 8.0
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
-        self.clusters = nn.Parameter(torch.randn(n_heads, n_clusters, d_head) * (2 / d_head) ** 0.5)
+        n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
+        self.clusters = nn.Parameter(torch.randn(n_heads, n_parts, d_head) / d_head**0.5)
         self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))
         self.log_start: Tensor  # ln min(1, c/n), so that training starts with about c edges per query
         self.register_buffer("log_start", torch.tensor(0.0))
 
     def membership(self, tokens: Tensor) -> Tensor:
-        """Divides each token among a few clusters of every group; the gradient of the task stops here."""
-        logits = (self.node_mlp(tokens.detach()) @ self.clusters.mT).unflatten(-1, (self.n_groups, -1))
+        """Divides each token among two parts of every partition; the gradient of the task stops here."""
+        logits = (self.node_mlp(tokens.detach()) @ self.clusters.mT).unflatten(-1, (self.n_partitions, -1))
         least = logits.topk(min(self.n_active, logits.shape[-1])).values[..., -1:]
-        return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)  # batch heads n k
+        return logits.masked_fill(logits < least, -torch.inf).softmax(-1).transpose(2, 3)  # batch heads partitions n s
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Values and the auxiliary loss, which training adds to the task's; draws a mask where none is given."""
-        # The rate of a pair, r = γ Q̂ B K̂ᵀ, of which p = 1 - exp(-r - ε/n). Clusters of different groups never meet.
-        group = torch.arange(self.clusters.shape[1]) * self.n_groups // self.clusters.shape[1]
-        affinity = (self.clusters @ self.clusters.mT + (self.log_rate + self.log_start)[:, None, None]).exp() / 4
-        rate = self.membership(query) @ (affinity * (group[:, None] == group)) @ self.membership(key).mT
+        # A pair's rate r = γ/4 Σ Π Q̂ S K̂ᵀ multiplies two partitions' and sums over groups. p = 1 - exp(-r - ε/n).
+        centres = self.clusters.unflatten(1, (self.n_partitions, -1))  # heads partitions s d
+        affinity = (centres @ centres.mT + (self.log_rate + self.log_start)[:, None, None, None] / 2).exp() / 2
+        by_partition = self.membership(query) @ affinity @ self.membership(key).mT  # batch heads partitions n n
+        rate = (by_partition[:, :, 0::2] * by_partition[:, :, 1::2]).sum(2)
         extra = self.extra_keys / key.shape[2] if self.training else 0.0
         p, is_loop = (1 - torch.exp(-rate - extra)).detach(), torch.eye(key.shape[2], dtype=torch.bool)
         mask = is_loop | (torch.rand_like(p) < p if mask is None else mask)

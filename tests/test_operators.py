@@ -9,7 +9,7 @@ from torch.testing._internal.optests.generate_tests import OpCheckError
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.attention import dropout
-from sbmt.kernels import draws, few_clusters, rows, tiles
+from sbmt.kernels import crossed, draws, rows, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
 
@@ -87,42 +87,68 @@ def two_pointers(density, *rest):
     return edges.row_ptr, edges.keys, *rest
 
 
-def few_tokens(width=2):
-    """Two examples and heads, 5 queries and 7 keys in one cluster of each of two groups of three."""
+def part_tokens():
+    """Two heads of two examples, 5 queries in two parts of each of four partitions into three, and their blocks."""
     generator = torch.Generator().manual_seed(0)
-    sizes = [(n, torch.randint(3, (4 * n, width), generator=generator)) for n in (5, 7)]
-    clusters = [index + 3 * torch.arange(width) for _, index in sizes]
-    weights = [torch.rand(4 * n, width, dtype=torch.float64, generator=generator) for n, _ in sizes]
-    blocks = torch.rand(2, 2, 3, 3, dtype=torch.float64, generator=generator)
-    return clusters[0], weights[0].requires_grad_(), blocks.requires_grad_(), clusters[1], weights[1].requires_grad_()
+    part = torch.tensor([0, 2] * 4) + 3 * torch.arange(4).repeat_interleave(2)
+    weight = torch.rand(20, 8, dtype=torch.float64, generator=generator).requires_grad_()
+    blocks = torch.rand(2, 4, 3, 3, dtype=torch.float64, generator=generator).requires_grad_()
+    return part.repeat(20, 1), weight, blocks, 5
 
 
-def choose_clusters():
+def part_rates_backward():
+    return torch.randn(20, 12, dtype=torch.float64), *detached(part_tokens())
+
+
+def crossed_factors():
+    """Rates of 5 queries, and 7 keys in one part of each of four partitions into three."""
+    generator = torch.Generator().manual_seed(0)
+    rates = torch.rand(4 * 5, 12, dtype=torch.float64, generator=generator).requires_grad_()
+    part = torch.randint(3, (4 * 7, 4), generator=generator) + 3 * torch.arange(4)
+    weight = torch.rand(4 * 7, 4, dtype=torch.float64, generator=generator).requires_grad_()
+    return rates, part, weight, 4
+
+
+def choose_parts():
     return *(torch.randn(2, n, 3, dtype=torch.float64) for n in (5, 12)), 3, 2
 
 
-def few_memberships():
-    *tokens, n_groups, n_active = choose_clusters()
-    found = few_clusters.choose_clusters(*tokens, n_groups, n_active)
-    return *(t.requires_grad_() for t in tokens), *found, n_groups
+def part_memberships():
+    *tokens, n_partitions, n_active = choose_parts()
+    found = crossed.choose_parts(*tokens, n_partitions, n_active)
+    return *(t.requires_grad_() for t in tokens), *found, n_partitions
 
 
-def few_memberships_backward():
-    arguments = detached(few_memberships())
+def part_memberships_backward():
+    arguments = detached(part_memberships())
     return torch.randn_like(arguments[3]), *arguments
 
 
-def few_cluster_rates(density):
-    return *few_tokens(), *mask_and_by_key(small_case(density).edges)
-
-
-def few_cluster_rates_backward(density):
+def crossed_rates(density):
     edges = small_case(density).edges
-    return torch.randn(edges.n_edges, dtype=torch.float64), *detached(few_tokens()), *mask_and_by_key(edges)
+    return *crossed_factors(), edges.row_ptr, edges.keys, 5, 7
 
 
-def sample_few(density):
-    return detached(few_tokens()), [2, 2, 5, 7], *padding(), density, -5, 3
+def crossed_rates_backward(density):
+    edges = small_case(density).edges
+    return (
+        torch.randn(edges.n_edges, dtype=torch.float64),
+        *detached(crossed_factors()),
+        edges.row_ptr,
+        edges.keys,
+        5,
+        7,
+    )
+
+
+def sum_of_crossed_rates_backward():
+    rates, part, weight, _ = detached(crossed_factors())
+    total = crossed.sum_of_crossed_rates(rates, part, weight, 4, 4)[1]
+    return torch.randn(4, dtype=torch.float64), rates, part, weight, 4, total
+
+
+def sample_crossed(density):
+    return *detached(crossed_factors()), [2, 2, 5, 7], *padding(), density, -5, 3
 
 
 def sample(density):
@@ -146,15 +172,19 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
-    "choose_clusters": (few_clusters.choose_clusters, lambda density: [choose_clusters()]),
-    "few_memberships": (few_clusters.few_memberships, lambda density: [few_memberships()]),
-    "few_memberships_backward": (few_clusters.few_memberships_backward, lambda density: [few_memberships_backward()]),
-    "few_cluster_rates": (few_clusters.few_cluster_rates, lambda density: [few_cluster_rates(density)]),
-    "few_cluster_rates_backward": (
-        few_clusters.few_cluster_rates_backward,
-        lambda density: [few_cluster_rates_backward(density)],
+    "choose_parts": (crossed.choose_parts, lambda density: [choose_parts()]),
+    "part_memberships": (crossed.part_memberships, lambda density: [part_memberships()]),
+    "part_memberships_backward": (crossed.part_memberships_backward, lambda density: [part_memberships_backward()]),
+    "part_rates": (crossed.part_rates, lambda density: [part_tokens()]),
+    "part_rates_backward": (crossed.part_rates_backward, lambda density: [part_rates_backward()]),
+    "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
+    "crossed_rates_backward": (crossed.crossed_rates_backward, lambda density: [crossed_rates_backward(density)]),
+    "sum_of_crossed_rates": (crossed.sum_of_crossed_rates, lambda density: [(*crossed_factors(), 4)]),
+    "sum_of_crossed_rates_backward": (
+        crossed.sum_of_crossed_rates_backward,
+        lambda density: [sum_of_crossed_rates_backward()],
     ),
-    "sample_few_clusters": (draws.draw_few_clusters, lambda density: [sample_few(density)]),
+    "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
 }
 TILES = ["attend_tiles", "attend_tiles_backward"]
 ON_GPU = [*list(CASES)[:6], *TILES]  # those whose kernels Triton's interpreter can run

@@ -16,7 +16,7 @@ MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
     "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto', "
-    "learning='straight_through', edges_per_query=None, n_groups=1, n_active=None, reweight=False, sink=False"
+    "learning='straight_through', edges_per_query=None, n_groups=1, n_active=2, reweight=False, sink=False"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),

@@ -9,7 +9,7 @@ import sbmt
 from sbmt.reference_fitted import FittedAttention
 from tests.layers.inputs import seeded, tokens
 
-N, D, HEADS, CLUSTERS = 24, 8, 3, 20
+N, D, HEADS, CLUSTERS = 24, 8, 3, 36
 
 
 def both(is_training, backend="auto"):

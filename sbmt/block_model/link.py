@@ -65,6 +65,14 @@ class Link(ABC):
         largest = LARGEST_LEARNED + (0.0 if sums_to_one else log(divisor))
         return scores.clamp(max=largest).exp() / divisor
 
+    def part_blocks(self, scores: Tensor) -> Tensor:
+        r"""The blocks of partitions of which two are crossed: $e^{C C^\top} / 2$ each, and $e^{\dots} / 4$ together.
+
+        Args:
+            scores: $C C^\top$ within each partition, ``(heads, partitions, s, s)``; −∞ where an entry has to be 0.
+        """
+        return scores.clamp(max=LARGEST_LEARNED / 2).exp() / 2
+
     def explored_mean(self, mean: Tensor, exploration: float, is_real: Tensor) -> Tensor | None:
         """The mean probability with exploration, if it follows from the mean without; None if it does not.
 

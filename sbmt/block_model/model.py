@@ -93,6 +93,11 @@ class BlockModel:
         return batch, heads, n_queries, self._key.shape[2]
 
     @property
+    def device(self) -> torch.device:
+        """Where it lives."""
+        return self._query.device
+
+    @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
         return self.blocks.shape[1] * self.blocks.shape[-1]
@@ -107,7 +112,7 @@ class BlockModel:
     @property
     def n_pairs(self) -> Int[Tensor, " batch"]:
         """Real query-key pairs of each example, int64."""
-        return count_pairs(self.shape, self.query_mask, self.key_mask, self.blocks.device)
+        return count_pairs(self.shape, self.query_mask, self.key_mask, self.device)
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
@@ -116,20 +121,16 @@ class BlockModel:
         It is computed once, and shared by the sampler, the gate and whatever else needs it.
         """
         if self._rates is None:
-            with torch.no_grad(), full_precision(self.blocks):
+            with torch.no_grad(), full_precision(self._query):
                 self._rates = blockwise(self.query_membership, self.blocks)
         rates: Tensor = _Product.apply(self.query_membership, self.blocks, self._rates)
         return rates
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
-        query, key = self.sizes()
-        with full_precision(query):
-            return (blockwise(query[:, :, None], self.blocks) @ key[..., None]).flatten(1)
-
-    def sizes(self) -> tuple[Float[Tensor, "batch heads k"], Float[Tensor, "batch heads k"]]:
-        r"""The sizes of all clusters, $\sum_i \hat Q_i$ and $\sum_j \hat K_j$."""
-        return self._query.sum(2), self._key.sum(2)
+        with full_precision(self._query):
+            query, key = self.query_membership.sum(2, keepdim=True), self.key_membership.sum(2)
+            return (blockwise(query, self.blocks) @ key[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The rates of given edges without exploration, in EdgeList order.
@@ -276,7 +277,7 @@ def check_block_model(block_model: object, query: Tensor | None = None, key: Ten
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     if query is None or key is None:
         return
-    expected, device = (*query.shape[:3], key.shape[2]), block_model.blocks.device
+    expected, device = (*query.shape[:3], key.shape[2]), block_model.device
     if block_model.shape != expected:
         raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
     if device != query.device:

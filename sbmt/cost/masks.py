@@ -55,38 +55,45 @@ def routing_density(layer: RoutingAttention, n: int) -> float:
 
 def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     """The block model, the draw and the edges; memberships are computed per head of each example, or just per head."""
-    n_heads, n_clusters, d_head = layer.clusters.shape
-    is_bilinear, is_sigmoid = layer.link.is_linear, layer.membership == "sigmoid"
-    pairs = "k²" if layer.n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
+    n_heads, _, d_head = layer.clusters.shape
+    n_clusters, n_groups = layer.n_clusters, layer.n_groups
+    is_bilinear, is_sigmoid, is_crossed = layer.link.is_linear, layer.membership == "sigmoid", False
+    pairs = "k²" if n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
     sizes = {"h": n_heads, "d": d_head, "k": n_clusters}
-    if layer.n_groups > 1 or layer.n_active is not None:
-        sizes["s"] = n_clusters // layer.n_groups
     products = part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k")
-    sampling, rates = sampling_parts(layer.sampler, pairs), rate_parts(layer, pairs)
-    if layer.n_active is not None:
-        sizes["a"] = layer.n_groups * layer.n_active
-        products = part("memberships: products with C", f"4·{per}·n·k·d", f"2·{per}·n·k + 10·{per}·n·a")
-    if layer.n_active is not None and layer.sampler == "exact" and layer.link.is_poisson and per == "b·h":
-        sampling, rates = few_clusters_parts(pairs)
+    block_matrix = part("block matrix", f"2·h·{pairs}·d", f"{5 if is_bilinear else 3}·h·{pairs}")
+    if n_groups > 1:
+        sizes["s"] = n_clusters // n_groups
+    if layer.membership == "crossed":
+        sizes |= {"g": n_groups, "s": round((n_clusters / n_groups) ** 0.5), "a": 2 * n_groups * layer.n_active}
+        pairs = "g·s⁴"
+        products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 10·{per}·n·a")
+        block_matrix = part("block matrix", "4·h·k·d", "6·h·k")
+        is_crossed = layer.sampler == "exact" and layer.link.is_poisson and per == "b·h"
     parts = (
         part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
         products,
-        part("block matrix", f"2·h·{pairs}·d", f"{5 if is_bilinear else 3}·h·{pairs}"),
-        *sampling,
+        block_matrix,
+        *(CROSSED_SAMPLING if is_crossed else sampling_parts(layer.sampler, pairs)),
         *window_parts(layer.window),
-        *rates,
+        *(CROSSED_RATES if is_crossed else rate_parts(layer, pairs)),
         *edge_parts(layer.backend),
     )
     return ModuleCost(parts, sizes)
 
 
-def few_clusters_parts(pairs: str) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """Drawing, and what the fit needs, where a token is in a of the k clusters: only a row's rates are as wide as k."""
-    rates = part("sampling: rates T = Q̂ S", "2·b·h·n·a·s", "2·b·h·n·k")
-    members = part("sampling: members of clusters", elementwise="5·b·h·n·a")
-    sampling = rates, members, part("sampling: draws", elementwise="4·m")
-    sums = part("sum of all rates", f"2·b·h·{pairs} + 2·b·h·k", "2·b·h·n·a")
-    return sampling, (sums, part("rates per edge", "2·b·h·n·a·s + 2·m·a", "3·m"))
+CROSSED_SAMPLING = (
+    part("sampling: rates T = Q̂ S", "2·b·h·n·a·s"),
+    part("sampling: members of clusters", elementwise="3·b·h·n·a"),
+    part("sampling: lengths of clusters", "2·b·h·n·k"),
+    part("sampling: draws", elementwise="4·m"),
+)
+"""Drawing where a token is in a of the parts of crossed partitions."""
+CROSSED_RATES = (
+    part("sum of all rates", "2·b·h·n·k", "b·h·n·a"),
+    part("rates per edge", "2·m·a", "3·m"),
+)
+"""What the fit needs there."""
 
 
 def sampling_parts(sampler: str, pairs: str = "k²") -> tuple[Part, ...]:

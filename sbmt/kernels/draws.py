@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
-from sbmt.kernels.structures import FewClusters, RateFactors
+from sbmt.kernels.structures import CrossedFactors, RateFactors
 
 
 def draw_exact(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor] | None:
@@ -49,9 +49,12 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
-@torch.library.custom_op("sbmt::sample_few_clusters", mutates_args=(), device_types="cpu")
-def draw_few_clusters(
-    tokens: list[Tensor],
+@torch.library.custom_op("sbmt::sample_crossed", mutates_args=(), device_types="cpu")
+def draw_crossed(
+    rates: Tensor,
+    key_part: Tensor,
+    key_weight: Tensor,
+    n_partitions: int,
     shape: list[int],
     query_mask: Tensor | None,
     key_mask: Tensor | None,
@@ -59,17 +62,16 @@ def draw_few_clusters(
     seed: int,
     first_example: int,
 ) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of independent edges under the Poisson link; ``tokens`` are those of a FewClusters."""
-    from sbmt.kernels.cpu.draws.few_clusters import sample_few_clusters
+    """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link."""
+    from sbmt.kernels.cpu.draws.crossed import sample_crossed
 
+    factors = CrossedFactors(rates, key_part, key_weight, n_partitions)
     batch, heads, n_queries, n_keys = shape
     of_graphs = batch, heads, n_queries, n_keys
-    return sample_few_clusters(
-        FewClusters(*tokens), of_graphs, (query_mask, key_mask), exploration, seed, first_example
-    )
+    return sample_crossed(factors, of_graphs, (query_mask, key_mask), exploration, seed, first_example)
 
 
-@draw_few_clusters.register_fake
-def _(tokens: list[Tensor], shape: list[int], *rest: Any) -> tuple[Tensor, Tensor]:
-    rows, n_edges = tokens[0].shape[0], torch.library.get_ctx().new_dynamic_size()
-    return tokens[0].new_empty(rows + 1), tokens[0].new_empty(n_edges)
+@draw_crossed.register_fake
+def _(rates: Tensor, key_part: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return rates.new_empty(rates.shape[0] + 1, dtype=torch.int64), rates.new_empty(n_edges, dtype=torch.int64)

@@ -60,14 +60,13 @@ class RateFactors(NamedTuple):
     is_poisson: bool  # p = 1 − e^{−x} rather than min(x, 1)
 
 
-class FewClusters(NamedTuple):
-    """A block model whose tokens belong to few clusters each: equally many of every group, group after group."""
+class CrossedFactors(NamedTuple):
+    """What rates are made of where a group of clusters crosses two partitions, those numbered 2g and 2g + 1."""
 
-    query_cluster: Tensor  # int64 (graphs · n_queries, g · a)
-    query_weight: Tensor  # (graphs · n_queries, g · a)
-    blocks: Tensor  # S, (heads, g, k/g, k/g)
-    key_cluster: Tensor  # int64 (graphs · n_keys, g · a)
-    key_weight: Tensor  # (graphs · n_keys, g · a)
+    rates: Tensor  # T = Q̂ S of all parts, (graphs · n_queries, parts)
+    key_part: Tensor  # int32 (graphs · n_keys, chosen), equally many parts of every partition, in ascending order
+    key_weight: Tensor  # (graphs · n_keys, chosen)
+    n_partitions: int
 
 
 class TileInputs(NamedTuple):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.inputs import GateRule, check_attention_settings
+from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
-from sbmt.block_model.few_clusters import FewClustersModel, few_memberships
 from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
@@ -23,7 +23,7 @@ from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
-Membership = Literal["sigmoid", "softmax"]
+Membership = Literal["sigmoid", "softmax", "crossed"]
 SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
 
 
@@ -43,6 +43,12 @@ class SBMAttention(nn.Module):
     with a few clusters of its own. ``n_groups`` divides the clusters into groups with a softmax each, which are several
     partitions of the tokens at once; clusters of different groups never meet.
 
+    ``membership="crossed"`` makes the k/g clusters of a group out of two partitions into $s = \sqrt{k/g}$ parts each,
+    with a softmax over the parts: a cluster is a pair of parts, one of either, and a token belongs to it as much as to
+    the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the two. Logits, of which there are
+    2 g s instead of k, and what follows from them cost accordingly less
+    (:class:`~sbmt.block_model.crossed.CrossedModel`).
+
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
     (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
     ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
@@ -61,8 +67,8 @@ class SBMAttention(nn.Module):
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.block_model.exploration.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's), ``"poisson"``, or a :class:`~sbmt.block_model.link.Link` of yours.
-        membership: ``"sigmoid"`` (the paper's), or ``"softmax"``, which needs the Poisson link: a mean of entries of
-            a bilinear block matrix, which sum to 1, starts near 1/k².
+        membership: ``"sigmoid"`` (the paper's), or ``"softmax"`` or ``"crossed"``, which need the Poisson link: a
+            mean of entries of a bilinear block matrix, which sum to 1, starts near 1/k².
         is_diagonal: Whether a cluster meets only itself: S keeps its diagonal alone, which still sums to 1 under the
             bilinear link. Masks are then unions of blocks, as those of hashing are.
         self_loops: Whether every token also attends itself.
@@ -72,9 +78,10 @@ class SBMAttention(nn.Module):
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
-        n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships.
-        n_active: In how many clusters of each group a token is at most: those of its largest logits. None is all. It
-            needs softmax memberships, and spares most products as wide as k.
+        n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships. Crossed
+            ones take the nearest number of clusters that is ``n_groups`` times a square.
+        n_active: With crossed memberships: in how many parts of each partition a token is at most, those of its
+            largest logits.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
@@ -116,44 +123,43 @@ class SBMAttention(nn.Module):
         learning: Learning = "straight_through",
         edges_per_query: float | None = None,
         n_groups: int = 1,
-        n_active: int | None = None,
+        n_active: int = 2,
         reweight: bool = False,
         sink: bool = False,
     ) -> None:
         super().__init__()
-        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
+        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups, n_active=n_active)
         choose("sampler", sampler, SAMPLERS)
         check_attention_settings(gate_rule, window, dropout)
         self.link = find_link(link)
         check_choice("membership", membership, Membership)
-        if membership == "softmax" and self.link.largest_entry <= 1:
-            raise SbmtError("softmax memberships with link='poisson'", f"link={self.link.name!r}", "name that link too")
-        if n_clusters % n_groups or (n_groups > 1 and membership != "softmax"):
+        if membership != "sigmoid" and self.link.largest_entry <= 1:
+            expected = f"{membership} memberships with link='poisson'"
+            raise SbmtError(expected, f"link={self.link.name!r}", "name that link too")
+        n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
+        if membership == "crossed":
+            n_clusters = n_groups * n_parts**2
+        if n_clusters % n_groups or (n_groups > 1 and membership == "sigmoid"):
             got = f"{n_groups} groups of {n_clusters} clusters with {membership} memberships"
             do = "let n_groups divide n_clusters, and take membership='softmax'"
             raise SbmtError("groups of equal size, each with a softmax", got, do)
-        if n_active is not None:
-            check_sizes(n_active=n_active)
-            if membership != "softmax":
-                raise SbmtError(
-                    "n_active with membership='softmax'", f"membership={membership!r}", "leave n_active out"
-                )
-            n_active = n_active if n_active < n_clusters // n_groups else None  # all of them
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_backend(backend)
         self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
-        self.is_diagonal, self.n_groups, self.n_active = is_diagonal, n_groups, n_active
+        self.is_diagonal, self.n_groups, self.n_clusters = is_diagonal, n_groups, n_clusters
+        self.n_active = min(n_active, n_parts)
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
-        self.clusters = nn.Parameter(torch.empty(n_heads, n_clusters, d_head))
+        n_rows = 2 * n_groups * n_parts if membership == "crossed" else n_clusters
+        self.clusters = nn.Parameter(torch.empty(n_heads, n_rows, d_head))
         if membership == "sigmoid":
             nn.init.kaiming_normal_(self.clusters)
-        else:
-            nn.init.normal_(self.clusters, std=(2 / d_head) ** 0.5)  # |C_a|² ≈ 2: like clusters meet e² times as often
+        else:  # |C_a|² ≈ 2, or 1 for each part of a pair: like clusters meet e² times as often
+            nn.init.normal_(self.clusters, std=((1 if membership == "crossed" else 2) / d_head) ** 0.5)
             with torch.no_grad():
                 for parameter in self.node_mlp[2].parameters():
                     parameter.mul_(SHARPNESS)
@@ -184,17 +190,20 @@ class SBMAttention(nn.Module):
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
-            grouped = clusters.unflatten(1, (self.n_groups, -1))
-            scores = grouped @ grouped.mT  # heads groups k/groups k/groups: clusters of different groups never meet
+            is_crossed = self.membership == "crossed"
+            grouped = clusters.unflatten(1, (2 * self.n_groups if is_crossed else self.n_groups, -1))
+            scores = grouped @ grouped.mT  # clusters of different groups, or parts of different partitions, never meet
             if self.log_rate is not None:
-                scores = scores + self._log_rate(key.shape[2])[:, None, None, None]
+                log_rate = self._log_rate(key.shape[2])[:, None, None, None]
+                scores = scores + (log_rate / 2 if is_crossed else log_rate)
             if self.is_diagonal:
                 is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(~is_same, -torch.inf)
+            if is_crossed:
+                n_partitions = scores.shape[1]
+                queries, keys = (part_memberships(node, clusters, n_partitions, self.n_active) for node in nodes)
+                return CrossedModel(queries, self.link.part_blocks(scores), keys, query_mask, key_mask, self.link)
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
-            if self.n_active is not None:
-                few = [few_memberships(node, clusters, self.n_groups, self.n_active) for node in nodes]
-                return FewClustersModel(few[0], block_matrix, few[1], query_mask, key_mask, self.link)
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
 
@@ -274,9 +283,9 @@ class SBMAttention(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings in one line."""
-        n_heads, n_clusters, d_head = self.clusters.shape
+        n_heads, _, d_head = self.clusters.shape
         return (
-            f"d_head={d_head}, n_heads={n_heads}, n_clusters={n_clusters}, sampler={self.sampler!r}, "
+            f"d_head={d_head}, n_heads={n_heads}, n_clusters={self.n_clusters}, sampler={self.sampler!r}, "
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
             f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}, "
             f"learning={self.learning!r}, edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, "

@@ -19,9 +19,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning": "likelihood",
         "edges_per_query": 16.0,
         "link": "poisson",
-        "membership": "softmax",
+        "membership": "crossed",
         "n_groups": 4,
-        "n_active": 4,
         "reweight": True,
         "sink": True,
         "self_loops": True,
@@ -54,7 +53,7 @@ class StaticSBMOptions:
     learning: str | None = option(None, "what teaches the block model", get_args(Learning))
     edges_per_query: float | None = option(None, "with learning=likelihood: edges that a query's attention is worth")
     n_groups: int | None = option(None, "groups of clusters, each with a softmax of its own")
-    n_active: int | None = option(None, "in how many clusters of each group a token is at most")
+    n_active: int | None = option(None, "crossed memberships: parts of each partition that a token is in")
     reweight: bool | None = option(None, "whether a drawn edge weighs 1/p times as much")
     sink: bool | None = option(None, "whether a learned logit without a value joins each softmax")
 

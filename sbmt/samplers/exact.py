@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from sbmt.block_model.few_clusters import FewClustersModel
+from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.draws import draw_exact, draw_few_clusters
+from sbmt.kernels.draws import draw_crossed, draw_exact
 from sbmt.kernels.structures import RateFactors
 from sbmt.samplers.streams import (
     choose_by_weight,
@@ -35,10 +35,11 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
-    if isinstance(block_model, FewClustersModel) and link.is_poisson and can_run_on(block_model.blocks.device):
-        tokens, shape = [t.detach() for t in block_model.flattened()], block_model.shape
-        row_ptr, keys = draw_few_clusters(tokens, list(shape), *masks, exploration, seed, first_example)
-        return EdgeList(row_ptr, keys, shape, *masks)
+    if isinstance(block_model, CrossedModel) and link.is_poisson and can_run_on(block_model.device):
+        rates, part, weight, n_partitions = block_model.factors()
+        given = rates.detach(), part, weight.detach(), n_partitions, list(block_model.shape)
+        row_ptr, keys = draw_crossed(*given, *masks, exploration, seed, first_example)
+        return EdgeList(row_ptr, keys, block_model.shape, *masks)
     if link.has_kernels:
         rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
         factors = RateFactors(rates, key, *masks, exploration, link.is_poisson)

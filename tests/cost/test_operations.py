@@ -59,16 +59,24 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
-def choice_flops(nodes, clusters, *rest, out_shape=None, **_):
-    return 2 * nodes[0] * nodes[1] * nodes[2] * clusters[1]
+def choice_flops(nodes, centres, *rest, out_shape=None, **_):
+    return 2 * nodes[0] * nodes[1] * nodes[2] * centres[1]
 
 
-def few_rates_flops(cluster, weight, blocks, key_cluster, key_weight, row_ptr, keys, *rest, out_shape=None, **_):
-    return 2 * cluster[0] * cluster[1] * blocks[-1] + 2 * keys[0] * cluster[1]
+def part_rates_flops(part, weight, blocks, *rest, out_shape=None, **_):
+    return 2 * part[0] * part[1] * blocks[-1]
 
 
-def few_draws_flops(tokens, *rest, out_shape=None, **_):
-    return 2 * tokens[0][0] * tokens[0][1] * tokens[2][-1]
+def crossed_rates_flops(rates, part, weight, n_partitions, row_ptr, keys, *rest, out_shape=None, **_):
+    return 2 * keys[0] * part[1]
+
+
+def crossed_draws_flops(rates, part, weight, n_partitions, *rest, out_shape=None, **_):
+    return 2 * rates[0] * n_partitions // 2 * (rates[1] // n_partitions) ** 2
+
+
+def sum_flops(rates, part, weight, n_partitions, n_graphs, *rest, out_shape=None, **_):
+    return crossed_draws_flops(rates, part, weight, n_partitions)
 
 
 def flops_by_torch(model, *inputs):
@@ -76,9 +84,11 @@ def flops_by_torch(model, *inputs):
     model.eval().requires_grad_(False)
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
-        torch.ops.sbmt.choose_clusters: choice_flops,
-        torch.ops.sbmt.few_cluster_rates: few_rates_flops,
-        torch.ops.sbmt.sample_few_clusters: few_draws_flops,
+        torch.ops.sbmt.choose_parts: choice_flops,
+        torch.ops.sbmt.part_rates: part_rates_flops,
+        torch.ops.sbmt.crossed_rates: crossed_rates_flops,
+        torch.ops.sbmt.sum_of_crossed_rates: sum_flops,
+        torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         with FlopCounterMode(display=False, custom_mapping=edges) as counter:

@@ -12,7 +12,7 @@ N, HEADS, C, EXTRA = 9, 3, 3.0, 2.0
 
 def dense_layer(**settings):
     torch.manual_seed(0)
-    sizes = dict(d_head=4, n_heads=HEADS, n_clusters=8, edges_per_query=C, exploration=sbmt.ExtraKeys(EXTRA))
+    sizes = dict(d_head=4, n_heads=HEADS, n_clusters=16, edges_per_query=C, exploration=sbmt.ExtraKeys(EXTRA))
     layer = sbmt.build_attention("sbm", preset="fitted", **sizes | settings)
     with torch.no_grad():
         layer.sink.copy_(torch.tensor([0.5, -1.0, 2.0]))

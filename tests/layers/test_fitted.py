@@ -16,7 +16,7 @@ BLOCK_MODEL = ("clusters", "log_rate", "node_mlp.0.weight", "node_mlp.0.bias", "
 
 def fitted(**settings):
     torch.manual_seed(0)
-    settings = dict(n_clusters=8, edges_per_query=4.0) | settings
+    settings = dict(n_clusters=16, edges_per_query=4.0) | settings
     return sbmt.build_attention("sbm", preset="fitted", **dict(d_head=4, n_heads=3) | settings)
 
 
@@ -89,7 +89,7 @@ def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_sixteen_bits_and_autocast(dtype):
-    multi = MultiHeadAttention(12, 3, preset="fitted", n_clusters=8, edges_per_query=4.0)
+    multi = MultiHeadAttention(12, 3, preset="fitted", n_clusters=16, edges_per_query=4.0)
     x = torch.randn(2, 9, 12, generator=seeded())
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
         values, out = multi.to(torch.float16 if dtype == torch.float16 else torch.float32)(

@@ -29,17 +29,17 @@ _WIDE = {"d_model": 64, "d_hidden": 64}
 SETTINGS = {
     "fresh-64": Setting(
         {"length": 64, "steps": 2500, **_WIDE},
-        {"n_clusters": 256, "n_groups": 4, "edges_per_query": 32.0},
+        {"n_clusters": 1024, "edges_per_query": 80.0},
         n_chunk=16,
     ),
     "fresh-256": Setting(
         {"length": 256, "steps": 2500, **_WIDE},
-        {"n_clusters": 512, "n_groups": 4, "edges_per_query": 32.0},
+        {"n_clusters": 1024, "edges_per_query": 80.0},
         n_chunk=32,
     ),
     "twins": Setting(
         {"length": 64, "steps": 2000, **_WIDE},
-        {"n_clusters": 256, "n_groups": 4, "edges_per_query": 16.0},
+        {"n_clusters": 1024, "edges_per_query": 80.0},
         n_chunk=16,
     ),
 }

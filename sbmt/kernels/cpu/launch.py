@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmt.kernels.cpu import attention, few_clusters, masks, products
+from sbmt.kernels.cpu import attention, crossed, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
-from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, FewClusters, Mask, as_arrays
+from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
-_CHUNK = 2048  # rows of a head whose gradients of clusters and of S are summed first
-_SCORES_AT_ONCE = 1 << 20  # scores of clusters that are formed at a time
+_CHUNK = 2048  # rows of a head whose gradients of centres and of S are summed first
+_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 
 
 class Gradients(NamedTuple):
@@ -104,59 +104,95 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
-def choose_clusters(nodes: Tensor, clusters: Tensor, n_groups: int, n_active: int) -> tuple[Tensor, Tensor]:
-    """The clusters of each node, and how much it belongs to each."""
+def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: int) -> tuple[Tensor, Tensor]:
+    """The parts of each node, and how much it belongs to each."""
     heads, n_rows, _ = nodes.shape
-    chosen = nodes.new_empty((heads, n_rows, n_groups * n_active), dtype=torch.int64)
+    chosen = nodes.new_empty((heads, n_rows, n_partitions * n_active), dtype=torch.int32)
     weight = nodes.new_empty(chosen.shape)
-    at_once = max(1, _SCORES_AT_ONCE // clusters.shape[1])
+    at_once = max(1, _SCORES_AT_ONCE // centres.shape[1])
     for head in range(heads):
-        for rows in torch.arange(n_rows).split(at_once):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
-            scores = nodes[head, part] @ clusters[head].T
-            into = chosen[head, part].numpy(), weight[head, part].numpy()
-            in_parallel(few_clusters.choose_clusters, equal_parts(*scores.shape), scores.numpy(), n_groups, *into)
+        for first in range(0, n_rows, at_once):
+            some = slice(first, first + at_once)
+            scores = centres[head] @ nodes[head, some].T
+            into = chosen[head, some].numpy(), weight[head, some].numpy()
+            parts = equal_parts(*scores.shape[::-1])
+            in_parallel(crossed.choose_parts, parts, scores.numpy(), n_partitions, *into)
     return chosen, weight
 
 
-def few_memberships_backward(
-    grad: Tensor, nodes: Tensor, clusters: Tensor, chosen: Tensor, weight: Tensor, n_groups: int
+def part_memberships_backward(
+    grad: Tensor, nodes: Tensor, centres: Tensor, part: Tensor, weight: Tensor, n_partitions: int
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of nodes and clusters."""
+    """Gradients of nodes and centres."""
     heads, n_rows, width = nodes.shape
-    n_chunks = -(-n_rows // _CHUNK)
-    of_nodes, of_clusters = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *clusters.shape[1:])
-    given = [as_arrays(t.detach()) for t in (grad, nodes, clusters, chosen, weight)]
-    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * chosen.shape[2] * width)
-    into = of_nodes.numpy(), of_clusters.numpy()
-    in_parallel(few_clusters.differentiate_memberships, parts, *given, n_groups, _CHUNK, *into)
-    return of_nodes, of_clusters.sum(1)
+    n_chunks, n_chosen = -(-n_rows // _CHUNK), part.shape[2]
+    of_nodes, of_centres = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *centres.shape[1:])
+    given = [as_arrays(t.detach()) for t in (grad, nodes, centres, part, weight)]
+    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * n_chosen * width)
+    into = n_chosen // n_partitions, _CHUNK, of_nodes.numpy(), of_centres.numpy()
+    in_parallel(crossed.differentiate_memberships, parts, *given, *into)
+    return of_nodes, of_centres.sum(1)
 
 
-def few_cluster_rates(tokens: FewClusters, mask: Mask) -> Tensor:
-    """The rates of a mask's edges."""
-    out = tokens.query_weight.new_empty(mask.keys.shape)
-    parts = balanced_parts(mask.row_ptr.numpy(), _work_per_row(tokens))
-    in_parallel(few_clusters.rates_along_rows, parts, *map(as_arrays, (tokens, mask, out)))
+def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
+    """Q̂ S of every partition."""
+    out = weight.new_empty(weight.shape[0], blocks.shape[1] * blocks.shape[2])
+    parts = equal_parts(weight.shape[0], weight.shape[1] * blocks.shape[2])
+    in_parallel(crossed.rates_of_queries, parts, *map(as_arrays, (part, weight, blocks)), n_queries, out.numpy())
     return out
 
 
-def few_cluster_rates_backward(
-    grad: Tensor, tokens: FewClusters, mask: Mask, by_key: ByKey
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the queries' weights, the blocks and the keys' weights."""
-    heads, n_groups, size, _ = tokens.blocks.shape
-    n_chunks = max(1, -(-(mask.row_ptr.numel() - 1) // (heads * _CHUNK)))
-    of_blocks = grad.new_empty(heads, n_chunks, n_groups, size, size)
-    of_query, of_key = torch.empty_like(tokens.query_weight), torch.empty_like(tokens.key_weight)
-    of_edges, tokens_, mask_, by_key_ = map(as_arrays, (grad, tokens, mask, by_key))
-    parts = equal_parts(heads * n_chunks, _CHUNK * _work_per_row(tokens))
-    into = of_query.numpy(), of_blocks.numpy()
-    in_parallel(few_clusters.differentiate_queries, parts, of_edges, tokens_, mask_, _CHUNK, *into)
-    transposed = as_arrays(tokens._replace(blocks=tokens.blocks.mT.contiguous()))
-    parts = balanced_parts(by_key.column_ptr.numpy(), _work_per_row(tokens))
-    in_parallel(few_clusters.differentiate_keys, parts, of_edges, transposed, mask_, by_key_, of_key.numpy())
-    return of_query, of_blocks.sum(1), of_key
+def part_rates_backward(
+    grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int
+) -> tuple[Tensor, Tensor]:
+    """Gradients of weights and blocks."""
+    heads, n_partitions, size, _ = blocks.shape
+    n_chunks = -(-weight.shape[0] // (heads * _CHUNK))
+    of_weight, of_blocks = torch.empty_like(weight), grad.new_empty(heads, n_chunks, n_partitions, size, size)
+    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * weight.shape[1] * size)
+    given = *map(as_arrays, (grad, part, weight, blocks)), n_queries, _CHUNK
+    in_parallel(crossed.differentiate_queries, parts, *given, of_weight.numpy(), of_blocks.numpy())
+    return of_weight, of_blocks.sum(1)
+
+
+def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:
+    """The rates of a mask's edges."""
+    out = factors.rates.new_empty(mask.keys.shape)
+    _run(crossed.rates_along_rows, mask.row_ptr, factors.key_part.shape[1], factors, mask, out)
+    return out
+
+
+def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor]:
+    """Gradients of the queries' rates and the keys' weights."""
+    of_rates, of_key = torch.empty_like(factors.rates), torch.empty_like(factors.key_weight)
+    n_graphs = factors.rates.shape[0] // mask.n_queries
+    parts = balanced_parts(mask.row_ptr[:: mask.n_queries].numpy(), 4 * factors.key_part.shape[1])
+    given = map(as_arrays, (grad, factors, mask))
+    assert parts[-1] == n_graphs
+    in_parallel(crossed.differentiate_rates, parts, *given, of_rates.numpy(), of_key.numpy())
+    return of_rates, of_key
+
+
+def sum_of_crossed_rates(factors: CrossedFactors, n_graphs: int) -> tuple[Tensor, Tensor]:
+    """Σ_ij r_ij of each graph, and how much the keys of each are in every pair of parts."""
+    n_queries, n_keys = factors.rates.shape[0] // n_graphs, factors.key_weight.shape[0] // n_graphs
+    n_groups, size = factors.n_partitions // 2, factors.rates.shape[1] // factors.n_partitions
+    total = factors.rates.new_empty(n_graphs, n_groups, size, size)
+    of_rows = factors.rates.new_empty(n_graphs, n_queries)
+    given, into = as_arrays(factors), (total.numpy(), of_rows.view(-1).numpy())
+    in_parallel(crossed.sum_pairs, equal_parts(n_graphs, 16 * n_keys), given, n_keys, into[0])
+    in_parallel(crossed.sum_rates, equal_parts(n_graphs * n_queries, size**2), given, n_queries, *into)
+    return of_rows.sum(1), total
+
+
+def sum_of_crossed_rates_backward(grad: Tensor, factors: CrossedFactors, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the queries' rates and the keys' weights."""
+    n_graphs, of_rates, of_key = grad.shape[0], torch.empty_like(factors.rates), torch.empty_like(factors.key_weight)
+    n_queries, n_keys = factors.rates.shape[0] // n_graphs, factors.key_weight.shape[0] // n_graphs
+    given = *map(as_arrays, (grad, factors)), n_queries, n_keys, total.numpy()
+    parts = equal_parts(n_graphs, n_queries * total[0].numel())
+    in_parallel(crossed.differentiate_sums, parts, *given, of_rates.numpy(), of_key.numpy())
+    return of_rates, of_key
 
 
 def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:
@@ -166,7 +202,3 @@ def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *argum
 
 def _work_per_edge(inputs: AttentionInputs) -> int:
     return 2 * (inputs.key.shape[1] + inputs.value.shape[1])
-
-
-def _work_per_row(tokens: FewClusters) -> int:
-    return 2 * tokens.query_weight.shape[1] * tokens.blocks.shape[-1]

@@ -21,7 +21,7 @@ import sbmt.kernels.cpu
 from sbmt import BlockModel, sample_edges
 from sbmt.attention import dropout as drawing
 from sbmt.attention import edge_attention
-from sbmt.block_model.few_clusters import FewClustersModel, few_memberships
+from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.link import find_link
 from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.graph.csr import merge_rows, merge_rows_by_sorting, transpose_by_sorting
@@ -42,7 +42,7 @@ def main():
         for dtype in (torch.float32, torch.float64):
             for shape in SHAPES[:2] if "--small" in sys.argv else SHAPES:
                 drawn = list(draw_edges(shape[:5], dtype))
-                check_few_clusters(dtype, *shape[:5])
+                check_crossed(dtype, *shape[:5])
                 check_csr(drawn)
                 for edges in drawn:
                     check_products(edges, dtype, shape[5])
@@ -79,25 +79,28 @@ def draw_edges(shape, dtype):
             yield replace(edges, check=True)
 
 
-def check_few_clusters(dtype, batch, heads, n_queries, n_keys, n_clusters):
+def check_crossed(dtype, batch, heads, n_queries, n_keys, n_parts):
     """Rates against the dense model, along edges that were drawn key by key and by points."""
     masks = [torch.arange(n) < (n - torch.arange(batch)[:, None]).clamp(min=1) for n in (n_queries, n_keys)]
     nodes = [
         torch.randn(batch, heads, n, 3, generator=seeded(), dtype=dtype, requires_grad=True)
         for n in (n_queries, n_keys)
     ]
-    centres = torch.randn(heads, 2 * n_clusters, 3, generator=seeded(), dtype=dtype)
-    blocks = torch.rand(heads, 2, n_clusters, n_clusters, generator=seeded(), dtype=dtype).requires_grad_()
-    few = [few_memberships(x, centres, 2, min(2, n_clusters)) for x in nodes]
-    model = FewClustersModel(few[0], blocks, few[1], *masks, find_link("poisson"))
-    dense = BlockModel(model.query_membership, blocks, model.key_membership, *masks, link="poisson")
+    centres = torch.randn(heads, 4 * n_parts, 3, generator=seeded(), dtype=dtype)
+    blocks = torch.rand(heads, 4, n_parts, n_parts, generator=seeded(), dtype=dtype).requires_grad_()
+    few = [part_memberships(x, centres, 4, min(2, n_parts)) for x in nodes]
+    model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
+    dense = BlockModel(model.query_membership, model.blocks, model.key_membership, *masks, link="poisson")
     leaves = [*nodes, blocks]
     for points in (0.0, 1e9):
-        with patch("sbmt.kernels.cpu.draws.few_clusters._DENSE", points):
+        with patch("sbmt.kernels.cpu.draws.crossed._DENSE", points):
             edges = replace(sample_edges(model, exploration=0.1, generator=seeded()), check=True)
-        found, expected = (m.edge_rate(edges) for m in (model, dense))
-        same([found], [expected], dtype)
-        same(*(torch.autograd.grad(rate.sum(), leaves, retain_graph=True) for rate in (found, expected)), dtype)
+        for found, expected in (
+            [m.edge_rate(edges) for m in (model, dense)],
+            [m.sum_of_rates() / (n_queries * n_keys) for m in (model, dense)],
+        ):
+            same([found], [expected], dtype)
+            same(*(torch.autograd.grad(rate.sum(), leaves, retain_graph=True) for rate in (found, expected)), dtype)
 
 
 def check_csr(drawn):

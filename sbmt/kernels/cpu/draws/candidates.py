@@ -13,7 +13,7 @@ from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 from sbmt.kernels.cpu.toolchain import kernel
 
 GAPS = 2 * BATCH
-_CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
+CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 _WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
 _FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
@@ -61,7 +61,7 @@ def skip_through(upper, real, stream, scratch):
     to_step = -1.0 / math.log1p(-upper) if upper < 1.0 else 0.0
     place, count, block = -1, 0, 0
     while True:
-        fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+        fill_exponentials(gaps, words, seed, block, row, head + CANDIDATE, example)
         block += BATCH
         for g in range(GAPS):
             gaps[g] = min(gaps[g] * to_step, 1e9)
@@ -95,34 +95,6 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
 
 
 @kernel
-def walk_members(real, first, member, cumulative, stream, scratch):
-    """:func:`walk_clusters` with tables that hold only the keys that belong to a cluster at all.
-
-    Cluster v has the keys ``member[first[v] : first[v + 1]]``, in whose order ``cumulative`` adds up their shares.
-    """
-    line, ends, points, cluster = scratch.line, scratch.ends, scratch.points, scratch.cluster
-    hits, bitmap, proposed = scratch.hits, scratch.bitmap, scratch.proposed
-    n_clusters, n_real = line.shape[0] - 1, real.shape[0]
-    end = lay_out(scratch)
-    point, block, n_hits = 0.0, 0, 0
-    while point < end:
-        count = next_points(point, end, block, stream, scratch)
-        point = points[-1]
-        block += BATCH
-        n_hits = make_room(n_hits, count, scratch)
-        for i in range(count):
-            v = cluster[i]
-            word = _word(points[i], v, line, ends)
-            if v == n_clusters:
-                hits[n_hits + i] = real[word * n_real >> 32]
-            else:
-                place = _first_above(cumulative[first[v] : first[v + 1]], word, first[v + 1] - first[v])
-                hits[n_hits + i] = member[first[v] + place]
-        n_hits += count
-    return sort_distinct(hits[:n_hits], bitmap, proposed)
-
-
-@kernel
 def lay_out(scratch):
     """Writes where on the line each cluster ends, and returns its length."""
     line, ends = scratch.line, scratch.ends
@@ -143,7 +115,7 @@ def next_points(point, end, block, stream, scratch):
     seed, row, head, example = stream
     gaps, words, ends = scratch.gaps, scratch.words, scratch.ends
     points, cluster = scratch.points, scratch.cluster
-    fill_exponentials(gaps, words, seed, block, row, head + _CANDIDATE, example)
+    fill_exponentials(gaps, words, seed, block, row, head + CANDIDATE, example)
     count = 0
     for g in range(GAPS):
         point += gaps[g]
@@ -170,10 +142,9 @@ def make_room(n_hits, count, scratch):
 
 
 @kernel
-def _word(point, v, line, ends):
-    """Where in cluster v the point lies, as a whole number of 32 bits."""
-    share = max((point - (ends[v] - line[v])) / line[v], 0.0)
-    return min(np.int64(share * _WORD), _LAST)
+def word_at(offset, length):
+    """Where a point lies in a piece of the line of this length, as a whole number of 32 bits."""
+    return min(np.int64(max(offset / length, 0.0) * _WORD), _LAST)
 
 
 @kernel
@@ -185,13 +156,13 @@ def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
     shift = 32 - int(math.log2(n_guide) + 0.5) if n_guide else 0
     for i in range(count):
         v = cluster[i]
-        word = _word(points[i], v, line, ends)
+        word = word_at(points[i] - (ends[v] - line[v]), line[v])
         if v == n_clusters:
             hits[i] = word * n_real >> 32
             hits[i] = real[hits[i]]
             continue
         if not n_guide:
-            hits[i] = _first_above(cumulative[v], word, n_keys)
+            hits[i] = first_above(cumulative[v], 0, n_keys, word)
             continue
         entry = guide[v, word >> shift]
         j = np.int64(entry >> np.uint64(33))
@@ -204,12 +175,12 @@ def _name_keys(count, real, n_keys, cumulative, guide, scratch, hits):
 
 
 @kernel
-def _first_above(cumulative, word, n_keys):
-    """The first key whose words end beyond this one; those of the last key do."""
-    j, size = 0, n_keys
+def first_above(cumulative, first, count, word):
+    """The first of so many keys from ``first`` on whose words end beyond this one; those of the last key do."""
+    j, size = 0, count
     while size > 1:
         half = size >> 1
-        j += half if cumulative[j + half - 1] <= word else 0
+        j += half if cumulative[first + j + half - 1] <= word else 0
         size -= half
     return j
 

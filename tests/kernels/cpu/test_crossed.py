@@ -1,14 +1,16 @@
-"""The clusters of largest score, against torch's."""
+"""The parts of largest score, against torch's."""
 
 import pytest
 import torch
 
-from sbmt.kernels.few_clusters import choose_clusters
+from sbmt.kernels.crossed import choose_parts
 
 
-def largest_clusters(scores, n_groups, n_active):
-    """Clusters are unit vectors here, so that a node holds its own scores."""
-    return choose_clusters(scores[None], torch.eye(scores.shape[1], dtype=scores.dtype)[None], n_groups, n_active)[0][0]
+def largest_parts(scores, n_partitions, n_active):
+    """Centres are unit vectors here, so that a node holds its own scores."""
+    return choose_parts(scores[None], torch.eye(scores.shape[1], dtype=scores.dtype)[None], n_partitions, n_active)[0][
+        0
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -17,7 +19,7 @@ def test_the_largest_are_found_in_ascending_order(size, n_active, dtype):
     torch.manual_seed(0)
     scores = torch.randn(200, 3 * size, dtype=dtype)
     scores[::3] = scores[::3].round()  # ties
-    chosen = largest_clusters(scores, 3, n_active).view(200, 3, n_active) - size * torch.arange(3)[:, None]
+    chosen = largest_parts(scores, 3, n_active).view(200, 3, n_active) - size * torch.arange(3)[:, None]
     assert (chosen.diff(dim=-1) > 0).all() and chosen.min() >= 0 and chosen.max() < size
     grouped = scores.view(200, 3, size)
     expected = grouped.topk(n_active, -1).values.sort(-1).values
@@ -25,9 +27,9 @@ def test_the_largest_are_found_in_ascending_order(size, n_active, dtype):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf"), float("inf")])
-def test_clusters_exist_whatever_the_scores(bad):
+def test_parts_exist_whatever_the_scores(bad):
     scores = torch.full((2, 40), bad)
-    assert torch.equal(largest_clusters(scores, 2, 2), torch.tensor([[0, 1, 20, 21]] * 2))
+    assert torch.equal(largest_parts(scores, 2, 2), torch.tensor([[0, 1, 20, 21]] * 2))
     scores[:, 7] = 1.0
-    chosen = largest_clusters(scores, 2, 2)
+    chosen = largest_parts(scores, 2, 2)
     assert (chosen[:, :2] < 20).all() and (chosen[:, 2:] >= 20).all() and (chosen < 40).all()

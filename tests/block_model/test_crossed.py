@@ -1,57 +1,66 @@
-"""Tokens in a few clusters each are the dense model of the same memberships, at other cost."""
+"""Block models of crossed partitions are the dense model of the same memberships, at other cost."""
 
 import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
-from sbmt.block_model import few_clusters
-from sbmt.block_model.few_clusters import FewClustersModel, few_memberships
+from sbmt.block_model import crossed
+from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.link import find_link
 from sbmt.layers import SBMAttention
 from tests.statistics import binomial_p_values
 
-BATCH, HEADS, N, M, GROUPS, SIZE, ACTIVE = 2, 3, 9, 11, 3, 8, 2
+BATCH, HEADS, N, M, GROUPS, SIZE, ACTIVE = 2, 3, 9, 11, 2, 3, 2
 SHARE = 1e-8  # of the suite's false alarms, for each cell's test below
 
 
 def tokens(n, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
     nodes = torch.randn(BATCH, HEADS, n, 5, generator=generator, dtype=dtype)
-    clusters = torch.randn(HEADS, GROUPS * SIZE, 5, generator=generator, dtype=dtype)
-    return nodes.requires_grad_(), clusters.requires_grad_()
+    centres = torch.randn(HEADS, 2 * GROUPS * SIZE, 5, generator=generator, dtype=dtype)
+    return nodes.requires_grad_(), centres.requires_grad_()
 
 
-def twin(nodes, clusters, n_active=ACTIVE):
-    """The softmax over each group in which all but the largest logits are −∞."""
-    logits = (nodes @ clusters.mT).unflatten(-1, (GROUPS, -1))
+def twin(nodes, centres, n_active=ACTIVE):
+    """The softmax over each partition in which all but the largest logits are −∞."""
+    logits = (nodes @ centres.mT).unflatten(-1, (2 * GROUPS, -1))
     least = logits.topk(n_active, -1).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)
 
 
-def dense(cluster, weight):
-    return weight.new_zeros(*weight.shape[:-1], GROUPS * SIZE).scatter_add(-1, cluster, weight)
+def dense(part, weight):
+    return weight.new_zeros(*weight.shape[:-1], 2 * GROUPS * SIZE).scatter_add(-1, part, weight)
+
+
+def crossing(in_parts):
+    """Memberships in pairs of parts."""
+    first, second = in_parts.unflatten(-1, (GROUPS, 2, SIZE)).unbind(-2)
+    return torch.einsum("...ga,...gb->...gab", first, second).flatten(-3)
 
 
 def both_models(masks=(None, None), scale=1.0):
-    """A model of few clusters with an asymmetric block matrix, and its dense twin, on the same leaves."""
+    """A crossed model with asymmetric blocks, and its dense twin, on the same leaves."""
     generator = torch.Generator().manual_seed(5)
     leaves = [tokens(n, seed)[0] for n, seed in ((N, 1), (M, 2))]
-    clusters = tokens(N, 3)[1]
-    blocks = torch.rand(HEADS, GROUPS, SIZE, SIZE, generator=generator, dtype=torch.float64).mul(scale).requires_grad_()
-    few = [few_memberships(nodes, clusters, GROUPS, ACTIVE) for nodes in leaves]
-    model = FewClustersModel(few[0], blocks, few[1], *masks, find_link("poisson"))
-    plain = BlockModel(twin(leaves[0], clusters), blocks, twin(leaves[1], clusters), *masks, link="poisson")
-    return model, plain, [*leaves, clusters, blocks]
+    centres = tokens(N, 3)[1]
+    shape = HEADS, 2 * GROUPS, SIZE, SIZE
+    blocks = torch.rand(shape, generator=generator, dtype=torch.float64).mul(scale**0.5).requires_grad_()
+    few = [part_memberships(nodes, centres, 2 * GROUPS, ACTIVE) for nodes in leaves]
+    model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
+    pairs = torch.stack([torch.stack([torch.kron(*head[2 * g : 2 * g + 2]) for g in range(GROUPS)]) for head in blocks])
+    query, key = (crossing(twin(nodes, centres)) for nodes in leaves)
+    plain = BlockModel(query, pairs, key, *masks, link="poisson")
+    return model, plain, [*leaves, centres, blocks]
 
 
 def masks_of(model, n_seeds=10, repeats=400, exploration=0.0):
     """4,000 drawn masks: the model repeated over the batch, from a few seeds."""
     query, key = (
         tuple(t.repeat(repeats, 1, 1, 1) for t in side)
-        for side in ((model.query_cluster, model._query), (model.key_cluster, model._key))
+        for side in ((model.query_part, model._query), (model.key_part, model._key))
     )
     masks = (None if t is None else t.repeat(repeats, 1) for t in (model.query_mask, model.key_mask))
-    many = FewClustersModel(query, model.blocks, key, *masks, model.link)
+    many = CrossedModel(query, model.part_blocks, key, *masks, model.link)
     drawn = [
         sample_edges(many, exploration=exploration, generator=torch.Generator().manual_seed(seed)).to_dense()
         for seed in range(n_seeds)
@@ -78,18 +87,16 @@ def edges_of(model, density=0.3):
 def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, at_once, has_kernels, monkeypatch):
     monkeypatch.setattr("sbmt.kernels.cpu.launch._SCORES_AT_ONCE", at_once)
     if not has_kernels:
-        monkeypatch.setattr(few_clusters, "can_run_on", lambda device: False)
-    nodes, clusters = tokens(N)
-    cluster, weight = few_memberships(nodes, clusters, GROUPS, n_active)
-    assert cluster.shape == weight.shape == (BATCH, HEADS, N, GROUPS * n_active)
-    assert (cluster.diff(dim=-1) > 0).all()
-    mine, theirs = dense(cluster, weight), twin(nodes, clusters, n_active)
+        monkeypatch.setattr(crossed, "can_run_on", lambda device: False)
+    nodes, centres = tokens(N)
+    part, weight = part_memberships(nodes, centres, 2 * GROUPS, n_active)
+    assert part.shape == weight.shape == (BATCH, HEADS, N, 2 * GROUPS * n_active)
+    assert (part.diff(dim=-1) > 0).all()
+    mine, theirs = dense(part, weight), twin(nodes, centres, n_active)
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
     factors = torch.randn(mine.shape, dtype=mine.dtype, generator=torch.Generator().manual_seed(9))
-    for x, y in zip(
-        *(torch.autograd.grad((m * factors).sum(), (nodes, clusters)) for m in (mine, theirs)), strict=True
-    ):
-        assert y.abs().max() > (1e-3 if n_active > 1 else -1)  # a single cluster has membership 1 whatever its logit
+    for x, y in zip(*(torch.autograd.grad((m * factors).sum(), (nodes, centres)) for m in (mine, theirs)), strict=True):
+        assert y.abs().max() > (1e-3 if n_active > 1 else -1)  # a single part has membership 1 whatever its logit
         torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
 
 
@@ -98,7 +105,7 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, at_once
 @pytest.mark.parametrize("quantity", ["edge_rate", "sum_of_rates", "expected_mask", "no edges"])
 def test_rates_and_their_gradients_are_those_of_the_dense_model(quantity, has_kernels, is_padded, monkeypatch):
     if not has_kernels:
-        monkeypatch.setattr(few_clusters, "can_run_on", lambda device: False)
+        monkeypatch.setattr(crossed, "can_run_on", lambda device: False)
     model, plain, leaves = both_models(padding() if is_padded else (None, None))
     edges = edges_of(model, 0.0 if quantity == "no edges" else 0.3)
     results = []
@@ -119,12 +126,13 @@ def test_gradients_do_not_depend_on_the_number_of_threads(n_threads, monkeypatch
     monkeypatch.setattr("sbmt.kernels.cpu.launch._CHUNK", 4)  # rows of several examples in one
     found = []
     before = torch.get_num_threads()
+    model, _, leaves = both_models()  # whose logits are products of torch's, which depend on them
     try:
         for threads in (1, n_threads):
             torch.set_num_threads(threads)
-            model, _, leaves = both_models()
+            model.part_rates = model._multiply()
             rate = model.edge_rate(edges_of(model))
-            found.append((rate, *torch.autograd.grad(rate.square().sum(), leaves)))
+            found.append((rate, *torch.autograd.grad(rate.square().sum(), leaves, retain_graph=True)))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
@@ -134,7 +142,7 @@ def test_gradients_do_not_depend_on_the_number_of_threads(n_threads, monkeypatch
 @pytest.mark.parametrize("is_padded", [False, True])
 @pytest.mark.parametrize("exploration", [0.0, 0.1])
 def test_the_law_of_every_edge(way, is_padded, exploration, monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.few_clusters._DENSE", 1e9 if way == "by points" else 0.0)
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9 if way == "by points" else 0.0)
     model, plain, _ = both_models(padding() if is_padded else (None, None), scale=2.0)
     masks = masks_of(model, exploration=exploration)
     n_draws, counts = len(masks), masks.sum(0)
@@ -162,7 +170,7 @@ def test_edges_of_a_pair_of_cells_are_independent():
 
 @pytest.mark.parametrize("way", ["by points", "by keys"])
 def test_edges_depend_on_neither_threads_nor_batch_nor_room(way, monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.few_clusters._DENSE", 1e9 if way == "by points" else 0.0)
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9 if way == "by points" else 0.0)
     model, _, _ = both_models(padding(), scale=2.0)
 
     def draw(model, first=0):
@@ -172,49 +180,62 @@ def test_edges_depend_on_neither_threads_nor_batch_nor_room(way, monkeypatch):
     whole = draw(model)
     EdgeList(whole.row_ptr, whole.keys, whole.shape, whole.query_mask, whole.key_mask, check=True)
     monkeypatch.setattr("sbmt.kernels.cpu.parallel._LEAST_WORK", 1)
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.few_clusters._ROOM", 1)
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._ROOM", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(draw(model).keys, whole.keys)
-    parts = (model.query_cluster[1:], model._query[1:]), (model.key_cluster[1:], model._key[1:])
+    parts = (model.query_part[1:], model._query[1:]), (model.key_part[1:], model._key[1:])
     masks = (mask[1:] for mask in padding())
-    last = FewClustersModel(parts[0], model.blocks, parts[1], *masks, model.link)
+    last = CrossedModel(parts[0], model.part_blocks, parts[1], *masks, model.link)
     assert torch.equal(draw(last, first=1).to_dense()[0], whole.to_dense()[1])
 
 
-def test_rates_beyond_all_bounds_draw_every_key():
+def with_blocks(value):
+    """A model whose blocks have this value everywhere."""
     model, _, _ = both_models()
-    model.blocks = torch.full_like(model.blocks, 1e30)
+    blocks = torch.full_like(model.part_blocks, value)
+    return CrossedModel((model.query_part, model._query), blocks, (model.key_part, model._key), None, None, model.link)
+
+
+def test_rates_beyond_all_bounds_draw_every_key():
+    model = with_blocks(1e15)
     assert sample_edges(model).n_edges == BATCH * HEADS * N * M
 
 
 def test_a_row_that_attends_nobody_has_no_edges():
-    model, _, _ = both_models()
-    model.blocks = torch.zeros_like(model.blocks)
+    model = with_blocks(0.0)
     edges = sample_edges(model)
     assert edges.n_edges == 0 and model.edge_rate(edges).shape == (0,)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_tokens_that_are_no_numbers_are_refused(bad):
-    layer = SBMAttention(4, 1, 8, link="poisson", membership="softmax", n_active=2)
+    layer = SBMAttention(4, 1, 9, link="poisson", membership="crossed", n_active=2)
     x = torch.full((1, 1, 3, 4), bad)
     with pytest.raises(SbmtError, match=r"query_membership in \[0, 1\] without NaN"):
         layer(x, x, x)
 
 
-def test_more_clusters_than_there_are_is_all_of_them():
-    torch.manual_seed(0)
-    few, all_of_them = (
-        SBMAttention(4, 2, 6, link="poisson", membership="softmax", n_groups=2, n_active=n) for n in (9, None)
-    )
-    all_of_them.load_state_dict(few.state_dict())
+def test_more_parts_than_there_are_is_all_of_them():
+    layer = SBMAttention(4, 2, 18, link="poisson", membership="crossed", n_groups=2, n_active=9)
+    assert layer.n_active == 3
     x = torch.randn(1, 2, 7, 4)
-    found = [layer.block_model(x, x).expected_mask() for layer in (few, all_of_them)]
-    torch.testing.assert_close(*found)
-    assert few.n_active is None
+    assert (layer.block_model(x, x).query_membership > 0).all()
 
 
-@pytest.mark.parametrize("settings", [{"n_active": 0}, {"n_active": 2, "membership": "sigmoid"}])
-def test_bad_settings(settings):
+@pytest.mark.parametrize(("asked", "made"), [(1, 2), (2, 2), (9, 8), (18, 18), (31, 32)])
+def test_the_number_of_clusters_is_the_nearest_that_can_be_crossed(asked, made):
+    layer = SBMAttention(4, 3, asked, link="poisson", membership="crossed", n_groups=2)
+    assert layer.n_clusters == made and f"n_clusters={made}" in repr(layer)
+    assert layer.clusters.shape == (3, 2 * 2 * round((made / 2) ** 0.5), 4)
+    x = torch.randn(1, 3, 5, 4)
+    assert layer.block_model(x, x).n_clusters == layer.block_model(x, x).query_membership.shape[-1] == made
+
+
+def test_a_token_is_in_one_part_at_least():
     with pytest.raises(SbmtError, match="n_active"):
-        SBMAttention(4, 2, 6, **({"link": "poisson", "membership": "softmax"} | settings))
+        SBMAttention(4, 2, 6, link="poisson", membership="crossed", n_active=0)
+
+
+def test_crossed_memberships_need_unbounded_rates():
+    with pytest.raises(SbmtError, match="crossed memberships with link='poisson'"):
+        SBMAttention(4, 2, 6, membership="crossed")

@@ -1,0 +1,160 @@
+"""Block models whose clusters are crossed partitions, which do without an array of all tokens by all clusters."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sbmt.block_model.link import Link
+from sbmt.block_model.model import BlockModel, blockwise, in_range
+from sbmt.block_model.pair_products import full_precision
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import zero_padding
+from sbmt.kernels import crossed as kernels
+from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.structures import CrossedFactors
+
+
+def part_memberships(
+    nodes: Float[Tensor, "batch heads n d"], centres: Float[Tensor, "heads parts d"], n_partitions: int, n_active: int
+) -> tuple[Int[Tensor, "batch heads n chosen"], Float[Tensor, "batch heads n chosen"]]:
+    r"""The parts of largest logit $\langle \text{node}_i, C_a \rangle$ of each partition, and their softmax.
+
+    The plain twin sets all other logits of the partition to −∞ and takes the softmax of all.
+
+    Args:
+        nodes: The tokens as the block model sees them.
+        centres: C, one for each part of each partition, partition after partition.
+        n_partitions: Into how many partitions the parts fall, equally many into each.
+        n_active: How many parts of each partition a token belongs to.
+
+    Returns:
+        Numbers of parts, in ascending order, and memberships, which sum to 1 over each partition. A token has
+        ``n_partitions · n_active`` of both.
+
+    Cost: O(n d) for each part, for logits of which no gradient is taken; the rest follows the parts that are chosen.
+    """
+    batch, heads, n, _ = nodes.shape
+    by_head = nodes.transpose(0, 1).flatten(1, 2)  # heads batch·n d
+    if can_run_on(nodes.device):
+        by_head, centres = by_head.contiguous(), centres.contiguous()
+        part, weight = kernels.choose_parts(by_head.detach(), centres.detach(), n_partitions, n_active)
+        found = part, kernels.part_memberships(by_head, centres, part, weight, n_partitions)
+    else:
+        logits = (by_head @ centres.mT).unflatten(-1, (n_partitions, -1))
+        part = logits.detach().topk(n_active, -1).indices.sort(-1).values
+        first = torch.arange(0, centres.shape[1], logits.shape[-1], device=nodes.device)[:, None]
+        found = (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
+    part, weight = (t.view(heads, batch, n, -1).transpose(0, 1) for t in found)
+    return part, weight
+
+
+class CrossedModel(BlockModel):
+    r"""A :class:`~sbmt.block_model.model.BlockModel` each of whose groups crosses two partitions of the tokens.
+
+    With memberships $\hat Q^f, \hat K^f$ in the s parts of partition f, and blocks $S^f$ of size s × s,
+
+    $$r_{ij} = \sum_{g} \big(\hat Q^{2g}_i S^{2g} \hat K^{2g\top}_j\big) \big(\hat Q^{2g+1}_i S^{2g+1}
+    \hat K^{2g+1\top}_j\big).$$
+
+    This is a block model with s² clusters a group, the pairs of parts: a token's membership in a pair is the product of
+    those in its parts, and the group's block of S is the Kronecker product of the two $S^f$. It has that model's law,
+    and its dense memberships where somebody asks for them. :meth:`edge_rate` and :meth:`sum_of_rates` never do so, nor
+    does sampling under the Poisson link on the CPU.
+
+    Args:
+        query: Parts, int32, and memberships of queries, as :func:`part_memberships` returns them.
+        part_blocks: $S^f$, ``(heads, partitions, s, s)``.
+        key: The same of keys.
+        query_mask: bool ``(batch, n_queries)``; None = all real.
+        key_mask: bool ``(batch, n_keys)``; None = all real.
+        link: How a rate becomes a probability.
+    """
+
+    def __init__(
+        self,
+        query: tuple[Tensor, Tensor],
+        part_blocks: Tensor,
+        key: tuple[Tensor, Tensor],
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        link: Link,
+    ) -> None:
+        self.link, self.query_mask, self.key_mask = link, query_mask, key_mask
+        self.query_part, self.key_part = query[0], key[0]
+        self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
+        self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
+        self.part_blocks = in_range("block_matrix", part_blocks, link.largest_entry**0.5)
+        self.part_rates = self._multiply()
+        self._rates = None
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of pairs of parts, k."""
+        return self.part_blocks.shape[1] // 2 * self.part_blocks.shape[2] ** 2
+
+    @property
+    def blocks(self) -> Float[Tensor, "heads g pairs pairs"]:  # type: ignore[override]
+        """The blocks of S, each the Kronecker product of two; computed anew each time."""
+        first, second = self.part_blocks[:, 0::2], self.part_blocks[:, 1::2]
+        crossed = first[:, :, :, None, :, None] * second[:, :, None, :, None, :]
+        return crossed.flatten(4, 5).flatten(2, 3)
+
+    @property
+    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
+        """Memberships in all pairs of parts, most of them 0; computed anew each time."""
+        return self._crossed(self._in_parts(self.query_part, self._query))
+
+    @property
+    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
+        """Likewise."""
+        return self._crossed(self._in_parts(self.key_part, self._key))
+
+    def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
+        """As for any block model, in O(n k) and without an array of that size."""
+        if can_run_on(self.device):
+            batch, heads = self.shape[:2]
+            total: Tensor = kernels.sum_of_crossed_rates(*self.factors(), batch * heads)[0]
+            return total.view(batch, heads)
+        with full_precision(self._query):
+            pairs = (self._by_group(t) for t in (self.part_rates, self._in_parts(self.key_part, self._key)))
+            query, key = (torch.einsum("bhnga,bhngc->bhgac", first, second) for first, second in pairs)
+            return (query * key).sum((2, 3, 4))
+
+    def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
+        """As for any block model, in O(n · parts + edges)."""
+        self.check_edges(edges)
+        rates, part, weight, n_partitions = factors = self.factors()
+        if can_run_on(self.device):
+            rate: Tensor = kernels.crossed_rates(*factors, edges.row_ptr, edges.keys, *edges.shape[2:])
+            return rate
+        keys = edges.key_rows()
+        of_parts = rates.flatten()[edges.rows()[:, None] * rates.shape[1] + part[keys]] * weight[keys]  # edges chosen
+        first, second = of_parts.unflatten(1, (n_partitions // 2, 2, -1)).sum(-1).unbind(-1)
+        return (first * second).sum(-1)
+
+    def factors(self) -> CrossedFactors:
+        """What rates are made of, for the tokens of all examples and heads, one after the other."""
+        rates, part, weight = (t.flatten(0, 2).contiguous() for t in (self.part_rates, self.key_part, self._key))
+        return CrossedFactors(rates, part, weight, self.part_blocks.shape[1])
+
+    def _multiply(self) -> Float[Tensor, "batch heads n_queries parts"]:
+        r"""$T = \hat Q^f S^f$ of all partitions f, one after the other."""
+        if can_run_on(self.device):
+            part, weight = (t.flatten(0, 2).contiguous() for t in (self.query_part, self._query))
+            rates: Tensor = kernels.part_rates(part, weight, self.part_blocks.contiguous(), self._query.shape[2])
+            return rates.view(*self._query.shape[:3], -1)
+        with full_precision(self._query):
+            return blockwise(self._in_parts(self.query_part, self._query), self.part_blocks)
+
+    def _in_parts(self, part: Tensor, weight: Tensor) -> Tensor:
+        """Memberships in all parts."""
+        n_parts = self.part_blocks.shape[1] * self.part_blocks.shape[2]
+        return weight.new_zeros(*weight.shape[:-1], n_parts).scatter_add(-1, part.long(), weight)
+
+    def _by_group(self, in_parts: Tensor) -> tuple[Tensor, ...]:
+        """What belongs to the first and to the second partition of each group, ``(batch, heads, n, g, s)``."""
+        return in_parts.unflatten(-1, (-1, 2, self.part_blocks.shape[2])).unbind(-2)
+
+    def _crossed(self, in_parts: Tensor) -> Tensor:
+        first, second = self._by_group(in_parts)
+        return (first[..., :, None] * second[..., None, :]).flatten(3)

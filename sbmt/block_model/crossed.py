@@ -44,7 +44,7 @@ def part_memberships(
         part = logits.detach().topk(n_active, -1).indices.sort(-1).values
         first = torch.arange(0, centres.shape[1], logits.shape[-1], device=nodes.device)[:, None]
         found = (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
-    part, weight = (t.view(heads, batch, n, -1).transpose(0, 1) for t in found)
+    part, weight = (t.view(heads, batch, n, -1).transpose(0, 1).contiguous() for t in found)
     return part, weight
 
 

@@ -65,7 +65,7 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     if n_groups > 1:
         sizes["s"] = n_clusters // n_groups
     if layer.membership == "crossed":
-        sizes |= {"g": n_groups, "s": round((n_clusters / n_groups) ** 0.5), "a": 2 * n_groups * layer.n_active}
+        sizes |= {"g": n_groups, "s": layer.clusters.shape[1] // (2 * n_groups), "a": 2 * n_groups * layer.n_active}
         pairs = "g·s⁴"
         products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 10·{per}·n·a")
         block_matrix = part("block matrix", "4·h·k·d", "6·h·k")

@@ -14,7 +14,7 @@ from sbmt.kernels.cpu.toolchain import kernel
 
 GAPS = 2 * BATCH
 CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
-_WORD = 4294967296.0
+WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
 _FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
 
@@ -144,7 +144,7 @@ def make_room(n_hits, count, scratch):
 @kernel
 def word_at(offset, length):
     """Where a point lies in a piece of the line of this length, as a whole number of 32 bits."""
-    return min(np.int64(max(offset / length, 0.0) * _WORD), _LAST)
+    return min(np.int64(max(offset / length, 0.0) * WORD), _LAST)
 
 
 @kernel

@@ -11,6 +11,7 @@ from sbmt.kernels.cpu.draws.bounds import real_tokens
 from sbmt.kernels.cpu.draws.candidates import (
     CANDIDATE,
     GAPS,
+    WORD,
     Stream,
     first_above,
     make_room,
@@ -25,7 +26,6 @@ from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
-_WORD = 4294967296.0
 _LAST = 4294967295  # random words stay below it
 _ROOM = 1 << 15  # keys that are drawn into one array
 _WORK = 512  # roughly, per row
@@ -118,7 +118,7 @@ def list_members(start, stop, model, n_keys, members):
                 if share[i] > 0:
                     so_far[v] += share[i]
                     key[begin[v]] = j - graph * n_keys
-                    cumulative[begin[v]] = np.uint32(min(so_far[v] / sums[v] * _WORD + 0.5, _LAST))
+                    cumulative[begin[v]] = np.uint32(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
                     begin[v] += 1
         for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
             if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
@@ -213,7 +213,7 @@ def _walk_pairs(real, rates, size, graph, members, stream, scratch, cursor):
                 hits[n_hits] = member[begin + place]
                 n_hits += 1
                 is_last = place == n_members - 1
-                piece_ends = length if is_last else length * (cumulative[begin + place] / _WORD)
+                piece_ends = length if is_last else length * (cumulative[begin + place] / WORD)
                 left = piece_ends + _gap(cursor, gaps, words, stream)
             left -= length
     piece = line[exploring] / n_real

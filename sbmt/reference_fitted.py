@@ -9,8 +9,8 @@ class FittedAttention(nn.Module):
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int, n_groups: int = 4, edges_per_query: float = 16.0):
         super().__init__()
-        self.n_partitions, self.n_active, self.edges_per_query, self.extra_keys = 2 * n_groups, 2, edges_per_query, 8.0
-        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
+        self.n_partitions, self.n_active, self.edges_per_query, self.extra_keys = 2 * n_groups, 2, edges_per_query, 3.0
+        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head))  # one layer is enough here
         n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
         self.clusters = nn.Parameter(torch.randn(n_heads, n_parts, d_head) / d_head**0.5)
         self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))

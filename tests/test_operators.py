@@ -96,17 +96,23 @@ def part_tokens():
     return part.repeat(20, 1), weight, blocks, 5
 
 
-def part_rates_backward():
-    return torch.randn(20, 12, dtype=torch.float64), *detached(part_tokens())
-
-
 def crossed_factors():
-    """Rates of 5 queries, and 7 keys in one part of each of four partitions into three."""
-    generator = torch.Generator().manual_seed(0)
-    rates = torch.rand(4 * 5, 12, dtype=torch.float64, generator=generator).requires_grad_()
-    part = torch.randint(3, (4 * 7, 4), generator=generator) + 3 * torch.arange(4)
-    weight = torch.rand(4 * 7, 4, dtype=torch.float64, generator=generator).requires_grad_()
-    return rates, part, weight, 4
+    """Those of :func:`part_tokens` as queries, and 7 keys of each example and head."""
+    part, query, blocks, n_queries = part_tokens()
+    rates = crossed.part_rates(part, query.detach(), blocks.detach(), n_queries)
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.rand(28, 8, dtype=torch.float64, generator=generator).requires_grad_()
+    return part, query, blocks, rates, part[:1].repeat(28, 1), weight
+
+
+def pair_totals():
+    return *crossed_factors()[4:], 4, 3, 4
+
+
+def pair_totals_backward():
+    part, weight, n_partitions, size, n_graphs = detached(pair_totals())
+    grad = torch.randn(n_graphs, n_partitions // 2, size, size, dtype=torch.float64)
+    return grad, part, weight, n_partitions
 
 
 def choose_parts():
@@ -141,12 +147,6 @@ def crossed_rates_backward(density):
     )
 
 
-def sum_of_crossed_rates_backward():
-    rates, part, weight, _ = detached(crossed_factors())
-    total = crossed.sum_of_crossed_rates(rates, part, weight, 4, 4)[1]
-    return torch.randn(4, dtype=torch.float64), rates, part, weight, 4, total
-
-
 def sample_crossed(density):
     return *detached(crossed_factors()), [2, 2, 5, 7], *padding(), density, -5, 3
 
@@ -175,15 +175,11 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "choose_parts": (crossed.choose_parts, lambda density: [choose_parts()]),
     "part_memberships": (crossed.part_memberships, lambda density: [part_memberships()]),
     "part_memberships_backward": (crossed.part_memberships_backward, lambda density: [part_memberships_backward()]),
-    "part_rates": (crossed.part_rates, lambda density: [part_tokens()]),
-    "part_rates_backward": (crossed.part_rates_backward, lambda density: [part_rates_backward()]),
+    "part_rates": (crossed.part_rates, lambda density: [detached(part_tokens())]),
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
     "crossed_rates_backward": (crossed.crossed_rates_backward, lambda density: [crossed_rates_backward(density)]),
-    "sum_of_crossed_rates": (crossed.sum_of_crossed_rates, lambda density: [(*crossed_factors(), 4)]),
-    "sum_of_crossed_rates_backward": (
-        crossed.sum_of_crossed_rates_backward,
-        lambda density: [sum_of_crossed_rates_backward()],
-    ),
+    "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
+    "pair_totals_backward": (crossed.pair_totals_backward, lambda density: [pair_totals_backward()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
 }
 TILES = ["attend_tiles", "attend_tiles_backward"]

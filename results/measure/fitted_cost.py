@@ -44,7 +44,7 @@ TRIALS = {
 }
 LINES = {"lengths": "-", "attention": "--"}
 TICKS = 2, 5, 10, 20, 50, 100, 1000
-PRICES = 0.1, 0.2, 0.5, 1, 2, 5, 10
+PRICES = 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10
 PACE = Pace(seconds=8.0, least=7, most=61)
 
 

@@ -60,18 +60,20 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     is_bilinear, is_sigmoid, is_crossed = layer.link.is_linear, layer.membership == "sigmoid", False
     pairs = "k²" if n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
     sizes = {"h": n_heads, "d": d_head, "k": n_clusters}
+    nodes = part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d")
     products = part("memberships: products with C", f"4·{per}·n·k·d", f"{2 if is_sigmoid else 10}·{per}·n·k")
     block_matrix = part("block matrix", f"2·h·{pairs}·d", f"{5 if is_bilinear else 3}·h·{pairs}")
     if n_groups > 1:
         sizes["s"] = n_clusters // n_groups
     if layer.membership == "crossed":
-        sizes |= {"g": n_groups, "s": layer.clusters.shape[1] // (2 * n_groups), "a": 2 * n_groups * layer.n_active}
+        sizes |= {"g": n_groups, "s": layer.clusters.shape[1] // (2 * n_groups), "a": layer.n_active}
         pairs = "g·s⁴"
-        products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 10·{per}·n·a")
+        nodes = part("memberships: linear map of Q and K", f"4·{per}·n·d²", f"2·{per}·n·d")
+        products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 20·{per}·n·g·a")
         block_matrix = part("block matrix", "4·h·k·d", "6·h·k")
         is_crossed = layer.sampler == "exact" and layer.link.is_poisson and per == "b·h"
     parts = (
-        part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
+        nodes,
         products,
         block_matrix,
         *(CROSSED_SAMPLING if is_crossed else sampling_parts(layer.sampler, pairs)),
@@ -83,15 +85,15 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
 
 
 CROSSED_SAMPLING = (
-    part("sampling: rates T = Q̂ S", "2·b·h·n·a·s"),
-    part("sampling: members of clusters", elementwise="3·b·h·n·a"),
-    part("sampling: lengths of clusters", "2·b·h·n·k"),
+    part("sampling: rates T = Q̂ S", "4·b·h·n·g·a·s"),
+    part("sampling: members of clusters", elementwise="3·b·h·n·g·a²"),
+    part("sampling: lengths of clusters", "2·b·h·g·s³ + 2·b·h·n·g·a·s"),
     part("sampling: draws", elementwise="4·m"),
 )
 """Drawing where a token is in a of the parts of crossed partitions."""
 CROSSED_RATES = (
-    part("sum of all rates", "2·b·h·n·k", "b·h·n·a"),
-    part("rates per edge", "2·m·a", "3·m"),
+    part("sum of all rates", "4·b·h·g·s³", "4·b·h·n·g·a²"),
+    part("rates per edge", "4·m·g·a", "3·m"),
 )
 """What the fit needs there."""
 

@@ -18,7 +18,7 @@ SYMBOLS = {
     "r": "rounds of hashing (Reformer)",
     "c": "tokens per chunk (Reformer)",
     "s": "clusters of a group, or parts of a partition (SBM), chunks per sequence (Reformer)",
-    "a": "parts that a token is in (SBM)",
+    "a": "parts of a partition that a token is in (SBM)",
     "g": "groups of clusters (SBM)",
     "N": "tokens rounded up to whole chunks, c·s (Reformer)",
     "i": "steps of the pseudo-inverse (Nyströmformer)",

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from sbmt.kernels.structures import CrossedFactors, Mask
 
-_FACTORS = "Tensor rates, Tensor key_part, Tensor key_weight, int n_partitions"
-
 
 @torch.library.custom_op("sbmt::choose_parts", mutates_args=(), device_types="cpu")
 def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: int) -> tuple[Tensor, Tensor]:
@@ -68,7 +66,10 @@ part_memberships.register_autograd(_differentiate_memberships, setup_context=_sa
 
 @torch.library.custom_op("sbmt::part_rates", mutates_args=(), device_types="cpu")
 def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
-    """Q̂ S of every partition: ``(graphs · n_queries, chosen)`` and ``(heads, partitions, s, s)``."""
+    """T = Q̂ S of every partition, of ``(graphs · n_queries, chosen)`` and ``(heads, partitions, s, s)``.
+
+    No gradient passes: that of :func:`crossed_rates` reaches Q̂ and S themselves.
+    """
     from sbmt.kernels.cpu import launch
 
     return launch.part_rates(part, weight, blocks, n_queries)
@@ -79,128 +80,94 @@ def _(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
     return weight.new_empty((weight.shape[0], blocks.shape[1] * blocks.shape[2]))
 
 
-@torch.library.custom_op("sbmt::part_rates_backward", mutates_args=(), device_types="cpu")
-def part_rates_backward(
-    grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients of weights and blocks."""
-    from sbmt.kernels.cpu import launch
-
-    return launch.part_rates_backward(grad.contiguous(), part, weight, blocks, n_queries)
-
-
-@part_rates_backward.register_fake
-def _(grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(weight), torch.empty_like(blocks)
-
-
-def _save_part_rates(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:3])
-    ctx.n_queries = inputs[3]
-
-
-def _differentiate_part_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return None, *part_rates_backward(grad, *ctx.saved_tensors, ctx.n_queries), None
-
-
-part_rates.register_autograd(_differentiate_part_rates, setup_context=_save_part_rates)
-
-
+FACTORS = "Tensor query_part, Tensor query_weight, Tensor blocks, Tensor rates, Tensor key_part, Tensor key_weight"
 _MASK = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys"
 
 
 @torch.library.custom_op(
-    "sbmt::crossed_rates", mutates_args=(), schema=f"({_FACTORS}, {_MASK}) -> Tensor", device_types="cpu"
+    "sbmt::crossed_rates", mutates_args=(), schema=f"({FACTORS}, {_MASK}) -> Tensor", device_types="cpu"
 )
 def crossed_rates(*arguments: Any) -> Tensor:
-    """The rate of every edge (i, j), a sum over groups of the products of two partitions' rates."""
+    """The rate of every edge (i, j), a sum over groups of the products of two partitions' rates.
+
+    ``rates`` are T = Q̂ S; their gradient goes to the queries' weights and to the blocks.
+    """
     from sbmt.kernels.cpu import launch
 
-    return launch.crossed_rates(CrossedFactors(*arguments[:4]), Mask(*arguments[4:]))
+    return launch.crossed_rates(CrossedFactors(*arguments[:6]), Mask(*arguments[6:]))
 
 
 @crossed_rates.register_fake
 def _(*arguments: Any) -> Tensor:
-    rates, keys = arguments[0], arguments[5]
+    rates, keys = arguments[3], arguments[7]
     return rates.new_empty(keys.shape)
 
 
 @torch.library.custom_op(
     "sbmt::crossed_rates_backward",
     mutates_args=(),
-    schema=f"(Tensor grad, {_FACTORS}, {_MASK}) -> (Tensor, Tensor)",
+    schema=f"(Tensor grad, {FACTORS}, {_MASK}) -> (Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
-def crossed_rates_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    """Gradients of the queries' rates and the keys' weights."""
+def crossed_rates_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the queries' weights, the blocks and the keys' weights."""
     from sbmt.kernels.cpu import launch
 
-    return launch.crossed_rates_backward(grad.contiguous(), CrossedFactors(*arguments[:4]), Mask(*arguments[4:]))
+    return launch.crossed_rates_backward(grad.contiguous(), CrossedFactors(*arguments[:6]), Mask(*arguments[6:]))
 
 
 @crossed_rates_backward.register_fake
-def _(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    rates, _, key_weight = arguments[:3]
-    return torch.empty_like(rates), torch.empty_like(key_weight)
+def _(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    _, query_weight, blocks, _, _, key_weight = arguments[:6]
+    return torch.empty_like(query_weight), torch.empty_like(blocks), torch.empty_like(key_weight)
 
 
 def _save_rates(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:3], *inputs[4:6])
-    ctx.numbers = inputs[3], *inputs[6:]
+    ctx.save_for_backward(*inputs[:8])
+    ctx.sizes = inputs[8:]
 
 
 def _differentiate_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    *factors, row_ptr, keys = ctx.saved_tensors
-    n_partitions, *sizes = ctx.numbers
-    rates, key = crossed_rates_backward(grad, *factors, n_partitions, row_ptr, keys, *sizes)
-    return rates, None, key, *(None,) * 5
+    query, blocks, key = crossed_rates_backward(grad, *ctx.saved_tensors, *ctx.sizes)
+    return None, query, blocks, None, None, key, *(None,) * 4
 
 
 crossed_rates.register_autograd(_differentiate_rates, setup_context=_save_rates)
 
 
-@torch.library.custom_op("sbmt::sum_of_crossed_rates", mutates_args=(), device_types="cpu")
-def sum_of_crossed_rates(
-    rates: Tensor, key_part: Tensor, key_weight: Tensor, n_partitions: int, n_graphs: int
-) -> tuple[Tensor, Tensor]:
-    """The sum of the rates of all pairs of each graph, and the sums over keys that its gradient needs."""
+@torch.library.custom_op("sbmt::pair_totals", mutates_args=(), device_types="cpu")
+def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_graphs: int) -> Tensor:
+    """How much the tokens of each graph are in every pair of parts of each group, ``(graphs, g, s, s)``."""
     from sbmt.kernels.cpu import launch
 
-    return launch.sum_of_crossed_rates(CrossedFactors(rates, key_part, key_weight, n_partitions), n_graphs)
+    return launch.pair_totals(part, weight, n_partitions, size, n_graphs)
 
 
-@sum_of_crossed_rates.register_fake
-def _(rates: Tensor, key_part: Tensor, key_weight: Tensor, n_partitions: int, n_graphs: int) -> tuple[Tensor, Tensor]:
-    size = rates.shape[1] // n_partitions
-    return rates.new_empty(n_graphs), rates.new_empty(n_graphs, n_partitions // 2, size, size)
+@pair_totals.register_fake
+def _(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_graphs: int) -> Tensor:
+    return weight.new_empty(n_graphs, n_partitions // 2, size, size)
 
 
-@torch.library.custom_op("sbmt::sum_of_crossed_rates_backward", mutates_args=(), device_types="cpu")
-def sum_of_crossed_rates_backward(
-    grad: Tensor, rates: Tensor, key_part: Tensor, key_weight: Tensor, n_partitions: int, total: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients of the queries' rates and the keys' weights."""
+@torch.library.custom_op("sbmt::pair_totals_backward", mutates_args=(), device_types="cpu")
+def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
+    """The gradient of the weights."""
     from sbmt.kernels.cpu import launch
 
-    factors = CrossedFactors(rates, key_part, key_weight, n_partitions)
-    return launch.sum_of_crossed_rates_backward(grad.contiguous(), factors, total)
+    return launch.pair_totals_backward(grad.contiguous(), part, weight, n_partitions)
 
 
-@sum_of_crossed_rates_backward.register_fake
-def _(grad: Tensor, rates: Tensor, key_part: Tensor, key_weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(rates), torch.empty_like(key_weight)
+@pair_totals_backward.register_fake
+def _(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
+    return torch.empty_like(weight)
 
 
-def _save_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:3], output[1])
-    ctx.n_partitions = inputs[3]
-    ctx.mark_non_differentiable(output[1])
+def _save_totals(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.n_partitions = inputs[2]
 
 
-def _differentiate_sum(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    *factors, total = ctx.saved_tensors
-    rates, key = sum_of_crossed_rates_backward(grad, *factors, ctx.n_partitions, total)
-    return rates, None, key, None, None
+def _differentiate_totals(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return None, pair_totals_backward(grad, *ctx.saved_tensors, ctx.n_partitions), None, None, None
 
 
-sum_of_crossed_rates.register_autograd(_differentiate_sum, setup_context=_save_sum)
+pair_totals.register_autograd(_differentiate_totals, setup_context=_save_totals)

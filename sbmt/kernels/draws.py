@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.crossed import FACTORS
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.kernels.structures import CrossedFactors, RateFactors
 
@@ -49,29 +50,24 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
-@torch.library.custom_op("sbmt::sample_crossed", mutates_args=(), device_types="cpu")
-def draw_crossed(
-    rates: Tensor,
-    key_part: Tensor,
-    key_weight: Tensor,
-    n_partitions: int,
-    shape: list[int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    exploration: float,
-    seed: int,
-    first_example: int,
-) -> tuple[Tensor, Tensor]:
+_REST = "int[] shape, Tensor? query_mask, Tensor? key_mask, float exploration, int seed, int first_example"
+
+
+@torch.library.custom_op(
+    "sbmt::sample_crossed",
+    mutates_args=(),
+    schema=f"({FACTORS}, {_REST}) -> (Tensor, Tensor)",
+    device_types="cpu",
+)
+def draw_crossed(*arguments: Any) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link."""
     from sbmt.kernels.cpu.draws.crossed import sample_crossed
 
-    factors = CrossedFactors(rates, key_part, key_weight, n_partitions)
-    batch, heads, n_queries, n_keys = shape
-    of_graphs = batch, heads, n_queries, n_keys
-    return sample_crossed(factors, of_graphs, (query_mask, key_mask), exploration, seed, first_example)
+    shape, query_mask, key_mask, *rest = arguments[6:]
+    return sample_crossed(CrossedFactors(*arguments[:6]), tuple(shape), (query_mask, key_mask), *rest)
 
 
 @draw_crossed.register_fake
-def _(rates: Tensor, key_part: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    n_edges = torch.library.get_ctx().new_dynamic_size()
+def _(*arguments: Any) -> tuple[Tensor, Tensor]:
+    rates, n_edges = arguments[3], torch.library.get_ctx().new_dynamic_size()
     return rates.new_empty(rates.shape[0] + 1, dtype=torch.int64), rates.new_empty(n_edges, dtype=torch.int64)

@@ -63,10 +63,12 @@ class RateFactors(NamedTuple):
 class CrossedFactors(NamedTuple):
     """What rates are made of where a group of clusters crosses two partitions, those numbered 2g and 2g + 1."""
 
+    query_part: Tensor  # int32 (graphs · n_queries, chosen), equally many parts of every partition, ascending
+    query_weight: Tensor  # (graphs · n_queries, chosen)
+    blocks: Tensor  # S of each partition, (heads, partitions, s, s)
     rates: Tensor  # T = Q̂ S of all parts, (graphs · n_queries, parts)
-    key_part: Tensor  # int32 (graphs · n_keys, chosen), equally many parts of every partition, in ascending order
+    key_part: Tensor  # int32 (graphs · n_keys, chosen)
     key_weight: Tensor  # (graphs · n_keys, chosen)
-    n_partitions: int
 
 
 class TileInputs(NamedTuple):
@@ -95,7 +97,8 @@ class Drawing(NamedTuple):
 
 
 def as_arrays(structure: Any) -> Any:
-    """A structure with NumPy arrays in place of its tensors, whose memory they share; single tensors likewise."""
+    """A structure, or tuple, with NumPy arrays in place of its tensors, whose memory they share; tensors likewise."""
     if isinstance(structure, Tensor):
         return structure.numpy()
-    return type(structure)(*map(as_arrays, structure)) if isinstance(structure, tuple) else structure
+    make = getattr(structure, "_make", tuple)
+    return make(map(as_arrays, structure)) if isinstance(structure, tuple) else structure

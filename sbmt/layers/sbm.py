@@ -24,7 +24,8 @@ from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 
 Membership = Literal["sigmoid", "softmax", "crossed"]
-SHARPNESS = 10.0  # of softmax memberships at the start: how many times as far apart the MLP's outputs lie
+SHARPNESS = {"softmax": 10.0, "crossed": 5.0}
+"""Of memberships at the start: how many times as far apart as usual the outputs of the MLP, or linear map, lie."""
 
 
 class SBMAttention(nn.Module):
@@ -47,7 +48,7 @@ class SBMAttention(nn.Module):
     with a softmax over the parts: a cluster is a pair of parts, one of either, and a token belongs to it as much as to
     the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the two. Logits, of which there are
     2 g s instead of k, and what follows from them cost accordingly less
-    (:class:`~sbmt.block_model.crossed.CrossedModel`).
+    (:class:`~sbmt.block_model.crossed.CrossedModel`). A linear map takes the place of the MLP.
 
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
     (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
@@ -153,16 +154,18 @@ class SBMAttention(nn.Module):
         self.n_active = min(n_active, n_parts)
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
-        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head), nn.ReLU(), nn.Linear(d_head, d_head))
-        n_rows = 2 * n_groups * n_parts if membership == "crossed" else n_clusters
+        is_crossed = membership == "crossed"
+        hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
+        self.node_mlp = nn.Sequential(*hidden, nn.Linear(d_head, d_head))
+        n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters
         self.clusters = nn.Parameter(torch.empty(n_heads, n_rows, d_head))
         if membership == "sigmoid":
             nn.init.kaiming_normal_(self.clusters)
         else:  # |C_a|² ≈ 2, or 1 for each part of a pair: like clusters meet e² times as often
-            nn.init.normal_(self.clusters, std=((1 if membership == "crossed" else 2) / d_head) ** 0.5)
+            nn.init.normal_(self.clusters, std=((1 if is_crossed else 2) / d_head) ** 0.5)
             with torch.no_grad():
-                for parameter in self.node_mlp[2].parameters():
-                    parameter.mul_(SHARPNESS)
+                for parameter in self.node_mlp[-1].parameters():
+                    parameter.mul_(SHARPNESS[membership])
         self.log_rate = None
         if learning == "likelihood":
             self.log_rate = nn.Parameter(torch.zeros(n_heads))

@@ -24,7 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reweight": True,
         "sink": True,
         "self_loops": True,
-        "exploration": ExtraKeys(8),
+        "exploration": ExtraKeys(3),
     },
 }
 """Settings of ``"sbm"``. ``recommended``: an exact law and self-loops, without which training loses the mask on some

@@ -36,8 +36,7 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     """
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if isinstance(block_model, CrossedModel) and link.is_poisson and can_run_on(block_model.device):
-        rates, part, weight, n_partitions = block_model.factors()
-        given = rates.detach(), part, weight.detach(), n_partitions, list(block_model.shape)
+        given = *(t.detach() for t in block_model.factors()), list(block_model.shape)
         row_ptr, keys = draw_crossed(*given, *masks, exploration, seed, first_example)
         return EdgeList(row_ptr, keys, block_model.shape, *masks)
     if link.has_kernels:

@@ -67,16 +67,13 @@ def part_rates_flops(part, weight, blocks, *rest, out_shape=None, **_):
     return 2 * part[0] * part[1] * blocks[-1]
 
 
-def crossed_rates_flops(rates, part, weight, n_partitions, row_ptr, keys, *rest, out_shape=None, **_):
+def crossed_rates_flops(query_part, query, blocks, rates, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * part[1]
 
 
-def crossed_draws_flops(rates, part, weight, n_partitions, *rest, out_shape=None, **_):
-    return 2 * rates[0] * n_partitions // 2 * (rates[1] // n_partitions) ** 2
-
-
-def sum_flops(rates, part, weight, n_partitions, n_graphs, *rest, out_shape=None, **_):
-    return crossed_draws_flops(rates, part, weight, n_partitions)
+def crossed_draws_flops(query_part, query, blocks, rates, part, weight, shape, *rest, out_shape=None, **_):
+    n_groups, size = blocks[1] // 2, blocks[2]
+    return 2 * shape[0] * shape[1] * n_groups * size**3 + query[0] * query[1] * size
 
 
 def flops_by_torch(model, *inputs):
@@ -87,7 +84,6 @@ def flops_by_torch(model, *inputs):
         torch.ops.sbmt.choose_parts: choice_flops,
         torch.ops.sbmt.part_rates: part_rates_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
-        torch.ops.sbmt.sum_of_crossed_rates: sum_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):

@@ -11,7 +11,7 @@ import sbmt
 from sbmt import MultiHeadAttention, SBMAttention, SbmtError
 from tests.layers.inputs import seeded, tokens
 
-BLOCK_MODEL = ("clusters", "log_rate", "node_mlp.0.weight", "node_mlp.0.bias", "node_mlp.2.weight", "node_mlp.2.bias")
+BLOCK_MODEL = ("clusters", "log_rate", "node_mlp.0.weight", "node_mlp.0.bias")
 
 
 def fitted(**settings):

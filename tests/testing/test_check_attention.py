@@ -19,7 +19,7 @@ PASSING = {
     "sbm": dict(name="sbm", n_clusters=3),
     "recommended": dict(name="sbm", n_clusters=3, preset="recommended"),
     "faithful": dict(name="sbm", n_clusters=3, preset="faithful"),
-    "fitted": dict(name="sbm", n_clusters=4, preset="fitted"),
+    "fitted": dict(name="sbm", n_clusters=64, preset="fitted"),
     "poisson, dropout": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),

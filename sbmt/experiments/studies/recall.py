@@ -6,7 +6,7 @@ from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, PARTS, WINDO
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.recall import RecallConfig
 
-FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 32.0, "n_clusters": 256, "membership": "softmax"}
+FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 24.0, "n_clusters": 4096}
 _REFORMER = {"attention": "reformer", "n_chunk": 16}
 _ROUTING = {"attention": "routing", "n_centroids": 32}
 _PERMUTED = {"permutation": True}

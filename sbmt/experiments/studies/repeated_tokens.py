@@ -25,7 +25,7 @@ SPARSE: dict[str, Any] = {
 """Settings that find a sparse solution of repeated tokens: see the study ``sparse``."""
 
 
-FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 80.0}
+FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 64.0}
 PARTS: dict[str, Any] = {
     **{"link": "poisson", "membership": "softmax", "n_groups": 4, "extra_keys": 8.0},
     **{"reweight": True, "sink": True},
@@ -58,7 +58,7 @@ def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
         Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
     ]
     if length < 1024:
-        gated = Trial("straight-through", "straight-through", PARTS | {"n_clusters": 256} | priced)
+        gated = Trial("straight-through", "straight-through", PARTS | {"n_clusters": n_clusters} | priced)
         trials.insert(2, gated)
     else:  # no straight-through: its start, at a quarter of all pairs, would take an hour a seed
         untied = {"attention": "full", "has_tied_start": False}
@@ -87,10 +87,10 @@ def _parts() -> tuple[Trial, ...]:
         "k-64": ("k = 64", {"n_clusters": 64}),
         "k-576": ("k = 576", {"n_clusters": 576}),
         "c-16": ("c = 16", {"edges_per_query": 16.0}),
-        "c-40": ("c = 40", {"edges_per_query": 40.0}),
-        "c-160": ("c = 160", {"edges_per_query": 160.0}),
+        "c-32": ("c = 32", {"edges_per_query": 32.0}),
+        "c-128": ("c = 128", {"edges_per_query": 128.0}),
         "keys-0": ("ε = 0", {"exploration": 0.0}),
-        "keys-2": ("ε = 2", {"extra_keys": 2.0}),
+        "keys-8": ("ε = 8", {"extra_keys": 8.0}),
     }
     fitted_masks = FITTED_MASKS | {"n_clusters": 256}
     gated = PARTS | {"n_clusters": 256, "density_kind": "expected", "density_ramp": 1000}

@@ -18,14 +18,16 @@ class Setting:
         training: Fields that all trials share.
         mask: Options of the fitted masks, and fields of their trial alone.
         n_chunk: Reformer's chunks.
+        fewer_edges: The ``edges_per_query`` of a second, sparser trial.
     """
 
     training: dict[str, Any]
     mask: dict[str, Any]
     n_chunk: int
+    fewer_edges: float | None = None
 
 
-_WIDE = {"d_model": 64, "d_hidden": 64}
+_WIDE: dict[str, Any] = {"d_model": 64, "d_hidden": 64, "learning_rate": 1.5e-3}
 SETTINGS = {
     "fresh-64": Setting(
         {"length": 64, "steps": 2500, **_WIDE},
@@ -41,6 +43,7 @@ SETTINGS = {
         {"length": 64, "steps": 2000, **_WIDE},
         {"n_clusters": 1024, "edges_per_query": 80.0},
         n_chunk=16,
+        fewer_edges=32.0,
     ),
 }
 """By name of the study."""
@@ -51,8 +54,12 @@ def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int) -> Study:
     setting = SETTINGS[name]
     schedule = fitted(**setting.training)
     del schedule["n_clusters"]
+    mask = {"preset": "fitted"} | setting.mask
+    masks = [Trial("fitted", "fitted", mask, n_seeds=n_seeds)]
+    if (c := setting.fewer_edges) is not None:
+        masks.append(Trial("fitted-sparser", f"fitted, c = {c:g}", mask | {"edges_per_query": c}, n_seeds=n_seeds))
     trials = (
-        Trial("fitted", "fitted", {"preset": "fitted"} | setting.mask, n_seeds=n_seeds),
+        *masks,
         FULL,
         Trial("random", "random, its density", CONTROL, density_of="fitted"),
         Trial("window", "window, 9 tokens", WINDOW),

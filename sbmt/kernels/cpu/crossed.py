@@ -3,6 +3,9 @@
 Everything is flattened as in :mod:`sbmt.kernels.cpu.products`. A token's parts come partition by partition, equally
 many of each, and a partition's are numbered after those of the partitions before it. Partitions 2g and 2g + 1 are
 crossed: group g adds the product of their rates to the rate of an edge.
+
+``active`` is a tuple with an entry for each part of a partition that a token is in, so that kernels are compiled for
+their number: loops that short take twice as long where it is known only when they run.
 """
 
 import numpy as np
@@ -14,47 +17,49 @@ _LANES = 64  # rows whose scores are compared at once
 
 
 @kernel
-def choose_parts(start, stop, scores, n_partitions, chosen, weight):
+def choose_parts(start, stop, active, scores, n_partitions, chosen, weight):
     """Writes the parts of largest score of rows start … stop, in ascending order, equally many of each partition.
 
     Their weights are the softmax of the partition's scores that were chosen. ``scores`` is ``(parts, rows)``: rows lie
     side by side, and are compared at once.
     """
-    size, n_active = scores.shape[0] // n_partitions, chosen.shape[1] // n_partitions
-    largest, best = np.empty((n_active, _LANES), scores.dtype), np.empty((n_active, _LANES), np.int32)
-    score, part = np.empty(_LANES, scores.dtype), np.empty(_LANES, np.int32)
+    n_active, size = len(active), scores.shape[0] // n_partitions
+    score, part = np.empty((n_active, _LANES), scores.dtype), np.empty((n_active, _LANES), np.int32)
     for base in range(start, stop, _LANES):
         n_rows = min(_LANES, stop - base)
         for f in range(n_partitions):
             for s in range(n_active):  # whatever the scores, NaN included, these are parts
-                largest[s] = -np.inf
-                best[s] = s
+                score[s] = -np.inf
+                part[s] = s
             for v in range(size):
                 for r in range(n_rows):
-                    score[r], part[r] = scores[f * size + v, base + r], v
-                for s in range(n_active):  # the larger one stays, the other goes on
-                    for r in range(n_rows):
-                        x, y, p, q = score[r], largest[s, r], part[r], best[s, r]
-                        largest[s, r], best[s, r] = (x, p) if x > y else (y, q)
-                        score[r], part[r] = (y, q) if x > y else (x, p)
+                    x, p = scores[f * size + v, base + r], np.int32(v)
+                    for s in range(n_active):  # the larger one stays, the other goes on
+                        y, q = score[s, r], part[s, r]
+                        score[s, r], part[s, r] = (x, p) if x > y else (y, q)
+                        x, p = (y, q) if x > y else (x, p)
             for r in range(n_rows):
-                _write_softmax(base + r, f, size, r, largest, best, chosen, weight)
+                _softmax_and_sort(score, part, r, n_active)
+            for r in range(n_rows):
+                for s in range(n_active):
+                    chosen[base + r, f * n_active + s] = part[s, r] + f * size
+                    weight[base + r, f * n_active + s] = score[s, r]
 
 
 @kernel
-def _write_softmax(row, f, size, lane, largest, best, chosen, weight):
-    """Writes the parts of one partition that a row is in, sorted, and their weights."""
-    n_active, total = largest.shape[0], 0.0
-    first = f * n_active
+def _softmax_and_sort(score, part, r, n_active):
+    """Turns the scores in one lane, of which the first is the largest, into a softmax, in ascending order of parts."""
+    largest, total = score[0, r], score.dtype.type(0)
     for s in range(n_active):
-        w, part, place = exp(largest[s, lane] - largest[0, lane]), best[s, lane] + f * size, first + s
-        while place > first and chosen[row, place - 1] > part:
-            chosen[row, place], weight[row, place] = chosen[row, place - 1], weight[row, place - 1]
-            place -= 1
-        chosen[row, place], weight[row, place] = part, w
-        total += w
-    for place in range(first, first + n_active):
-        weight[row, place] /= total
+        score[s, r] = exp(score[s, r] - largest)
+        total += score[s, r]
+    for s in range(n_active):
+        score[s, r] /= total
+    for _ in range(n_active - 1):
+        for s in range(n_active - 1):  # neighbours change places
+            p, q, x, y = part[s, r], part[s + 1, r], score[s, r], score[s + 1, r]
+            part[s, r], score[s, r] = (p, x) if p < q else (q, y)
+            part[s + 1, r], score[s + 1, r] = (q, y) if p < q else (p, x)
 
 
 @kernel
@@ -89,158 +94,112 @@ def rates_of_queries(start, stop, chosen, weight, blocks, n_queries, out):
     n_active = chosen.shape[1] // n_partitions
     for row in range(start, stop):
         head = row // n_queries % heads
-        out[row] = 0
-        for s in range(chosen.shape[1]):
-            f = s // n_active
-            at = f * size
-            a, w = chosen[row, s] - at, weight[row, s]
+        for f in range(n_partitions):
+            first, at = f * n_active, f * size
+            a, w = chosen[row, first] - at, weight[row, first]
             for b in range(size):
-                out[row, at + b] += w * blocks[head, f, a, b]
+                out[row, at + b] = w * blocks[head, f, a, b]
+            for s in range(first + 1, first + n_active):
+                a, w = chosen[row, s] - at, weight[row, s]
+                for b in range(size):
+                    out[row, at + b] += w * blocks[head, f, a, b]
 
 
 @kernel
-def differentiate_queries(start, stop, grad, chosen, weight, blocks, n_queries, chunk, to_weight, to_blocks):
-    """Fills the gradients of the queries' weights, and of S from the rows of each of chunks start … stop.
+def sum_pairs(start, stop, part, weight, n_partitions, n_tokens, total):
+    """Fills ``total``, ``(graphs, g, s, s)``: how much the tokens of graphs start … stop are in each pair of parts."""
+    size, n_active = total.shape[2], part.shape[1] // n_partitions
+    for graph in range(start, stop):
+        total[graph] = 0
+        for token in range(graph * n_tokens, (graph + 1) * n_tokens):
+            for g in range(n_partitions // 2):
+                i, at = 2 * g * n_active, 2 * g * size
+                for s in range(i, i + n_active):
+                    for t in range(i + n_active, i + 2 * n_active):
+                        a, b = part[token, s] - at, part[token, t] - at - size
+                        total[graph, g, a, b] += weight[token, s] * weight[token, t]
 
-    A head's rows, those of all examples one after the other, are divided as in :func:`differentiate_memberships`.
-    """
-    heads, n_partitions, size = blocks.shape[:3]
-    n_examples, n_chunks = chosen.shape[0] // (heads * n_queries), to_blocks.shape[1]
-    n_active = chosen.shape[1] // n_partitions
-    for number in range(start, stop):
-        head, chunk_ = number // n_chunks, number % n_chunks
-        to_blocks[head, chunk_] = 0
-        for place in range(chunk_ * chunk, min((chunk_ + 1) * chunk, n_examples * n_queries)):
-            row = (place // n_queries * heads + head) * n_queries + place % n_queries
-            for s in range(chosen.shape[1]):
-                f = s // n_active
-                at = f * size
-                a, w, total = chosen[row, s] - at, weight[row, s], grad.dtype.type(0)
-                for b in range(size):
-                    total += grad[row, at + b] * blocks[head, f, a, b]
-                    to_blocks[head, chunk_, f, a, b] += w * grad[row, at + b]
-                to_weight[row, s] = total
+
+@kernel
+def differentiate_pairs(start, stop, grad, part, weight, n_partitions, n_tokens, to_weight):
+    """Fills the gradients of the weights of tokens start … stop, numbered across graphs."""
+    size, n_active = grad.shape[2], part.shape[1] // n_partitions
+    for token in range(start, stop):
+        graph = token // n_tokens
+        to_weight[token] = 0
+        for g in range(n_partitions // 2):
+            i, at = 2 * g * n_active, 2 * g * size
+            for s in range(i, i + n_active):
+                for t in range(i + n_active, i + 2 * n_active):
+                    of_pair = grad[graph, g, part[token, s] - at, part[token, t] - at - size]
+                    to_weight[token, s] += of_pair * weight[token, t]
+                    to_weight[token, t] += of_pair * weight[token, s]
 
 
 # What follows edges indexes arrays directly: a view of a row costs as much as the few multiplications done with it.
 
 
 @kernel
-def rate_of_key(rates, row, part, weight, key, n_active):
+def rate_of_key(rates, row, active, part, weight, key):
     """The rate of an edge from a query, whose rates of all parts are a row, to a key."""
-    total, i = weight.dtype.type(0), 0
-    while i < part.shape[1]:
+    total, n_active = weight.dtype.type(0), len(active)
+    for group in range(part.shape[1] // (2 * n_active)):
+        i = 2 * group * n_active
         first = second = weight.dtype.type(0)
         for s in range(i, i + n_active):
             first += rates[row, part[key, s]] * weight[key, s]
-        i += n_active
-        for s in range(i, i + n_active):
-            second += rates[row, part[key, s]] * weight[key, s]
-        i += n_active
+            second += rates[row, part[key, s + n_active]] * weight[key, s + n_active]
         total += first * second
     return total
 
 
 @kernel
-def rates_along_rows(start, stop, factors, mask, out):
+def rates_along_rows(start, stop, active, factors, mask, out):
     """The rates of the edges of rows start … stop."""
-    rates, part, weight, n_partitions = factors
+    rates, part, weight = factors.rates, factors.key_part, factors.key_weight
     row_ptr, keys, n_queries, n_keys = mask
-    n_active = part.shape[1] // n_partitions
     for row in range(start, stop):
         offset = row // n_queries * n_keys
         for e in range(row_ptr[row], row_ptr[row + 1]):
-            out[e] = rate_of_key(rates, row, part, weight, offset + keys[e], n_active)
+            out[e] = rate_of_key(rates, row, active, part, weight, offset + keys[e])
 
 
 @kernel
-def differentiate_rates(start, stop, grad, factors, mask, to_rates, to_weight):
-    """Fills the gradients of the queries' rates and the keys' weights of graphs start … stop."""
-    rates, part, weight, n_partitions = factors
+def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_blocks, to_weight):
+    """Fills the gradients of the queries' weights, S and the keys' weights from the edges of graphs start … stop.
+
+    A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. Each graph has a
+    gradient of S of its own, so that their sum does not depend on who computed them.
+    """
+    query_part, query_weight, blocks, rates, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask
-    n_active = part.shape[1] // n_partitions
+    heads, _, size = blocks.shape[:3]
+    n_active, to_rates = len(active), np.empty(rates.shape[1], rates.dtype)
     for graph in range(start, stop):
+        to_blocks[graph] = 0
         to_weight[graph * n_keys : (graph + 1) * n_keys] = 0
         for row in range(graph * n_queries, (graph + 1) * n_queries):
-            to_rates[row] = 0
+            to_rates[:] = 0
             for e in range(row_ptr[row], row_ptr[row + 1]):
-                key, g, i = graph * n_keys + keys[e], grad[e], 0
-                while i < part.shape[1]:
-                    middle = i + n_active
+                key, g = graph * n_keys + keys[e], grad[e]
+                for group in range(part.shape[1] // (2 * n_active)):
+                    i = 2 * group * n_active
                     first = second = weight.dtype.type(0)
-                    for s in range(i, middle):
+                    for s in range(i, i + n_active):
                         first += rates[row, part[key, s]] * weight[key, s]
-                    for s in range(middle, middle + n_active):
-                        second += rates[row, part[key, s]] * weight[key, s]
+                        second += rates[row, part[key, s + n_active]] * weight[key, s + n_active]
                     first, second = g * second, g * first  # what each of the two is multiplied by
-                    for s in range(i, middle):
-                        to_rates[row, part[key, s]] += first * weight[key, s]
+                    for s in range(i, i + n_active):
+                        t = s + n_active
+                        to_rates[part[key, s]] += first * weight[key, s]
+                        to_rates[part[key, t]] += second * weight[key, t]
                         to_weight[key, s] += first * rates[row, part[key, s]]
-                    for s in range(middle, middle + n_active):
-                        to_rates[row, part[key, s]] += second * weight[key, s]
-                        to_weight[key, s] += second * rates[row, part[key, s]]
-                    i = middle + n_active
-
-
-@kernel
-def sum_pairs(start, stop, factors, n_keys, total):
-    """Fills ``total``, ``(graphs, g, s, s)``: how much the keys of graphs start … stop are in each pair."""
-    rates, part, weight, n_partitions = factors
-    size, n_active = rates.shape[1] // n_partitions, part.shape[1] // n_partitions
-    for graph in range(start, stop):
-        total[graph] = 0
-        for key in range(graph * n_keys, (graph + 1) * n_keys):
-            for g in range(n_partitions // 2):
-                i, at = 2 * g * n_active, 2 * g * size
-                for s in range(i, i + n_active):
-                    for t in range(i + n_active, i + 2 * n_active):
-                        a, b = part[key, s] - at, part[key, t] - at - size
-                        total[graph, g, a, b] += weight[key, s] * weight[key, t]
-
-
-@kernel
-def sum_rates(start, stop, factors, n_queries, total, out):
-    """out_i = Σ_j r_ij for rows start … stop."""
-    rates, n_partitions = factors.rates, factors.n_partitions
-    size = rates.shape[1] // n_partitions
-    for row in range(start, stop):
-        graph, so_far = row // n_queries, 0.0
-        for g in range(n_partitions // 2):
-            at = 2 * g * size
-            for a in range(size):
-                along = total.dtype.type(0)
+                        to_weight[key, t] += second * rates[row, part[key, t]]
+            for s in range(query_part.shape[1]):
+                f = s // n_active
+                at, of_weight = f * size, grad.dtype.type(0)
+                a, w = query_part[row, s] - at, query_weight[row, s]
                 for b in range(size):
-                    along += rates[row, at + size + b] * total[graph, g, a, b]
-                so_far += rates[row, at + a] * along
-        out[row] = so_far
-
-
-@kernel
-def differentiate_sums(start, stop, grad, factors, n_queries, n_keys, total, to_rates, to_weight):
-    """Fills the gradients of the queries' rates and the keys' weights of graphs start … stop; ``grad`` has one each."""
-    rates, part, weight, n_partitions = factors
-    size, n_active = rates.shape[1] // n_partitions, part.shape[1] // n_partitions
-    pairs = np.empty(total.shape[1:], rates.dtype)  # Σ_i T_ia T_ib, the gradient of how much keys are in a pair
-    for graph in range(start, stop):
-        pairs[:] = 0
-        for row in range(graph * n_queries, (graph + 1) * n_queries):
-            to_rates[row] = 0
-            for g in range(n_partitions // 2):
-                at, middle = 2 * g * size, (2 * g + 1) * size
-                for a in range(size):
-                    along, of_first = rates.dtype.type(0), rates[row, at + a]
-                    for b in range(size):
-                        of_second = rates[row, middle + b]
-                        along += of_second * total[graph, g, a, b]
-                        pairs[g, a, b] += of_first * of_second
-                        to_rates[row, middle + b] += grad[graph] * of_first * total[graph, g, a, b]
-                    to_rates[row, at + a] = grad[graph] * along
-        for key in range(graph * n_keys, (graph + 1) * n_keys):
-            to_weight[key] = 0
-            for g in range(n_partitions // 2):
-                i, at = 2 * g * n_active, 2 * g * size
-                for s in range(i, i + n_active):
-                    for t in range(i + n_active, i + 2 * n_active):
-                        of_pair = grad[graph] * pairs[g, part[key, s] - at, part[key, t] - at - size]
-                        to_weight[key, s] += of_pair * weight[key, t]
-                        to_weight[key, t] += of_pair * weight[key, s]
+                    of_weight += to_rates[at + b] * blocks[graph % heads, f, a, b]
+                    to_blocks[graph, f, a, b] += w * to_rates[at + b]
+                to_query[row, s] = of_weight

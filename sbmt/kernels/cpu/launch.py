@@ -10,7 +10,7 @@ from sbmt.kernels.cpu import attention, crossed, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
-_CHUNK = 2048  # rows of a head whose gradients of centres and of S are summed first
+_CHUNK = 2048  # rows of a head whose gradients of centres are summed first
 _SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 
 
@@ -116,7 +116,7 @@ def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: in
             scores = centres[head] @ nodes[head, some].T
             into = chosen[head, some].numpy(), weight[head, some].numpy()
             parts = equal_parts(*scores.shape[::-1])
-            in_parallel(crossed.choose_parts, parts, scores.numpy(), n_partitions, *into)
+            in_parallel(crossed.choose_parts, parts, (0,) * n_active, scores.numpy(), n_partitions, *into)
     return chosen, weight
 
 
@@ -142,55 +142,44 @@ def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> 
     return out
 
 
-def part_rates_backward(
-    grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients of weights and blocks."""
-    heads, n_partitions, size, _ = blocks.shape
-    n_chunks = -(-weight.shape[0] // (heads * _CHUNK))
-    of_weight, of_blocks = torch.empty_like(weight), grad.new_empty(heads, n_chunks, n_partitions, size, size)
-    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * weight.shape[1] * size)
-    given = *map(as_arrays, (grad, part, weight, blocks)), n_queries, _CHUNK
-    in_parallel(crossed.differentiate_queries, parts, *given, of_weight.numpy(), of_blocks.numpy())
-    return of_weight, of_blocks.sum(1)
-
-
 def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:
     """The rates of a mask's edges."""
     out = factors.rates.new_empty(mask.keys.shape)
-    _run(crossed.rates_along_rows, mask.row_ptr, factors.key_part.shape[1], factors, mask, out)
+    _run(crossed.rates_along_rows, mask.row_ptr, factors.key_part.shape[1], active_parts(factors), factors, mask, out)
     return out
 
 
-def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor]:
-    """Gradients of the queries' rates and the keys' weights."""
-    of_rates, of_key = torch.empty_like(factors.rates), torch.empty_like(factors.key_weight)
+def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the queries' weights, S and the keys' weights."""
+    blocks, n_graphs = factors.blocks, factors.rates.shape[0] // mask.n_queries
+    of_blocks = blocks.new_empty(n_graphs, *blocks.shape[1:])
+    of_query, of_key = torch.empty_like(factors.query_weight), torch.empty_like(factors.key_weight)
     parts = balanced_parts(mask.row_ptr[:: mask.n_queries].numpy(), 4 * factors.key_part.shape[1])
-    given = map(as_arrays, (grad, factors, mask))
-    in_parallel(crossed.differentiate_rates, parts, *given, of_rates.numpy(), of_key.numpy())
-    return of_rates, of_key
+    given = grad, active_parts(factors), factors, mask, of_query, of_blocks, of_key
+    in_parallel(crossed.differentiate_rates, parts, *map(as_arrays, given))
+    return of_query, of_blocks.unflatten(0, (-1, blocks.shape[0])).sum(0), of_key
 
 
-def sum_of_crossed_rates(factors: CrossedFactors, n_graphs: int) -> tuple[Tensor, Tensor]:
-    """Σ_ij r_ij of each graph, and how much the keys of each are in every pair of parts."""
-    n_queries, n_keys = factors.rates.shape[0] // n_graphs, factors.key_weight.shape[0] // n_graphs
-    n_groups, size = factors.n_partitions // 2, factors.rates.shape[1] // factors.n_partitions
-    total = factors.rates.new_empty(n_graphs, n_groups, size, size)
-    of_rows = factors.rates.new_empty(n_graphs, n_queries)
-    given, into = as_arrays(factors), (total.numpy(), of_rows.view(-1).numpy())
-    in_parallel(crossed.sum_pairs, equal_parts(n_graphs, 16 * n_keys), given, n_keys, into[0])
-    in_parallel(crossed.sum_rates, equal_parts(n_graphs * n_queries, size**2), given, n_queries, *into)
-    return of_rows.sum(1), total
+def active_parts(factors: CrossedFactors) -> tuple[int, ...]:
+    """What kernels call ``active``."""
+    return (0,) * (factors.key_part.shape[1] // factors.blocks.shape[1])
 
 
-def sum_of_crossed_rates_backward(grad: Tensor, factors: CrossedFactors, total: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the queries' rates and the keys' weights."""
-    n_graphs, of_rates, of_key = grad.shape[0], torch.empty_like(factors.rates), torch.empty_like(factors.key_weight)
-    n_queries, n_keys = factors.rates.shape[0] // n_graphs, factors.key_weight.shape[0] // n_graphs
-    given = *map(as_arrays, (grad, factors)), n_queries, n_keys, total.numpy()
-    parts = equal_parts(n_graphs, n_queries * total[0].numel())
-    in_parallel(crossed.differentiate_sums, parts, *given, of_rates.numpy(), of_key.numpy())
-    return of_rates, of_key
+def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_graphs: int) -> Tensor:
+    """How much the tokens of each graph are in every pair of parts."""
+    out = weight.new_empty(n_graphs, n_partitions // 2, size, size)
+    n_tokens = part.shape[0] // n_graphs
+    given = *map(as_arrays, (part, weight)), n_partitions, n_tokens, out.numpy()
+    in_parallel(crossed.sum_pairs, equal_parts(n_graphs, n_tokens * part.shape[1]), *given)
+    return out
+
+
+def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
+    """The gradient of the weights."""
+    of_weight = torch.empty_like(weight)
+    given = *map(as_arrays, (grad, part, weight)), n_partitions, part.shape[0] // grad.shape[0], of_weight.numpy()
+    in_parallel(crossed.differentiate_pairs, equal_parts(part.shape[0], 2 * part.shape[1]), *given)
+    return of_weight
 
 
 def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:

@@ -39,14 +39,17 @@ def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any)
 
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:
     """Bounds of equally long ranges of ``n`` items."""
-    return np.linspace(0, n, _count(n * work_per_item) + 1).astype(np.int64)
+    parts = _count(n * work_per_item)
+    return np.array([0, n]) if parts == 1 else np.linspace(0, n, parts + 1).astype(np.int64)
 
 
 def balanced_parts(row_ptr: np.ndarray, work_per_edge: int) -> np.ndarray:
     """Bounds of ranges of rows that hold about equally many edges, however uneven the rows."""
     n = row_ptr.size - 1
-    work = row_ptr + np.arange(n + 1)  # an empty row is a little work too
-    parts = _count(int(work[-1]) * work_per_edge)
+    parts = _count(int(row_ptr[-1] + n) * work_per_edge)  # an empty row is a little work too
+    if parts == 1:
+        return np.array([0, n])
+    work = row_ptr + np.arange(n + 1)
     inner = np.searchsorted(work, np.linspace(0, work[-1], parts + 1)[1:-1])
     return np.concatenate([[0], inner, [n]])
 

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sbmt.kernels.cpu.crossed import rate_of_key
@@ -21,6 +22,7 @@ from sbmt.kernels.cpu.draws.candidates import (
 )
 from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.draws.sample import join
+from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 from sbmt.kernels.cpu.toolchain import kernel
@@ -36,8 +38,8 @@ class Members(NamedTuple):
     """The keys of each pair v of parts of a graph: ``key[first[graph, v] : first[graph, v + 1]]``, ascending.
 
     ``cumulative`` sums their weights up in units of 2⁻³² of the ``total``, as
-    :class:`~sbmt.kernels.cpu.draws.tables.Tables` does. A group's pairs come after those of the groups before it, row
-    by row of its s × s matrix.
+    :class:`~sbmt.kernels.cpu.draws.tables.Tables` does. A group's pairs come after those of the groups before it; those
+    of a part of its second partition lie side by side.
     """
 
     first: np.ndarray  # (graphs, k + 1)
@@ -60,17 +62,17 @@ def sample_crossed(
     K_{jb}$ long, and exploration $\delta n$; each names a key in proportion to its membership, and keys named twice are
     merged. There is nothing to thin, and no product with any key.
 
-    Cost: O(n (k + g · a²) + points · log n), for g groups and a active parts in each partition.
+    Cost: O(n g (a s + a²) + g s³ + points · (s + log n)), for g groups of partitions into s parts, a of them active.
     """
     batch, heads, n_queries, n_keys = shape
-    model, n_graphs = as_arrays(factors), batch * heads
-    n_groups, size = factors.n_partitions // 2, factors.rates.shape[1] // factors.n_partitions
-    n_active = factors.key_part.shape[1] // factors.n_partitions
-    n_entries = n_keys * n_groups * n_active**2
+    model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
+    n_groups, size = factors.blocks.shape[1] // 2, factors.blocks.shape[2]
+    n_entries = n_keys * n_groups * len(active) ** 2
     first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
     room = np.empty(n_graphs * n_entries, np.int32), np.empty(n_graphs * n_entries, np.uint32)
     members = Members(first, *room, np.empty((n_graphs, n_groups * size**2)))
     in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), model, n_keys, members)
+    reach = _reach(factors, members).numpy()
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
 
@@ -78,7 +80,7 @@ def sample_crossed(
         pieces = []
         while start < stop:
             out = np.empty(max(_ROOM, n_keys), np.int32)
-            given = start, stop, model, members, real, heads, exploration, seed, first_example
+            given = start, stop, active, model, members, reach, real, exploration, seed, first_example
             start, found = draw_rows(*given, counts, out)
             pieces.append(out[:found])
         return pieces
@@ -86,13 +88,24 @@ def sample_crossed(
     return join(counts, [piece for part in in_parallel(draw, equal_parts(counts.size, _WORK)) for piece in part])
 
 
+def _reach(factors: CrossedFactors, members: Members) -> Tensor:
+    r"""M = S Σ, ``(graphs, g, s, s)``: S of a group's first partition, Σ how much keys are in each pair, transposed.
+
+    A part c of the second partition, with all parts of the first, is $T_{ic} \sum_a \hat Q_{ia} M_{ac}$ long on the
+    line of row i.
+    """
+    heads, _, size, _ = factors.blocks.shape
+    totals = torch.from_numpy(members.total).view(-1, heads, factors.blocks.shape[1] // 2, size, size)
+    return (factors.blocks[:, 0::2].double() @ totals.mT).flatten(0, 1)
+
+
 @kernel
 def list_members(start, stop, model, n_keys, members):
     """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
-    rates, part, weight, n_partitions = model
+    part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
     first, key, cumulative, total = members
-    n_groups, n_pairs = n_partitions // 2, total.shape[1]
-    size, n_active = rates.shape[1] // n_partitions, part.shape[1] // n_partitions
+    n_groups, n_pairs = model.blocks.shape[1] // 2, total.shape[1]
+    n_active = part.shape[1] // (2 * n_groups)
     n_entries = n_groups * n_active**2
     pair, share = np.empty(n_entries, np.int64), np.empty(n_entries)
     for graph in range(start, stop):
@@ -135,20 +148,18 @@ def _pairs_of(part, weight, key, size, n_active, pair, share):
         for s in range(one, one + n_active):
             for t in range(one + n_active, one + 2 * n_active):
                 a, b = part[key, s] - 2 * group * size, part[key, t] - (2 * group + 1) * size
-                pair[i], share[i] = (group * size + a) * size + b, np.float64(weight[key, s]) * weight[key, t]
+                pair[i], share[i] = (group * size + b) * size + a, np.float64(weight[key, s]) * weight[key, t]
                 i += 1
 
 
 @kernel
-def draw_rows(start, stop, model, members, real, heads, exploration, seed, first_example, counts, out):
+def draw_rows(start, stop, active, model, members, reach, real, exploration, seed, first_example, counts, out):
     """Draws rows start … stop into ``out`` until it is full; returns which row is next, and how many keys there are."""
-    rates, n_partitions = model.rates, model.n_partitions
+    heads, _, size, _ = model.blocks.shape
     is_real_query, real_keys, n_real = real
     n_queries, n_keys = is_real_query.shape[1], real_keys.shape[1]
-    n_groups, size = n_partitions // 2, rates.shape[1] // n_partitions
-    scratch = new_scratch(n_keys, n_groups * size)
-    row_rates, coins = np.empty(rates.shape[1]), np.empty(n_keys + 4 * BATCH)
-    line, proposed, cursor = scratch.line, scratch.proposed, np.empty(2, np.int64)
+    scratch = new_scratch(n_keys, reach.shape[1] * size)
+    coins, line, proposed = np.empty(n_keys + 4 * BATCH), scratch.line, scratch.proposed
     end = 0
     for row in range(start, stop):
         graph = row // n_queries
@@ -157,23 +168,14 @@ def draw_rows(start, stop, model, members, real, heads, exploration, seed, first
         if not is_real_query[example, row % n_queries]:
             continue
         keys = real_keys[example, : n_real[example]]
-        row_rates[:] = rates[row]
-        for g in range(n_groups):  # a part of a group's second partition, with all parts of its first
-            at = 2 * g * size
-            for b in range(size):
-                line[g * size + b] = 0.0
-            for a in range(size):
-                for b in range(size):
-                    line[g * size + b] += row_rates[at + a] * members.total[graph, (g * size + a) * size + b]
-            for b in range(size):
-                line[g * size + b] *= row_rates[at + size + b]
-        line[n_groups * size] = exploration * n_real[example]
+        _lay_out(row, graph, active, model, reach, line)
+        line[-1] = exploration * n_real[example]
         stream = Stream(seed, row % n_queries, head, example + first_example)
         if line.sum() < _DENSE * n_real[example]:
-            count = _walk_pairs(keys, row_rates, size, graph, members, stream, scratch, cursor)
+            count = _walk_pairs(keys, model.rates, row, size, graph, members, stream, scratch)
         else:
             toss(keys.size, stream, scratch.words, coins)
-            count = _visit(keys, model, row, graph * n_keys, exploration, coins, proposed)
+            count = _visit(keys, active, model, row, graph * n_keys, exploration, coins, proposed)
         if end + count > out.shape[0]:
             return row, end
         out[end : end + count] = proposed[:count]
@@ -183,69 +185,87 @@ def draw_rows(start, stop, model, members, real, heads, exploration, seed, first
 
 
 @kernel
-def _walk_pairs(real, rates, size, graph, members, stream, scratch, cursor):
+def _lay_out(row, graph, active, model, reach, line):
+    """Writes how long each part of a group's second partition is, with all parts of its first."""
+    part, weight, size = model.query_part, model.query_weight, model.blocks.shape[2]
+    for g in range(reach.shape[1]):
+        first, at, middle = 2 * g * len(active), 2 * g * size, (2 * g + 1) * size
+        for c in range(size):
+            line[g * size + c] = 0.0
+        for s in range(first, first + len(active)):
+            a, w = part[row, s] - at, weight[row, s]
+            for c in range(size):
+                line[g * size + c] += w * reach[graph, g, a, c]
+        for c in range(size):
+            line[g * size + c] *= model.rates[row, middle + c]
+
+
+@kernel
+def _walk_pairs(real, rates, row, size, graph, members, stream, scratch):
     """Proposes keys hit by Poisson points of rate 1 on the line, each once; returns how many.
 
     A key's piece of a pair needs no second point: after a hit the walk goes on where the piece ends, as if it had begun
     there, since gaps between points have no memory.
     """
-    line, hits, gaps, words, most = scratch.line, scratch.hits, scratch.gaps, scratch.words, scratch.hits.shape[0]
+    line, hits, gaps, most = scratch.line, scratch.hits, scratch.gaps, scratch.hits.shape[0]
     first, member, cumulative, total = members
-    cursor[0], cursor[1], n_hits = GAPS, 0, 0
-    left = _gap(cursor, gaps, words, stream)  # from here to the next point
-    exploring, n_real = line.shape[0] - 1, real.shape[0]
-    for at in range(exploring):
-        if left >= line[at]:
-            left -= line[at]
-            continue
-        g, b = at // size, at % size
-        of_second = rates[(2 * g + 1) * size + b]
-        for a in range(size):
-            v = (g * size + a) * size + b
-            length = rates[2 * g * size + a] * of_second * total[graph, v]
-            if left >= length:
-                left -= length
+    block = _next_gaps(0, scratch, stream)
+    left, used, n_hits, at = gaps[0], 1, 0, 0  # ``left``: from here to the next point
+    n_groups, n_real = line.shape[0] // size, real.shape[0]
+    for g in range(n_groups):
+        for b in range(size):
+            if left >= line[at]:
+                left -= line[at]
+                at += 1
                 continue
-            begin, n_members = first[graph, v], first[graph, v + 1] - first[graph, v]
-            while left < length:
-                place = first_above(cumulative, begin, n_members, word_at(left, length))
-                n_hits = make_room(n_hits, 1, scratch) if n_hits == most else n_hits
-                hits[n_hits] = member[begin + place]
-                n_hits += 1
-                is_last = place == n_members - 1
-                piece_ends = length if is_last else length * (cumulative[begin + place] / WORD)
-                left = piece_ends + _gap(cursor, gaps, words, stream)
-            left -= length
-    piece = line[exploring] / n_real
-    while left < line[exploring]:
+            of_second = rates[row, (2 * g + 1) * size + b]
+            for a in range(size):
+                v = at * size + a
+                length = rates[row, 2 * g * size + a] * of_second * total[graph, v]
+                if left >= length:
+                    left -= length
+                    continue
+                begin, n_members = first[graph, v], first[graph, v + 1] - first[graph, v]
+                while left < length:
+                    place = first_above(cumulative, begin, n_members, word_at(left, length))
+                    n_hits = make_room(n_hits, 1, scratch) if n_hits == most else n_hits
+                    hits[n_hits] = member[begin + place]
+                    n_hits += 1
+                    is_last = place == n_members - 1
+                    piece_ends = length if is_last else length * (cumulative[begin + place] / WORD)
+                    if used == GAPS:
+                        block, used = _next_gaps(block, scratch, stream), 0
+                    left = piece_ends + gaps[used]
+                    used += 1
+                left -= length
+            at += 1
+    piece = line[at] / n_real  # exploration's
+    while left < line[at]:
         place = min(np.int64(left / piece), n_real - 1)
         n_hits = make_room(n_hits, 1, scratch) if n_hits == most else n_hits
         hits[n_hits] = real[place]
         n_hits += 1
-        left = (place + 1) * piece + _gap(cursor, gaps, words, stream)
+        if used == GAPS:
+            block, used = _next_gaps(block, scratch, stream), 0
+        left = (place + 1) * piece + gaps[used]
+        used += 1
     return sort_distinct(hits[:n_hits], scratch.bitmap, scratch.proposed)
 
 
 @kernel
-def _gap(cursor, gaps, words, stream):
-    """The next exponential number of a row's stream; ``cursor`` holds the next one's place and the next block."""
-    if cursor[0] == GAPS:
-        seed, row, head, example = stream
-        fill_exponentials(gaps, words, seed, cursor[1], row, head + CANDIDATE, example)
-        cursor[0] = 0
-        cursor[1] += BATCH
-    gap = gaps[cursor[0]]
-    cursor[0] += 1
-    return gap
+def _next_gaps(block, scratch, stream):
+    """Fills ``gaps`` with the exponential numbers of a row's stream from this block on; returns the next block."""
+    seed, row, head, example = stream
+    fill_exponentials(scratch.gaps, scratch.words, seed, block, row, head + CANDIDATE, example)
+    return block + BATCH
 
 
 @kernel
-def _visit(keys, model, row, offset, exploration, coins, found):
+def _visit(keys, active, model, row, offset, exploration, coins, found):
     """Writes the keys whose coin is below their probability, and returns how many there are."""
-    rates, part, weight, n_partitions = model
-    count, n_active = 0, part.shape[1] // n_partitions
+    rates, part, weight, count = model.rates, model.key_part, model.key_weight, 0
     for i in range(keys.size):
-        rate = exploration + rate_of_key(rates, row, part, weight, offset + keys[i], n_active)
+        rate = exploration + rate_of_key(rates, row, active, part, weight, offset + keys[i])
         found[count] = keys[i]
         count += coins[i] < -math.expm1(-rate)
     return count

@@ -21,7 +21,7 @@ def test_sbm_solves_repeated_tokens(tmp_path):
 
 
 def test_a_fitted_mask_finds_repeats_that_a_random_one_cannot(tmp_path):
-    """The command of the page on fitted masks, with half the tokens and a seventh of the steps.
+    """The command of the page on fitted masks, with half the tokens and a fifth of the steps.
 
     Without its fit, the mask stays at a density at which a random one would do nearly as well. Without reweighting, the
     network adapts to its mask, and full attention with the same weights does no better.
@@ -37,7 +37,7 @@ def test_a_fitted_mask_finds_repeats_that_a_random_one_cannot(tmp_path):
         "--edges-per-query",
         "32",
     ]
-    command += ["--length", "32", "--n-clusters", "64", "--steps", "300", "--batch-size", "32"]
+    command += ["--length", "32", "--n-clusters", "144", "--steps", "400", "--batch-size", "32"]
     command += ["--learning-rate", "5e-3", "--block-model-rate", "15e-3", "--output", str(tmp_path / "run")]
     subprocess.run(command, check=True, capture_output=True)
     run = load_run(tmp_path / "run")

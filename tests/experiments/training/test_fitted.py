@@ -81,7 +81,7 @@ def test_the_first_steps_attend_all_pairs_and_the_rest_draw(seen):
 def test_a_finished_network_draws_with_the_c_of_its_configuration(settings):
     run = fit(config(**settings))
     (layer,) = [module for module in run.model.modules() if isinstance(module, SBMAttention)]
-    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.9
+    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.95
 
 
 def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):

@@ -219,6 +219,6 @@ STUDIES = {
         _fitted(64, n_clusters=256, n_chunk=16, n_seeds=5),
         _fitted(256, n_clusters=1024, n_chunk=32, n_seeds=5),
         _fitted(1024, n_clusters=2304, n_chunk=32, n_seeds=5),
-        Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 2),
+        Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 1),
     )
 }

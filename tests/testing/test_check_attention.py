@@ -20,6 +20,7 @@ PASSING = {
     "recommended": dict(name="sbm", n_clusters=3, preset="recommended"),
     "faithful": dict(name="sbm", n_clusters=3, preset="faithful"),
     "fitted": dict(name="sbm", n_clusters=64, preset="fitted"),
+    "fitted, random only of many": dict(name="sbm", n_clusters=4, preset="fitted"),
     "poisson, dropout": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
@@ -31,9 +32,19 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
 }
 BY_POSITION = {"random, window", "by position", "linformer"}
-NO_SOFTMAX = {"fitted", "random, empty", "linear", "linformer", "reformer", "routing", "performer", "nystromformer"}
+NO_SOFTMAX = {
+    "fitted",
+    "fitted, random only of many",
+    "random, empty",
+    "linear",
+    "linformer",
+    "reformer",
+    "routing",
+    "performer",
+    "nystromformer",
+}
 WINDOWED = {"fitted", "random, window", "recommended"}
-SELF_ATTENTION = {"fitted", "random, window", "recommended", "reformer", "routing"}
+SELF_ATTENTION = {"fitted", "fitted, random only of many", "random, window", "recommended", "reformer", "routing"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
 ALL = set(CHECKS)
 # What each broken attention fails: the checks it is written for, and others that it may fail too.

@@ -77,11 +77,11 @@ def test_the_first_steps_attend_all_pairs_and_the_rest_draw(seen):
     assert max(drawn.history["density"]) < 0.9 and drawn.history["loss"][0] != run.history["loss"][0]
 
 
-@pytest.mark.parametrize("settings", [{}, dict(dense_steps=100), dict(edges_from=64.0, edges_ramp=100)])
+@pytest.mark.parametrize("settings", [{}, dict(dense_steps=100), dict(edges_from=8.0, edges_ramp=100)])
 def test_a_finished_network_draws_with_the_c_of_its_configuration(settings):
     run = fit(config(**settings))
     (layer,) = [module for module in run.model.modules() if isinstance(module, SBMAttention)]
-    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.95
+    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.9
 
 
 def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):

@@ -93,20 +93,19 @@ def part_tokens():
     part = torch.tensor([0, 2] * 4) + 3 * torch.arange(4).repeat_interleave(2)
     weight = torch.rand(20, 8, dtype=torch.float64, generator=generator).requires_grad_()
     blocks = torch.rand(2, 4, 3, 3, dtype=torch.float64, generator=generator).requires_grad_()
-    return part.repeat(20, 1), weight, blocks, 5
+    return part.repeat(20, 1), weight, blocks
 
 
 def crossed_factors():
     """Those of :func:`part_tokens` as queries, and 7 keys of each example and head."""
-    part, query, blocks, n_queries = part_tokens()
-    rates = crossed.part_rates(part, query.detach(), blocks.detach(), n_queries)
+    part, query, blocks = part_tokens()
     generator = torch.Generator().manual_seed(1)
     weight = torch.rand(28, 8, dtype=torch.float64, generator=generator).requires_grad_()
-    return part, query, blocks, rates, part[:1].repeat(28, 1), weight
+    return part, query, blocks, part[:1].repeat(28, 1), weight
 
 
 def pair_totals():
-    return *crossed_factors()[4:], 4, 3, 4
+    return *crossed_factors()[3:], 4, 3, 4
 
 
 def pair_totals_backward():
@@ -175,7 +174,6 @@ CASES = {  # for each operator, where it is defined, and arguments; those of til
     "choose_parts": (crossed.choose_parts, lambda density: [choose_parts()]),
     "part_memberships": (crossed.part_memberships, lambda density: [part_memberships()]),
     "part_memberships_backward": (crossed.part_memberships_backward, lambda density: [part_memberships_backward()]),
-    "part_rates": (crossed.part_rates, lambda density: [detached(part_tokens())]),
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
     "crossed_rates_backward": (crossed.crossed_rates_backward, lambda density: [crossed_rates_backward(density)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),

@@ -23,6 +23,7 @@ from sbmt.counter_rng import draw_seed, first_example
 from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.cutoffs import Cutoff, cutoffs
 from sbmt.kernels.gpu import accumulator, has_gpu
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.registration import add_to, check_takes
@@ -47,11 +48,9 @@ BACKENDS: dict[str, Attend] = {
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
 ARGUMENTS = ("query", "key", "value", "edges", "terms")  # of a backend, in this order
-# The density above which visiting every pair is faster, forward and backward, for each sparse backend. The numbers come
-# from `sbmt bench --suite backends`, whose table in docs/benchmarks.md says what a wrong choice costs: on the CPU dense
-# masks win where sequences are short, and hardly ever elsewhere. Those of "gpu" are estimates.
-DENSE_ABOVE = {"cpu": 1 / 4, "pyg": 1 / 16, "gpu": 1 / 16}
-DENSE_KEYS = {"cpu": 128, "pyg": 1 << 62, "gpu": 1 << 62}  # longest sequences for which that holds
+# The density above which visiting every pair is faster where the CPU's kernels cannot run: estimates, see
+# sbmt.kernels.cutoffs for those kernels.
+DENSE_ABOVE = 1 / 16
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
 # On a GPU, SBM attention visits every pair up to this many keys, since following edges takes many kernel launches, and
 # above this expected density, below which edges take fewer clock cycles by a count of instructions. Neither was timed.
@@ -264,9 +263,10 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
 def pick_backend(edges: EdgeList) -> str:
     """The name of the backend that ``backend="auto"`` takes for these edges."""
     device = edges.keys.device
-    sparse = "cpu" if can_run_on(device) else "gpu" if has_gpu_kernels(device) else "pyg"
-    is_small = edges.shape[3] <= DENSE_KEYS[sparse] and edges.cell_count <= DENSE_CELLS
-    return "dense" if is_small and edges.n_edges >= DENSE_ABOVE[sparse] * edges.cell_count else sparse
+    if can_run_on(device):
+        return "dense" if cutoffs()["attention"].takes_all_pairs(edges.n_edges, edges.cell_count) else "cpu"
+    sparse = "gpu" if has_gpu_kernels(device) else "pyg"
+    return "dense" if Cutoff(DENSE_CELLS, DENSE_ABOVE).takes_all_pairs(edges.n_edges, edges.cell_count) else sparse
 
 
 def is_tiled(

@@ -84,7 +84,6 @@ class CrossedModel(BlockModel):
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
         self.part_blocks = in_range("block_matrix", part_blocks, link.largest_entry**0.5)
-        self.part_rates = self._multiply()
         self._rates = None
 
     @property
@@ -129,29 +128,19 @@ class CrossedModel(BlockModel):
         if can_run_on(self.device):
             rate: Tensor = kernels.crossed_rates(*factors, edges.row_ptr, edges.keys, *edges.shape[2:])
             return rate
-        rates, part, weight = factors[3:]
-        keys = edges.key_rows()
+        with full_precision(self._query):
+            rates = blockwise(self._in_parts(self.query_part, self._query), self.part_blocks).flatten(0, 2)
+        keys, part, weight = edges.key_rows(), *factors[3:]
         of_parts = rates.flatten()[edges.rows()[:, None] * rates.shape[1] + part[keys]] * weight[keys]  # edges chosen
         first, second = of_parts.unflatten(1, (self.part_blocks.shape[1] // 2, 2, -1)).sum(-1).unbind(-1)
         return (first * second).sum(-1)
 
     def factors(self) -> CrossedFactors:
         """What rates are made of, for the tokens of all examples and heads, one after the other."""
-        query_part, query, rates, key_part, key = (
-            t.flatten(0, 2).contiguous()
-            for t in (self.query_part, self._query, self.part_rates, self.key_part, self._key)
+        query_part, query, key_part, key = (
+            t.flatten(0, 2).contiguous() for t in (self.query_part, self._query, self.key_part, self._key)
         )
-        return CrossedFactors(query_part, query, self.part_blocks.contiguous(), rates, key_part, key)
-
-    def _multiply(self) -> Float[Tensor, "batch heads n_queries parts"]:
-        r"""$T = \hat Q^f S^f$ of all partitions f, one after the other. Kernels need no gradient of it."""
-        if can_run_on(self.device):
-            part, weight = (t.detach().flatten(0, 2).contiguous() for t in (self.query_part, self._query))
-            blocks = self.part_blocks.detach().contiguous()
-            rates: Tensor = kernels.part_rates(part, weight, blocks, self._query.shape[2])
-            return rates.view(*self._query.shape[:3], -1)
-        with full_precision(self._query):
-            return blockwise(self._in_parts(self.query_part, self._query), self.part_blocks)
+        return CrossedFactors(query_part, query, self.part_blocks.contiguous(), key_part, key)
 
     def _pair_totals(self, part: Tensor, weight: Tensor) -> Float[Tensor, "batch heads g s s"]:
         """How much the tokens of each graph are in every pair of parts."""

@@ -70,8 +70,7 @@ def estimated_density(
     if is_certain is not None:
         drawn_with = drawn_with.masked_fill(is_certain, 1.0)
     share = probability / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
-    graph = edges.rows() // edges.shape[2]
-    totals = share.new_zeros(edges.shape[0] * edges.shape[1]).index_add(0, graph, share)
+    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
     return totals.view(edges.shape[:2]) / edges.n_pairs.clamp(min=1)[:, None]
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.cutoffs import cutoffs
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
 _GATHERED_AT_ONCE = 1 << 22  # numbers gathered per chunk and side
@@ -20,17 +21,18 @@ def edge_dot(
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
 
     The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``. Kernels follow the edges, on the CPU and on GPUs;
-    on the CPU they lose to the twin only in very short sequences and in masks that are almost full. Where there are no
-    kernels, the twin runs if all pairs take less room than the rows of the edges, else these are gathered in chunks.
+    on the CPU the twin runs where it is faster, in small masks (:mod:`sbmt.kernels.cutoffs`). Where there are no
+    kernels, it runs if all pairs take less room than the rows of the edges, else these are gathered in chunks.
 
     Cost: O(edges · width) time; no memory beyond the result but for a bounded chunk.
     """
+    if _takes_all_pairs("edge_dot", edges):
+        return _dense_dot(query, key, edges)
     if _has_kernels(query):
         arguments = _flat(query, key, edges)
         return kernels.edge_dot(*arguments).to(query.dtype)
     if edges.cell_count <= edges.n_edges * query.shape[3]:
-        with full_precision(query):
-            return (query @ key.mT).flatten()[edges.cells()]
+        return _dense_dot(query, key, edges)
     out: Tensor = _GatheredDot.apply(query.flatten(0, 2), key.flatten(0, 2), edges.rows(), edges.key_rows())
     return out
 
@@ -42,11 +44,23 @@ def edge_gate(
 
     The plain twin is ``straight_through_gate(edge_dot(query, key, edges))``.
     """
-    if _has_kernels(query):
+    if _has_kernels(query) and not _takes_all_pairs("edge_gate", edges):
         arguments = _flat(query, key, edges)
         return kernels.edge_gate(*arguments).to(query.dtype)
-    product = edge_dot(query, key, edges)
+    product = _dense_dot(query, key, edges) if _takes_all_pairs("edge_gate", edges) else edge_dot(query, key, edges)
     return 1 + (product - product.detach())
+
+
+def _dense_dot(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    with full_precision(query):
+        return (query.to(dtype) @ key.to(dtype).mT).flatten()[edges.cells()].to(query.dtype)
+
+
+def _takes_all_pairs(product: str, edges: EdgeList) -> bool:
+    if not can_run_on(edges.keys.device):
+        return False
+    return cutoffs()[product].takes_all_pairs(edges.n_edges, edges.cell_count)
 
 
 def full_precision(like: Tensor) -> torch.autocast:

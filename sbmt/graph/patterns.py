@@ -95,4 +95,7 @@ def all_pairs(
 
 def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:
     """Whether each edge joins tokens at most ``window / 2`` places apart, in EdgeList order."""
-    return (edges.rows() % edges.shape[2] - edges.keys).abs() <= window // 2
+    batch, heads, n_queries, _ = edges.shape
+    place = torch.arange(n_queries, dtype=edges.keys.dtype, device=edges.keys.device).repeat(batch * heads)
+    counts = edges.degrees().to(place.dtype)  # an index of half the size
+    return (place.repeat_interleave(counts, output_size=edges.n_edges) - edges.keys).abs() <= window // 2

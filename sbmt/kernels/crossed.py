@@ -64,23 +64,7 @@ def _differentiate_memberships(ctx: Any, grad: Tensor) -> tuple[Tensor | None, .
 part_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)
 
 
-@torch.library.custom_op("sbmt::part_rates", mutates_args=(), device_types="cpu")
-def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
-    """T = Q̂ S of every partition, of ``(graphs · n_queries, chosen)`` and ``(heads, partitions, s, s)``.
-
-    No gradient passes: that of :func:`crossed_rates` reaches Q̂ and S themselves.
-    """
-    from sbmt.kernels.cpu import launch
-
-    return launch.part_rates(part, weight, blocks, n_queries)
-
-
-@part_rates.register_fake
-def _(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
-    return weight.new_empty((weight.shape[0], blocks.shape[1] * blocks.shape[2]))
-
-
-FACTORS = "Tensor query_part, Tensor query_weight, Tensor blocks, Tensor rates, Tensor key_part, Tensor key_weight"
+FACTORS = "Tensor query_part, Tensor query_weight, Tensor blocks, Tensor key_part, Tensor key_weight"
 _MASK = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys"
 
 
@@ -88,19 +72,16 @@ _MASK = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys"
     "sbmt::crossed_rates", mutates_args=(), schema=f"({FACTORS}, {_MASK}) -> Tensor", device_types="cpu"
 )
 def crossed_rates(*arguments: Any) -> Tensor:
-    """The rate of every edge (i, j), a sum over groups of the products of two partitions' rates.
-
-    ``rates`` are T = Q̂ S; their gradient goes to the queries' weights and to the blocks.
-    """
+    """The rate of every edge (i, j), a sum over groups of the products of two partitions' rates."""
     from sbmt.kernels.cpu import launch
 
-    return launch.crossed_rates(CrossedFactors(*arguments[:6]), Mask(*arguments[6:]))
+    return launch.crossed_rates(CrossedFactors(*arguments[:5]), Mask(*arguments[5:]))
 
 
 @crossed_rates.register_fake
 def _(*arguments: Any) -> Tensor:
-    rates, keys = arguments[3], arguments[7]
-    return rates.new_empty(keys.shape)
+    query_weight, keys = arguments[1], arguments[6]
+    return query_weight.new_empty(keys.shape)
 
 
 @torch.library.custom_op(
@@ -113,23 +94,23 @@ def crossed_rates_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tenso
     """Gradients of the queries' weights, the blocks and the keys' weights."""
     from sbmt.kernels.cpu import launch
 
-    return launch.crossed_rates_backward(grad.contiguous(), CrossedFactors(*arguments[:6]), Mask(*arguments[6:]))
+    return launch.crossed_rates_backward(grad.contiguous(), CrossedFactors(*arguments[:5]), Mask(*arguments[5:]))
 
 
 @crossed_rates_backward.register_fake
 def _(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    _, query_weight, blocks, _, _, key_weight = arguments[:6]
+    _, query_weight, blocks, _, key_weight = arguments[:5]
     return torch.empty_like(query_weight), torch.empty_like(blocks), torch.empty_like(key_weight)
 
 
 def _save_rates(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:8])
-    ctx.sizes = inputs[8:]
+    ctx.save_for_backward(*inputs[:7])
+    ctx.sizes = inputs[7:]
 
 
 def _differentiate_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     query, blocks, key = crossed_rates_backward(grad, *ctx.saved_tensors, *ctx.sizes)
-    return None, query, blocks, None, None, key, *(None,) * 4
+    return None, query, blocks, None, key, *(None,) * 4
 
 
 crossed_rates.register_autograd(_differentiate_rates, setup_context=_save_rates)

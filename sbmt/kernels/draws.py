@@ -63,11 +63,11 @@ def draw_crossed(*arguments: Any) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link."""
     from sbmt.kernels.cpu.draws.crossed import sample_crossed
 
-    shape, query_mask, key_mask, *rest = arguments[6:]
-    return sample_crossed(CrossedFactors(*arguments[:6]), tuple(shape), (query_mask, key_mask), *rest)
+    shape, query_mask, key_mask, *rest = arguments[5:]
+    return sample_crossed(CrossedFactors(*arguments[:5]), tuple(shape), (query_mask, key_mask), *rest)
 
 
 @draw_crossed.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    rates, n_edges = arguments[3], torch.library.get_ctx().new_dynamic_size()
-    return rates.new_empty(rates.shape[0] + 1, dtype=torch.int64), rates.new_empty(n_edges, dtype=torch.int64)
+    query, n_edges = arguments[1], torch.library.get_ctx().new_dynamic_size()
+    return query.new_empty(query.shape[0] + 1, dtype=torch.int64), query.new_empty(n_edges, dtype=torch.int64)

@@ -66,7 +66,6 @@ class CrossedFactors(NamedTuple):
     query_part: Tensor  # int32 (graphs · n_queries, chosen), equally many parts of every partition, ascending
     query_weight: Tensor  # (graphs · n_queries, chosen)
     blocks: Tensor  # S of each partition, (heads, partitions, s, s)
-    rates: Tensor  # T = Q̂ S of all parts, (graphs · n_queries, parts)
     key_part: Tensor  # int32 (graphs · n_keys, chosen)
     key_weight: Tensor  # (graphs · n_keys, chosen)
 

@@ -6,6 +6,7 @@ import torch
 from sbmt import SbmtError
 from sbmt.attention import available_backends, dispatch
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.cutoffs import Cutoff
 from tests.attention.row_loop import attend_row_by_row, make_case
 from tests.kernels.gpu.device import BACKENDS, edge_attention
 
@@ -86,7 +87,7 @@ def test_the_output_has_the_type_of_the_values(dtype, backend):
 @pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
 def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_numba)
-    assert all(0 < share < 1 for share in dispatch.DENSE_ABOVE.values())
+    monkeypatch.setattr(dispatch, "cutoffs", lambda: {"attention": Cutoff(1 << 16, 0.5)})
     for n, is_full, expected in (
         (32, False, sparse),
         (32, True, "dense"),

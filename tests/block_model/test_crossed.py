@@ -130,7 +130,6 @@ def test_gradients_do_not_depend_on_the_number_of_threads(n_threads, monkeypatch
     try:
         for threads in (1, n_threads):
             torch.set_num_threads(threads)
-            model.part_rates = model._multiply()
             rate = model.edge_rate(edges_of(model))
             found.append((rate, *torch.autograd.grad(rate.square().sum(), leaves, retain_graph=True)))
     finally:
@@ -239,3 +238,25 @@ def test_a_token_is_in_one_part_at_least():
 def test_crossed_memberships_need_unbounded_rates():
     with pytest.raises(SbmtError, match="crossed memberships with link='poisson'"):
         SBMAttention(4, 2, 6, membership="crossed")
+
+
+def test_rows_and_points_beyond_what_is_drawn_at_a_time(monkeypatch):
+    """150 rows of some 300 points each: more of both than fit at once."""
+    generator = torch.Generator().manual_seed(0)
+    centres, link = tokens(N, 3, torch.float32)[1].detach(), find_link("poisson")
+    nodes = (torch.randn(1, HEADS, n, 5, generator=generator) for n in (150, 1000))
+    queries, keys = (part_memberships(x, centres, 2 * GROUPS, ACTIVE) for x in nodes)
+    blocks = torch.rand(HEADS, 2 * GROUPS, SIZE, SIZE, generator=generator)
+    rates = CrossedModel(queries, blocks, keys, None, None, link).sum_of_rates()
+    model = CrossedModel(queries, blocks * (150 * 300 / rates.mean()) ** 0.5, keys, None, None, link)
+
+    drawn = torch.stack([sample_edges(model, generator=generator).density()[0] for _ in range(20)])
+    p = model.expected_mask()[0].double()
+    z = (drawn.double().mean(0) - p.mean((1, 2))) / ((p * (1 - p)).sum((1, 2)) / 20).sqrt() * p[0].numel()
+    assert abs(z).max() < 6.2 and 0.1 < drawn.mean() < 0.5  # 2e-9 of false alarm
+
+    found = []
+    for room in (1, 1 << 20):
+        monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._ROOM", room)
+        found.append(sample_edges(model, generator=torch.Generator().manual_seed(3)))
+    assert torch.equal(found[0].row_ptr, found[1].row_ptr) and torch.equal(found[0].keys, found[1].keys)

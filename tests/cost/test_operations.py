@@ -7,8 +7,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from sbmt import Encoder, MultiHeadAttention, SbmtError, SequenceClassifier, TokenTagger, build_attention
+from sbmt.attention import dispatch
 from sbmt.cost import SYMBOLS, Formula, count_operations
 from sbmt.cost.operations import ATTENTIONS
+from sbmt.kernels.cutoffs import Cutoff
 from sbmt.layers.registry import ATTENTIONS as REGISTERED
 from sbmt.layers.sbm import SBMAttention
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
@@ -63,15 +65,11 @@ def choice_flops(nodes, centres, *rest, out_shape=None, **_):
     return 2 * nodes[0] * nodes[1] * nodes[2] * centres[1]
 
 
-def part_rates_flops(part, weight, blocks, *rest, out_shape=None, **_):
-    return 2 * part[0] * part[1] * blocks[-1]
+def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
+    return 2 * query[0] * query[1] * blocks[-1] + 2 * keys[0] * part[1]
 
 
-def crossed_rates_flops(query_part, query, blocks, rates, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
-    return 2 * keys[0] * part[1]
-
-
-def crossed_draws_flops(query_part, query, blocks, rates, part, weight, shape, *rest, out_shape=None, **_):
+def crossed_draws_flops(query_part, query, blocks, part, weight, shape, *rest, out_shape=None, **_):
     n_groups, size = blocks[1] // 2, blocks[2]
     return 2 * shape[0] * shape[1] * n_groups * size**3 + query[0] * query[1] * size
 
@@ -82,7 +80,6 @@ def flops_by_torch(model, *inputs):
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
         torch.ops.sbmt.choose_parts: choice_flops,
-        torch.ops.sbmt.part_rates: part_rates_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
@@ -90,6 +87,12 @@ def flops_by_torch(model, *inputs):
         with FlopCounterMode(display=False, custom_mapping=edges) as counter:
             output = model(*inputs)
     return counter, output
+
+
+@pytest.fixture(autouse=True)
+def attention_along_edges(monkeypatch):
+    """What is counted; masks as dense as some of these would be visited pair by pair."""
+    monkeypatch.setattr(dispatch, "cutoffs", lambda: {"attention": Cutoff(0, 1.0)})
 
 
 def densities(output):

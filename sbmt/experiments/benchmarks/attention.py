@@ -1,4 +1,4 @@
-"""Suites ``attention`` and ``gpu``: one layer, forward and as a training step, against full attention."""
+"""Suites ``attention``, ``fitted`` and ``gpu``: one layer, forward and as a training step, against full attention."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -11,11 +11,20 @@ import torch
 
 from sbmt.command import is_out_of_memory
 from sbmt.errors import SbmtError
-from sbmt.experiments.benchmarks.cases import KINDS, Case, Setting, build
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, OURS, REFERENCE, Contestant, entry
+from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
+from sbmt.experiments.benchmarks.contestants import (
+    CONTESTANTS,
+    FITTED_CONTESTANTS,
+    GPU_CONTESTANTS,
+    OURS,
+    REFERENCE,
+    Contestant,
+    entry,
+)
 from sbmt.experiments.benchmarks.parts import take_apart
 from sbmt.experiments.benchmarks.timing import CPU, Entry, Pace, Summary, race
 from sbmt.experiments.progress import Track, untracked
+from sbmt.samplers import sample_edges
 
 CUDA = torch.device("cuda")
 DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
@@ -51,7 +60,7 @@ class Grid:
 
 def of_both_kinds(*points: tuple[int, float], **more: int) -> list[Setting]:
     """The settings at these points (n, density) with each kind of input."""
-    return [Setting(n, density, kind, **more) for kind in KINDS for n, density in points]
+    return [Setting(n, density, kind, **more) for kind in MADE_UP for n, density in points]
 
 
 def _gpu_grid(sizes: tuple[int, ...], densities: tuple[float, ...], pace: Pace, without: str = "") -> Grid:
@@ -67,7 +76,7 @@ FULL = Grid(
         "target": of_both_kinds((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
         "density": of_both_kinds(*((4096, density) for density in (0.0025, 0.01, 0.04, 0.16, 0.5))),
         "n": of_both_kinds(*((n, DEGREE / n) for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536))),
-        "clusters": [Setting(4096, 0.01, kind, k) for kind in KINDS for k in (32, 128, 256)],
+        "clusters": [Setting(4096, 0.01, kind, k) for kind in MADE_UP for k in (32, 128, 256)],
     },
     Pace(1.5, 4),
     CONTESTANTS,
@@ -82,6 +91,21 @@ QUICK = Grid(
     Pace(1.0, 3),
     {name: one for name, one in CONTESTANTS.items() if name != "flex"},  # compiling it takes longer than the rest
     of_both_kinds((4096, 0.01)),
+)
+FITTED_FULL = Grid(
+    {
+        "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
+        "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
+    },
+    Pace(2.0, 5),
+    FITTED_CONTESTANTS,
+    [],
+)
+FITTED_QUICK = Grid(
+    {"n": [fitted_setting(n, 16.0) for n in (1024, 4096)]},
+    Pace(1.0, 3),
+    {name: one for name, one in FITTED_CONTESTANTS.items() if name != "flex"},
+    [],
 )
 GPU_FULL = _gpu_grid((4096, 16384, 65536, 8192, 1024), (0.001, 0.01, 0.02, 0.1, 0.5, EVERY_PAIR), pace=Pace(1.0, 3, 21))
 GPU_QUICK = _gpu_grid((4096, 1024), (0.01, 0.1), pace=Pace(0.3, 3, 11), without="flex")
@@ -191,6 +215,9 @@ def _key(case: Mapping[str, Any]) -> tuple[Any, ...]:
 def _about(case: Case) -> dict[str, Any]:
     """The setting as JSON holds it, with the density that was reached."""
     with torch.no_grad():
-        reached = case.block_model().expected_density().mean().item()
+        model = case.block_model()
+        reached = (
+            (model.expected_density() if model.has_closed_density() else sample_edges(model).density()).mean().item()
+        )
     dtype = str(case.query.dtype).removeprefix("torch.")
     return asdict(case.setting) | {"dtype": dtype, "expected_density": float(f"{reached:.4g}")}

@@ -1,7 +1,11 @@
-"""Suite ``backends``: every backend on the same masks, and how far ``backend="auto"`` is from the fastest."""
+"""Suite ``backends``: every backend on the same masks, how far automatic choices are from the fastest, and better ones.
+
+Cut-offs for this machine (``sbmt cutoffs --measure``) come from the same measurement on fewer masks.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import log
 from statistics import median
 from typing import Any
 
@@ -16,8 +20,10 @@ from sbmt.experiments.benchmarks.cases import D_HEAD
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.progress import Track, untracked
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.cutoffs import Cutoff, cutoffs
 
 WIDTH = 128  # of the rows that pair products multiply: the number of clusters
+ALONG_EDGES = ("cpu", "edges")  # what the kernels are called among backends, and among ways to a product
 MOST_MESSAGES = 2**27  # edges · d_head above which message passing is left out
 Way = Callable[[EdgeList], Tensor]
 
@@ -58,6 +64,7 @@ class BackendGrid:
 
 
 FULL = BackendGrid((1, 8, 64), (64, 256, 1024, 4096), (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64), Pace(0.25, 5, 101))
+TO_CHOOSE = BackendGrid((1, 8), (64, 256, 1024), (1.0, 1 / 2, 1 / 4, 1 / 16), Pace(0.05, 3, 31), most_cells=2**21)
 QUICK = BackendGrid((1, 8), (64, 256, 1024), (1 / 2, 1 / 16), Pace(0.1, 5, 101), most_cells=2**21)
 
 
@@ -96,7 +103,8 @@ def _product(name: str, mask: Mask, edges: EdgeList, pace: Pace) -> dict[str, An
         return lambda fresh: way(query, key, fresh)
 
     ways = {route: along(way) for route, way in PRODUCTS[name].items()}
-    return _cell(mask, edges, ways, [query, key], cotangent, "edges", pace)
+    is_dense = cutoffs()[name].takes_all_pairs(edges.n_edges, edges.cell_count)
+    return _cell(mask, edges, ways, [query, key], cotangent, "dense" if is_dense else "edges", pace)
 
 
 def _cell(
@@ -129,6 +137,30 @@ PRODUCTS = {
     "edge_dot": {"dense": dense_dot, "edges": edge_dot},
     "edge_gate": {"dense": dense_gate, "edges": edge_gate},
 }
+
+
+def best_cutoff(cells: list[dict[str, Any]]) -> Cutoff:
+    """The cut-off that would have lost least time on these masks, by the mean logarithm of what it loses on each.
+
+    Example:
+        >>> times = {"dense": {"ratio": 1.0}, "cpu": {"ratio": 2.0}}, {"dense": {"ratio": 1.0}, "cpu": {"ratio": 0.5}}
+        >>> cells = [{"n_graphs": 1, "n": n, "density": 0.5, "results": x} for n, x in zip((64, 256), times)]
+        >>> best_cutoff(cells)
+        Cutoff(cells=4096, density=0.5)
+    """
+    sizes = [cell["n_graphs"] * cell["n"] ** 2 for cell in cells]
+    found = [{name: cell["results"].get(name, {}).get("ratio") for name in ("dense", *ALONG_EDGES)} for cell in cells]
+
+    def loss(cutoff: Cutoff) -> float:
+        total = 0.0
+        for cell, size, times in zip(cells, sizes, found, strict=True):
+            along = min(time for name in ALONG_EDGES if (time := times[name]) is not None)
+            is_dense = cutoff.takes_all_pairs(round(cell["density"] * size), size)
+            total += log((times["dense"] if is_dense else along) / min(times["dense"], along))
+        return total
+
+    densities = sorted({cell["density"] for cell in cells}, reverse=True)
+    return min((Cutoff(size, density) for size in sorted({0, *sizes}) for density in densities), key=loss)
 
 
 def loss_of_auto(cells: list[dict[str, Any]]) -> dict[str, float]:

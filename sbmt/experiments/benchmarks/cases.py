@@ -11,7 +11,10 @@ from torch.nn.functional import one_hot
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.experiments.data.repeated_tokens import sample_fresh_values
+from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
+from sbmt.samplers import sample_edges
 
 D_HEAD, N_HEADS = 32, 4
 CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
@@ -26,7 +29,7 @@ class Setting:
     Attributes:
         n: Number of queries and of keys.
         density: Share of the pairs that are edges, in expectation, in (0, 1).
-        kind: ``"near-constant"`` or ``"structured"``, see :func:`near_constant` and :func:`structured`.
+        kind: ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
         n_clusters: k.
         n_heads: Number of heads.
         d_head: Width of a head.
@@ -68,7 +71,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A layer without exploration, and a batch of one example for it.
+    """A layer and a batch of one example for it. Layers that are made up have no exploration, a fitted one has its own.
 
     Query, key and value are leaves ``(1, heads, n, d_head)``. The cotangent, the gradient of the output, is random,
     since ones might make a backward pass easier than it is.
@@ -106,24 +109,23 @@ def build(setting: Setting, seed: int = 0) -> Case:
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
-        query, key = KINDS[setting.kind](setting, layer)
+        layer, query, key = KINDS[setting.kind](setting)
         value, cotangent = (torch.randn_like(query) for _ in range(2))
     for leaf in (query, key, value):
         leaf.requires_grad_()
     return Case(setting, layer, query, key, value, cotangent)
 
 
-def near_constant(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
+def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
 
     In addition to the noise that they are initialised with, all clusters share one small component. The last bias
-    moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal. The
-    layer is changed in place.
+    moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal.
 
     Returns:
-        Queries and keys.
+        The layer, queries and keys.
     """
+    layer = _fresh_layer(setting)
     direction = torch.full((setting.d_head,), setting.d_head**-0.5)
     layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
     query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
@@ -135,22 +137,22 @@ def near_constant(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor
         return _density(layer, query, key)
 
     _bisect(density_at, setting, -200.0, 200.0)
-    return query, key
+    return layer, query, key
 
 
-def structured(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
+def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled.
 
     With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
     and a token is 4·e_a for its group a, plus noise. The MLP is a gain and a negative bias: memberships are close to 0
     for all groups but the token's own. Since a block matrix sums to 1, a pair within a group has an edge with
     probability at most 1/g, and 1/g of the pairs are within a group, so the density is at most 1/g². Hence g is the
-    largest number that leaves room for memberships of .95, and the gain is set to meet the density. The layer is
-    changed in place.
+    largest number that leaves room for memberships of .95, and the gain is set to meet the density.
 
     Returns:
-        Queries and keys.
+        The layer, queries and keys.
     """
+    layer = _fresh_layer(setting)
     size = n_groups(setting)
     group_of_cluster = torch.arange(setting.n_clusters) % size
     layer.clusters.copy_(3.0 * torch.eye(setting.d_head)[group_of_cluster].expand_as(layer.clusters))
@@ -165,12 +167,57 @@ def structured(setting: Setting, layer: SBMAttention) -> tuple[Tensor, Tensor]:
         return _density(layer, query, key)
 
     _bisect(density_at, setting, 0.0, 3.0)
-    return query, key
+    return layer, query, key
+
+
+def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
+    """Memberships as training leaves them: the shipped fitted network reads a sequence that it has never seen.
+
+    It was trained to find equal values among 256 tokens, each a noisy copy of a random vector of its sequence's own, so
+    that sequences of any length are alike but for their number of pairs. All its rates are multiplied by one number,
+    which is set to meet the density, that of self-loops included.
+
+    Returns:
+        The layer, with its own exploration in training mode, queries and keys.
+    """
+    model = load_run(SHIPPED_FITTED).model.eval()
+    layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
+    heads, _, d_head = layer.clusters.shape
+    if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, heads, d_head):
+        expected = f"{layer.n_clusters} clusters and {heads} heads of width {d_head} in a fitted setting"
+        raise SbmtError(expected, setting, "the shipped network has no others: see fitted_setting")
+    seen: list[Tensor] = []
+    watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
+    start = layer.log_start.clone()
+    layer.log_start.sub_(20.0)  # hardly an edge, so that reading takes no time
+    model(sample_fresh_values(1, setting.n)[0])
+    watch.remove()
+    query, key, _ = seen
+
+    def density_at(shift: float) -> float:
+        layer.log_start.copy_(start + shift)
+        model = layer.block_model(query[:, :, :_TOKENS_TO_MEASURE], key)
+        edges = sample_edges(model)
+        n_loops = heads * model.shape[2]
+        is_loop = edges.rows() % model.shape[2] == edges.keys
+        return (edges.n_edges - int(is_loop.sum()) + n_loops) / int(model.n_pairs) / heads
+
+    _bisect(density_at, setting, -20.0, 10.0)
+    return layer, query.contiguous(), key.contiguous()
+
+
+def fitted_setting(n: int, keys_per_query: float) -> Setting:
+    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
+    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
 
 
 def n_groups(setting: Setting) -> int:
     """How many groups :func:`structured` makes."""
     return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
+
+
+def _fresh_layer(setting: Setting) -> SBMAttention:
+    return SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
 
 
 def _grouped_tokens(setting: Setting, size: int) -> Tensor:
@@ -201,7 +248,8 @@ def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, 
     density_at((low + high) / 2)
 
 
-KINDS = {"near-constant": near_constant, "structured": structured}
+MADE_UP = {"near-constant": near_constant, "structured": structured}
+KINDS = MADE_UP | {"fitted": fitted}
 
 
 def thin_block_model(n: int, degree: float, n_clusters: int = 128, n_stars: int = 0) -> BlockModel:

@@ -5,7 +5,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -14,9 +14,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from sbmt.baselines.random_mask import RandomMaskAttention
 from sbmt.experiments.benchmarks.cases import Case, Setting
 from sbmt.experiments.benchmarks.timing import Entry
+from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
+from sbmt.types import AttentionOutput
 
 REFERENCE = "sdpa"
 OURS = "sbm"
@@ -29,7 +32,8 @@ class Contestant:
 
     Attributes:
         title: Its name in tables.
-        attend: Maps a case to the output ``(1, heads, n, d_head)``.
+        attend: Maps a case to the output ``(1, heads, n, d_head)``, or to an attention's whole output, whose auxiliary
+            loss then takes part in a training step.
         most_cells: Largest number of pairs over all heads at which it takes part.
         most_edges: Largest number of edges over all heads at which it takes part.
         most_messages: Largest number of edges · d_head at which it takes part.
@@ -38,7 +42,7 @@ class Contestant:
     """
 
     title: str
-    attend: Callable[[Case], Tensor]
+    attend: Callable[[Case], Tensor | AttentionOutput]
     most_cells: int | float = math.inf
     most_edges: int | float = math.inf
     most_messages: int | float = math.inf
@@ -64,13 +68,22 @@ def entry(contestant: Contestant, case: Case, is_training: bool) -> Entry:
 
     def forward(_: object) -> Tensor:
         with torch.no_grad():
-            return contestant.attend(case)
+            return _values(contestant.attend(case))
 
-    def training(_: object) -> tuple[Tensor, ...]:
+    def training(_: object) -> tuple[Tensor | None, ...]:
         leaves = case.leaves if contestant.is_sbm else case.leaves[:3]
-        return torch.autograd.grad(contestant.attend(case), leaves, case.cotangent)
+        output = contestant.attend(case)
+        outputs, cotangents = [_values(output)], [case.cotangent]
+        if isinstance(output, AttentionOutput) and output.auxiliary_loss.requires_grad:
+            outputs.append(output.auxiliary_loss)
+            cotangents.append(torch.ones_like(output.auxiliary_loss))
+        return torch.autograd.grad(outputs, leaves, cotangents, allow_unused=not contestant.is_sbm)
 
     return Entry(training if is_training else forward, device=case.query.device)
+
+
+def _values(output: Tensor | AttentionOutput) -> Tensor:
+    return output.values if isinstance(output, AttentionOutput) else output
 
 
 def full_attention(case: Case) -> Tensor:
@@ -81,15 +94,16 @@ def full_attention(case: Case) -> Tensor:
         return scaled_dot_product_attention(case.query, case.key, case.value)
 
 
-def layer_with(**changed: str) -> Callable[[Case], Tensor]:
-    """The case's layer with some settings changed."""
+def layer_with(**changed: str) -> Callable[[Case], AttentionOutput]:
+    """The case's layer with some settings changed, in training mode where gradients are wanted."""
 
-    def attend(case: Case) -> Tensor:
+    def attend(case: Case) -> AttentionOutput:
         layer = copy.copy(case.layer)  # shares the parameters
         for name, value in changed.items():
             setattr(layer, name, value)
-        values: Tensor = layer(case.query, case.key, case.value).values
-        return values
+        layer.training = torch.is_grad_enabled()
+        output: AttentionOutput = layer(case.query, case.key, case.value)
+        return output
 
     return attend
 
@@ -127,10 +141,38 @@ def _sparse_head(query: Tensor, key: Tensor, value: Tensor, row_ptr: Tensor, key
 def flex_attention(case: Case) -> Tensor:
     """FlexAttention over a sampled mask; it has no gate, so no gradient reaches the block model."""
     with torch.no_grad():
-        blocks = _block_mask(sample_edges(case.block_model()).to_dense())
+        blocks = _block_mask(_drawn(case).to_dense())
     tokens = [x if torch.is_grad_enabled() else x.detach() for x in (case.query, case.key, case.value)]
     values: Tensor = _compiled_flex_attention()(*tokens, block_mask=blocks)
     return values
+
+
+def transformer_conv(case: Case) -> Tensor:
+    """PyTorch Geometric's ``TransformerConv`` along the sampled edges, with projections of its own."""
+    from torch_geometric.nn import TransformerConv
+
+    with torch.no_grad():
+        edges = _drawn(case).to_edge_index()
+    width = case.setting.d_head
+    with torch.random.fork_rng(devices=[]):
+        layer = TransformerConv(width, width, root_weight=False)
+    out: Tensor = layer((case.value.flatten(0, 2), case.query.flatten(0, 2)), edges)
+    return out.view_as(case.value)
+
+
+def window_attention(case: Case) -> AttentionOutput:
+    """The window that holds as many keys as are drawn, through the library's own kernels."""
+    setting = case.setting
+    n_keys = round(setting.n * setting.density)
+    layer = RandomMaskAttention(setting.d_head, setting.n_heads, mask_density=0.0, window=n_keys)
+    output: AttentionOutput = layer(case.query, case.key, case.value)
+    return output
+
+
+def _drawn(case: Case) -> EdgeList:
+    """The mask that the case's layer would attend."""
+    edges = sample_edges(case.block_model())
+    return edges if case.layer.window is None else edges.with_window(case.layer.window)
 
 
 def _block_mask(mask: Tensor) -> Any:
@@ -177,6 +219,15 @@ CONTESTANTS = {
     "dense": Contestant(
         "dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**24, most_messages=2**28
     ),
+}
+
+FITTED_CONTESTANTS = {
+    REFERENCE: CONTESTANTS[REFERENCE],
+    OURS: replace(CONTESTANTS[OURS], title="fitted"),
+    "window": Contestant("window", window_attention, is_sbm=False),
+    "transformer_conv": Contestant("TransformerConv", transformer_conv, most_messages=2**27, is_sbm=False),
+    "flex": CONTESTANTS["flex"],
+    "dense": Contestant("dense", layer_with(backend="dense"), most_cells=2**24),
 }
 
 _INDEXED = 2**31 - 1  # edges that kernels number in 32 bits

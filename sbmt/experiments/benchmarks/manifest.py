@@ -1,27 +1,23 @@
 """What a time depends on besides the code: the machine, its GPU if one is measured, and versions."""
 
 import os
-import platform
-import re
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from sbmt.experiments.training.run import manifest
+from sbmt.kernels.cutoffs import processor
 
-CPU_INFO = Path("/proc/cpuinfo")
 PACKAGES = ("numpy", "scipy", "numba", "torch-geometric")
 
 
 def machine_manifest() -> dict[str, Any]:
     """A run's manifest, with the processor, OpenMP's waiting policy and the versions of what else computes."""
-    models = re.findall(r"^model name\s*: (.*)", CPU_INFO.read_text() if CPU_INFO.exists() else "", re.MULTILINE)
     return manifest() | {
-        "processor": models[0] if models else platform.processor() or "unknown",
+        "processor": processor(),
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "not set"),
         **{name: version(name) for name in PACKAGES},
     }

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import draw_seed
-from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, thin_block_model
+from sbmt.experiments.benchmarks.cases import MADE_UP, Setting, build, thin_block_model
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
 from sbmt.experiments.progress import Track, untracked
 from sbmt.samplers import sample_edges
@@ -72,7 +72,7 @@ TITLES = {"exact": "exact", "torch": "exact, in torch", "bernoulli": "bernoulli"
 
 def run(grid: SamplerGrid, track: Track = untracked) -> dict[str, Any]:
     """Times every sampler on block models whose rate factors are already computed."""
-    settings = [Setting(grid.n, density, kind) for kind in KINDS for density in grid.densities]
+    settings = [Setting(grid.n, density, kind) for kind in MADE_UP for density in grid.densities]
     cases = [_density_case(setting, grid.pace) for setting in track(settings, description="samplers")]
     scaling = [_scaling(grid, n_stars) for n_stars in track(grid.certain_rows, description="their growth")]
     return {"cases": with_marginal_cost(cases), "scaling": scaling}

@@ -15,6 +15,7 @@ from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest
 from sbmt.experiments.benchmarks.tables import (
     attention_tables,
     backend_tables,
+    fitted_tables,
     gpu_tables,
     memory_tables,
     sampler_tables,
@@ -50,12 +51,18 @@ def _suite(module: Any, tables: Callable[[dict[str, Any]], list[Table]]) -> Suit
     return Suite(run, tables)
 
 
+def _fitted(is_quick: bool, track: Track) -> dict[str, Any]:
+    found = attention.run(attention.FITTED_QUICK if is_quick else attention.FITTED_FULL, track)
+    return found | {"memory": memory.run(memory.FITTED_QUICK if is_quick else memory.FITTED_FULL, track)}
+
+
 def _gpu(is_quick: bool, track: Track, **resumable: Any) -> dict[str, Any]:
     return attention.run(attention.GPU_QUICK if is_quick else attention.GPU_FULL, track, **resumable)
 
 
 SUITES = {
     "attention": _suite(attention, attention_tables),
+    "fitted": Suite(_fitted, fitted_tables),
     "sampler": _suite(sampler, sampler_tables),
     "backends": _suite(backends, backend_tables),
     "memory": _suite(memory, memory_tables),

@@ -3,13 +3,22 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, OURS, REFERENCE, Contestant
+from sbmt.experiments.benchmarks.contestants import (
+    CONTESTANTS,
+    FITTED_CONTESTANTS,
+    GPU_CONTESTANTS,
+    OURS,
+    REFERENCE,
+    Contestant,
+)
 from sbmt.experiments.benchmarks.parts import PARTS, WHOLE
-from sbmt.experiments.benchmarks.sampler import TITLES
+from sbmt.experiments.benchmarks.sampler import TITLES, slope
 from sbmt.experiments.tables import LEFT_OUT, Table
 
 WAYS = {True: ("training", "Training step, forward + backward"), False: ("forward", "Forward")}
 Cases = list[dict[str, Any]]
+GROWS_FROM = 4096
+"""Tokens from which on growth is told: below, what does not grow weighs too much."""
 
 
 def attention_tables(found: dict[str, Any]) -> list[Table]:
@@ -21,6 +30,22 @@ def attention_tables(found: dict[str, Any]) -> list[Table]:
             if cases:
                 tables.append(_times(f"attention-{sweep}-{way}", title, cases, CONTESTANTS, OURS))
     return [*tables, _parts_table(found["parts"])]
+
+
+def fitted_tables(found: dict[str, Any]) -> list[Table]:
+    """Over the number of tokens and over the keys per query, forward and training step; how the step grows; memory."""
+    tables = []
+    for is_training, (way, title) in WAYS.items():
+        for sweep in ("n", "keys"):
+            cases = [c for c in found["cases"] if sweep in c["sweeps"] and c["is_training"] == is_training]
+            if cases:
+                tables.append(_times(f"fitted-{sweep}-{way}", title, cases, FITTED_CONTESTANTS, OURS))
+    long = [c for c in found["cases"] if c["is_training"] and "n" in c["sweeps"] and c["n"] >= GROWS_FROM]
+    if len(long) > 1:
+        growth = slope([case["n"] for case in long], [case["results"][OURS]["median"] for case in long])
+        span = f"{long[0]['n']:,} to {long[-1]['n']:,} tokens"
+        tables.append(Table("fitted-growth", "Growth of a training step", ("", "slope"), ((span, f"{growth:.2f}"),)))
+    return tables + memory_tables(found["memory"], "fitted-memory")
 
 
 def gpu_tables(found: dict[str, Any]) -> list[Table]:
@@ -68,12 +93,15 @@ def _ordered(cases: Cases) -> Cases:
 def _about(cases: Cases) -> dict[str, list[str]]:
     """Columns that tell what the cases are."""
     cases = _ordered(cases)
-    return {
+    columns = {
         "memberships": [case["kind"] for case in cases],
         "n": [f"{case['n']:,}" for case in cases],
         "density": [percent(case["density"]) for case in cases],
-        "k": [str(case["n_clusters"]) for case in cases],
+        "k": [f"{case['n_clusters']:,}" for case in cases],
     }
+    if {case["kind"] for case in cases} == {"fitted"}:
+        columns["keys per query"] = [f"{case['n'] * case['density']:.0f}" for case in cases]
+    return columns
 
 
 def _table(name: str, title: str, columns: dict[str, list[str]], notes: tuple[str, ...] = ()) -> Table:
@@ -137,16 +165,23 @@ def backend_tables(found: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def memory_tables(found: dict[str, Any]) -> list[Table]:
-    """Mebibytes added by one training step."""
-    names = list(dict.fromkeys(name for case in found["cases"] for name in case["results"]))
-    rows = [
-        (f"{case['n']:,}", percent(case["density"]), *(_number(case["results"][name].get("step")) for name in names))
-        for case in found["cases"]
-    ]
-    headings = ("n", "density", *(f"{CONTESTANTS[name].title}, MiB" for name in names))
-    title = "Memory that one training step adds"
-    return [Table("memory", title, headings, tuple(rows), _reasons(found["cases"], CONTESTANTS))]
+def memory_tables(found: dict[str, Any], name: str = "memory") -> list[Table]:
+    """Mebibytes added by one training step, and by one answer."""
+    tables = []
+    for suffix, is_training, title in (
+        ("", True, "Memory that one training step adds"),
+        ("-forward", False, "Memory that one forward pass adds"),
+    ):
+        cases = [case for case in found["cases"] if case["is_training"] is is_training]
+        ran = list(dict.fromkeys(one for case in cases for one in case["results"]))
+        rows = [
+            (f"{case['n']:,}", percent(case["density"]), *(_number(case["results"][one].get("step")) for one in ran))
+            for case in cases
+        ]
+        headings = ("n", "density", *(f"{CONTESTANTS[one].title}, MiB" for one in ran))
+        if rows:
+            tables.append(Table(name + suffix, title, headings, tuple(rows), _reasons(cases, CONTESTANTS)))
+    return tables
 
 
 def percent(share: float) -> str:

@@ -9,6 +9,7 @@ import sbmt
 from sbmt.command import run_command
 from sbmt.experiments.cli.bench import bench
 from sbmt.experiments.cli.cost import cost
+from sbmt.experiments.cli.cutoffs import cutoffs
 from sbmt.experiments.cli.data import data_app
 from sbmt.experiments.cli.demo import demo
 from sbmt.experiments.cli.evaluate import evaluate
@@ -61,6 +62,7 @@ app.command()(inspect)
 app.command()(sample)
 app.command()(study)
 app.command()(bench)
+app.command()(cutoffs)
 app.command()(cost)
 
 

@@ -78,6 +78,6 @@ def _check_targets(suite: list[str] | None, device: str, json: Path | None, figu
         from sbmt.experiments.plots.save import figure_format
 
         figure_format(figure)
-        if device != "cpu" or (suite and "attention" not in suite):
+        if device != "cpu" or (suite and not {"attention", "fitted"} & set(suite)):
             got = ", ".join(suite or [f"those of {device}"])
-            raise SbmtError("the suite attention for --figure", got, "add --suite attention")
+            raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")

@@ -1,45 +1,105 @@
-"""The benchmarks' figure."""
+"""The benchmarks' figures."""
 
 from collections.abc import Callable
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, INK, QUIET, VERMILLION
+from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
 
 COLOURS = {"near-constant": VERMILLION, "structured": BLUE}
 LINES = {True: ("-", "o", "training step"), False: (":", "s", "forward only")}
 
 
 def draw_benchmarks(result: dict[str, Any], path: Path) -> None:
-    """Writes the time of SBM attention over that of full attention, against density and against n.
+    """Writes what the suites ``attention`` and ``fitted`` found, whichever of the two there are.
+
+    The first is the time of SBM attention over that of full attention, against density and against n; the second the
+    time of a training step with a fitted mask and that of full attention, against n.
 
     Args:
-        result: A results file of ``sbmt bench`` that holds the suite ``attention``.
+        result: A results file of ``sbmt bench`` that holds one of the two.
         path: Where the figure goes.
 
     Raises:
-        SbmtError: If it does not hold that suite.
+        SbmtError: If it holds neither.
     """
-    if "attention" not in result["suites"]:
-        raise SbmtError("results of the suite attention", list(result["suites"]), "run sbmt bench --suite attention")
-    cases = result["suites"]["attention"]["found"]["cases"]
+    found = {name: one["found"]["cases"] for name, one in result["suites"].items() if name in ("attention", "fitted")}
+    if not found:
+        do = "run sbmt bench --suite attention"
+        raise SbmtError("results of the suite attention or fitted", list(result["suites"]), do)
+    with saved_figure(path, 9.5, 3.9 * len(found)) as figure:
+        rows = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
+        for row, (name, cases) in zip(rows, found.items(), strict=True):
+            if name == "attention":
+                _draw_attention(row, cases)
+            else:
+                draw_steps(row.subplots(), cases)
+
+
+def _draw_attention(figure: FigureBase, cases: list[dict[str, Any]]) -> None:
     dense, long = ([case for case in cases if sweep in case["sweeps"]] for sweep in ("density", "n"))
-    with saved_figure(path, 9.5, 3.9) as figure:
-        left, right = figure.subplots(1, 2, sharey=True)
-        draw_ratio(left, dense, "density", lambda share: f"{100 * share:.3g}")
-        draw_ratio(right, long, "n", lambda n: f"{n:,.0f}")
-        fixed = " and ".join(sorted({f"{case['n']:,}" for case in dense}))
-        left.set(xlabel="density, %", ylabel="time / time of full attention", title=f"{fixed} tokens")
-        right.set(xlabel="tokens n", title="41 keys per query")
-        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        left.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        left.yaxis.set_minor_formatter(lambda y, _: "")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8.5)
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw_ratio(left, dense, "density", lambda share: f"{100 * share:.3g}")
+    draw_ratio(right, long, "n", lambda n: f"{n:,.0f}")
+    fixed = " and ".join(sorted({f"{case['n']:,}" for case in dense}))
+    left.set(xlabel="density, %", ylabel="time / time of full attention", title=f"{fixed} tokens")
+    right.set(xlabel="tokens n", title="41 keys per query")
+    left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    left.yaxis.set_minor_formatter(lambda y, _: "")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8.5)
+
+
+def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
+    """Seconds of a training step against n, on logarithmic scales, with the place marked where the two lines cross.
+
+    Args:
+        axes: Where to draw.
+        cases: Cases of the suite ``fitted``.
+    """
+    steps = [case for case in cases if case["is_training"] and "n" in case["sweeps"]]
+    lines = {}
+    for name, colour, title in (("sdpa", BLUE, "full attention"), ("sbm", GREEN, "fitted mask, 16 keys per query")):
+        points = [(case["n"], case["results"][name]) for case in steps if "median" in case["results"][name]]
+        n = [n for n, _ in points]
+        low, lines[name], high = ([one[x] / 1e3 for _, one in points] for x in ("low", "median", "high"))
+        axes.plot(n, lines[name], "-o", markersize=4, color=colour, label=title)
+        axes.fill_between(n, low, high, color=colour, alpha=0.15)
+    sizes = [case["n"] for case in steps]
+    if (where := crossing(sizes, lines["sbm"], lines["sdpa"])) is not None:
+        axes.plot(*where, "o", markersize=9, markerfacecolor="none", color=INK)
+        text = f"{round(where[0], -2):,.0f} tokens"
+        axes.annotate(text, where, xytext=(10, -16), textcoords="offset points", color=INK)
+    axes.set(xscale="log", yscale="log", xlabel="tokens n", ylabel="seconds of a training step")
+    axes.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=30)
+    axes.minorticks_off()
+    axes.grid(axis="y")
+    axes.set_title("fitted masks")
+    axes.legend(loc="upper left")
+
+
+def crossing(x: list[int], ours: list[float], theirs: list[float]) -> tuple[float, float] | None:
+    """Where our line begins to lie below theirs, straight between points on logarithmic scales; None if nowhere.
+
+    Example:
+        >>> [round(a, 3) for a in crossing([1, 4], [2.0, 2.0], [1.0, 4.0])]
+        [2.0, 2.0]
+    """
+    gaps = np.log(ours[: len(theirs)]) - np.log(theirs[: len(ours)])
+    for i in range(len(gaps) - 1):
+        if gaps[i] > 0 >= gaps[i + 1]:
+            share = gaps[i] / (gaps[i] - gaps[i + 1])
+            between = [exp((1 - share) * log(line[i]) + share * log(line[i + 1])) for line in (x, ours)]
+            return between[0], between[1]
+    return None
 
 
 def draw_ratio(axes: Axes, cases: list[dict[str, Any]], over: str, label: Callable[[float], str]) -> None:

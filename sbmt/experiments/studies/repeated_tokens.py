@@ -89,6 +89,7 @@ def _parts() -> tuple[Trial, ...]:
         "c-16": ("c = 16", {"edges_per_query": 16.0}),
         "c-32": ("c = 32", {"edges_per_query": 32.0}),
         "c-128": ("c = 128", {"edges_per_query": 128.0}),
+        "bilinear": ("bilinear link", {"link": "bilinear", "membership": "sigmoid", "n_groups": 1}),
         "keys-0": ("ε = 0", {"exploration": 0.0}),
         "keys-8": ("ε = 8", {"extra_keys": 8.0}),
     }
@@ -219,6 +220,6 @@ STUDIES = {
         _fitted(64, n_clusters=256, n_chunk=16, n_seeds=5),
         _fitted(256, n_clusters=1024, n_chunk=32, n_seeds=5),
         _fitted(1024, n_clusters=2304, n_chunk=32, n_seeds=5),
-        Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 1),
+        Study("fitted-parts", "what each part does", _fitted_config(64), _parts(), 2),
     )
 }

@@ -45,8 +45,8 @@ CONFIGS: dict[str, type[TrainingConfig]] = {
 
 METRICS = ("loss", "accuracy", "density")
 POINTS = 50  # of a curve in a summary
-SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""The folder of the trained run that comes with the library."""
+SHIPPED, SHIPPED_FITTED = (Path(__file__).parent / "shipped" / name for name in ("repeated_tokens", "fitted"))
+"""The folders of the trained runs that come with the library: SBM as published, and a fitted mask on fresh values."""
 
 
 @dataclass(frozen=True)

@@ -17,49 +17,55 @@ _LANES = 64  # rows whose scores are compared at once
 
 
 @kernel
-def choose_parts(start, stop, active, scores, n_partitions, chosen, weight):
-    """Writes the parts of largest score of rows start … stop, in ascending order, equally many of each partition.
+def choose_parts(start, stop, active, scores, n_partitions, begin, chosen, weight):
+    """Writes the parts of largest score of rows, in ascending order, equally many of each partition.
 
-    Their weights are the softmax of the partition's scores that were chosen. ``scores`` is ``(parts, rows)``: rows lie
-    side by side, and are compared at once.
+    Their weights are the softmax of the partition's scores that were chosen. ``scores`` is ``(heads, parts, rows)``:
+    rows lie side by side, and are compared at once. They are numbered across heads, from ``start`` to ``stop``; the
+    first of a head is row ``begin`` of ``chosen`` and ``weight``.
     """
-    n_active, size = len(active), scores.shape[0] // n_partitions
+    n_active, size, n_scored = len(active), scores.shape[1] // n_partitions, scores.shape[2]
     score, part = np.empty((n_active, _LANES), scores.dtype), np.empty((n_active, _LANES), np.int32)
-    for base in range(start, stop, _LANES):
-        n_rows = min(_LANES, stop - base)
+    total = np.empty(_LANES, scores.dtype)
+    while start < stop:
+        head, first = start // n_scored, start % n_scored
+        n_rows = min(_LANES, stop - start, n_scored - first)
         for f in range(n_partitions):
             for s in range(n_active):  # whatever the scores, NaN included, these are parts
                 score[s] = -np.inf
                 part[s] = s
             for v in range(size):
                 for r in range(n_rows):
-                    x, p = scores[f * size + v, base + r], np.int32(v)
+                    x, p = scores[head, f * size + v, first + r], np.int32(v)
                     for s in range(n_active):  # the larger one stays, the other goes on
                         y, q = score[s, r], part[s, r]
                         score[s, r], part[s, r] = (x, p) if x > y else (y, q)
                         x, p = (y, q) if x > y else (x, p)
-            for r in range(n_rows):
-                _softmax_and_sort(score, part, r, n_active)
+            _softmax_and_sort(n_rows, active, score, part, total)
             for r in range(n_rows):
                 for s in range(n_active):
-                    chosen[base + r, f * n_active + s] = part[s, r] + f * size
-                    weight[base + r, f * n_active + s] = score[s, r]
+                    chosen[head, begin + first + r, f * n_active + s] = part[s, r] + f * size
+                    weight[head, begin + first + r, f * n_active + s] = score[s, r]
+        start += n_rows
 
 
 @kernel
-def _softmax_and_sort(score, part, r, n_active):
-    """Turns the scores in one lane, of which the first is the largest, into a softmax, in ascending order of parts."""
-    largest, total = score[0, r], score.dtype.type(0)
-    for s in range(n_active):
-        score[s, r] = exp(score[s, r] - largest)
-        total += score[s, r]
-    for s in range(n_active):
-        score[s, r] /= total
-    for _ in range(n_active - 1):
-        for s in range(n_active - 1):  # neighbours change places
-            p, q, x, y = part[s, r], part[s + 1, r], score[s, r], score[s + 1, r]
-            part[s, r], score[s, r] = (p, x) if p < q else (q, y)
-            part[s + 1, r], score[s + 1, r] = (q, y) if p < q else (p, x)
+def _softmax_and_sort(n_rows, active, score, part, total):
+    """Turns the scores of each row, of which the first is the largest, into a softmax, in ascending order of parts."""
+    total[:] = 0
+    for s in range(len(active) - 1, -1, -1):
+        for r in range(n_rows):
+            score[s, r] = exp(score[s, r] - score[0, r])
+            total[r] += score[s, r]
+    for s in range(len(active)):
+        for r in range(n_rows):
+            score[s, r] /= total[r]
+    for _ in range(len(active) - 1):
+        for s in range(len(active) - 1):  # neighbours change places
+            for r in range(n_rows):
+                p, q, x, y = part[s, r], part[s + 1, r], score[s, r], score[s + 1, r]
+                part[s, r], score[s, r] = (p, x) if p < q else (q, y)
+                part[s + 1, r], score[s + 1, r] = (q, y) if p < q else (p, x)
 
 
 @kernel
@@ -85,24 +91,6 @@ def differentiate_memberships(start, stop, grad, nodes, centres, chosen, weight,
                     for x in range(width):
                         to_node[head, row, x] += of_logit * centres[head, a, x]
                         to_centre[head, chunk_, a, x] += of_logit * nodes[head, row, x]
-
-
-@kernel
-def rates_of_queries(start, stop, chosen, weight, blocks, n_queries, out):
-    """out_b = Σ_a Q_a S_ab over the parts a of each of queries start … stop, for every part b."""
-    heads, n_partitions, size = blocks.shape[:3]
-    n_active = chosen.shape[1] // n_partitions
-    for row in range(start, stop):
-        head = row // n_queries % heads
-        for f in range(n_partitions):
-            first, at = f * n_active, f * size
-            a, w = chosen[row, first] - at, weight[row, first]
-            for b in range(size):
-                out[row, at + b] = w * blocks[head, f, a, b]
-            for s in range(first + 1, first + n_active):
-                a, w = chosen[row, s] - at, weight[row, s]
-                for b in range(size):
-                    out[row, at + b] += w * blocks[head, f, a, b]
 
 
 @kernel
@@ -140,15 +128,30 @@ def differentiate_pairs(start, stop, grad, part, weight, n_partitions, n_tokens,
 
 
 @kernel
-def rate_of_key(rates, row, active, part, weight, key):
-    """The rate of an edge from a query, whose rates of all parts are a row, to a key."""
+def rates_of_row(row, head, active, part, weight, blocks, out):
+    """out_b = Σ_a Q_a S_ab over the parts a of a query, for every part b of every partition."""
+    size, n_active = blocks.shape[2], len(active)
+    for f in range(blocks.shape[1]):
+        first, at = f * n_active, f * size
+        a, w = part[row, first] - at, weight[row, first]
+        for b in range(size):
+            out[at + b] = w * blocks[head, f, a, b]
+        for s in range(first + 1, first + n_active):
+            a, w = part[row, s] - at, weight[row, s]
+            for b in range(size):
+                out[at + b] += w * blocks[head, f, a, b]
+
+
+@kernel
+def rate_of_key(rates, active, part, weight, key):
+    """The rate of an edge to a key from the query that has these rates of all parts."""
     total, n_active = weight.dtype.type(0), len(active)
     for group in range(part.shape[1] // (2 * n_active)):
         i = 2 * group * n_active
         first = second = weight.dtype.type(0)
         for s in range(i, i + n_active):
-            first += rates[row, part[key, s]] * weight[key, s]
-            second += rates[row, part[key, s + n_active]] * weight[key, s + n_active]
+            first += rates[part[key, s]] * weight[key, s]
+            second += rates[part[key, s + n_active]] * weight[key, s + n_active]
         total += first * second
     return total
 
@@ -156,12 +159,15 @@ def rate_of_key(rates, row, active, part, weight, key):
 @kernel
 def rates_along_rows(start, stop, active, factors, mask, out):
     """The rates of the edges of rows start … stop."""
-    rates, part, weight = factors.rates, factors.key_part, factors.key_weight
+    query_part, query_weight, blocks, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask
+    heads, n_partitions, size = blocks.shape[:3]
+    rates = np.empty(n_partitions * size, blocks.dtype)
     for row in range(start, stop):
-        offset = row // n_queries * n_keys
+        graph = row // n_queries
+        rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
         for e in range(row_ptr[row], row_ptr[row + 1]):
-            out[e] = rate_of_key(rates, row, active, part, weight, offset + keys[e])
+            out[e] = rate_of_key(rates, active, part, weight, graph * n_keys + keys[e])
 
 
 @kernel
@@ -171,14 +177,16 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
     A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. Each graph has a
     gradient of S of its own, so that their sum does not depend on who computed them.
     """
-    query_part, query_weight, blocks, rates, part, weight = factors
+    query_part, query_weight, blocks, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask
-    heads, _, size = blocks.shape[:3]
-    n_active, to_rates = len(active), np.empty(rates.shape[1], rates.dtype)
+    heads, n_partitions, size = blocks.shape[:3]
+    n_active = len(active)
+    rates, to_rates = np.empty(n_partitions * size, blocks.dtype), np.empty(n_partitions * size, blocks.dtype)
     for graph in range(start, stop):
         to_blocks[graph] = 0
         to_weight[graph * n_keys : (graph + 1) * n_keys] = 0
         for row in range(graph * n_queries, (graph + 1) * n_queries):
+            rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
             for e in range(row_ptr[row], row_ptr[row + 1]):
                 key, g = graph * n_keys + keys[e], grad[e]
@@ -186,15 +194,15 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
                     i = 2 * group * n_active
                     first = second = weight.dtype.type(0)
                     for s in range(i, i + n_active):
-                        first += rates[row, part[key, s]] * weight[key, s]
-                        second += rates[row, part[key, s + n_active]] * weight[key, s + n_active]
+                        first += rates[part[key, s]] * weight[key, s]
+                        second += rates[part[key, s + n_active]] * weight[key, s + n_active]
                     first, second = g * second, g * first  # what each of the two is multiplied by
                     for s in range(i, i + n_active):
                         t = s + n_active
                         to_rates[part[key, s]] += first * weight[key, s]
                         to_rates[part[key, t]] += second * weight[key, t]
-                        to_weight[key, s] += first * rates[row, part[key, s]]
-                        to_weight[key, t] += second * rates[row, part[key, t]]
+                        to_weight[key, s] += first * rates[part[key, s]]
+                        to_weight[key, t] += second * rates[part[key, t]]
             for s in range(query_part.shape[1]):
                 f = s // n_active
                 at, of_weight = f * size, grad.dtype.type(0)

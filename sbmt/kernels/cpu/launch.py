@@ -11,7 +11,7 @@ from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
-_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
+_SCORES_AT_ONCE = 1 << 19  # scores of parts that are formed at a time
 
 
 class Gradients(NamedTuple):
@@ -109,14 +109,12 @@ def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: in
     heads, n_rows, _ = nodes.shape
     chosen = nodes.new_empty((heads, n_rows, n_partitions * n_active), dtype=torch.int32)
     weight = nodes.new_empty(chosen.shape)
-    at_once = max(1, _SCORES_AT_ONCE // centres.shape[1])
-    for head in range(heads):
-        for first in range(0, n_rows, at_once):
-            some = slice(first, first + at_once)
-            scores = centres[head] @ nodes[head, some].T
-            into = chosen[head, some].numpy(), weight[head, some].numpy()
-            parts = equal_parts(*scores.shape[::-1])
-            in_parallel(crossed.choose_parts, parts, (0,) * n_active, scores.numpy(), n_partitions, *into)
+    at_once = max(1, _SCORES_AT_ONCE // (heads * centres.shape[1]))
+    for begin in range(0, n_rows, at_once):
+        scores = centres @ nodes[:, begin : begin + at_once].mT
+        parts = equal_parts(heads * scores.shape[2], 4 * scores.shape[1])
+        into = begin, chosen.numpy(), weight.numpy()
+        in_parallel(crossed.choose_parts, parts, (0,) * n_active, scores.numpy(), n_partitions, *into)
     return chosen, weight
 
 
@@ -134,24 +132,16 @@ def part_memberships_backward(
     return of_nodes, of_centres.sum(1)
 
 
-def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
-    """Q̂ S of every partition."""
-    out = weight.new_empty(weight.shape[0], blocks.shape[1] * blocks.shape[2])
-    parts = equal_parts(weight.shape[0], weight.shape[1] * blocks.shape[2])
-    in_parallel(crossed.rates_of_queries, parts, *map(as_arrays, (part, weight, blocks)), n_queries, out.numpy())
-    return out
-
-
 def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:
     """The rates of a mask's edges."""
-    out = factors.rates.new_empty(mask.keys.shape)
+    out = factors.query_weight.new_empty(mask.keys.shape)
     _run(crossed.rates_along_rows, mask.row_ptr, factors.key_part.shape[1], active_parts(factors), factors, mask, out)
     return out
 
 
 def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries' weights, S and the keys' weights."""
-    blocks, n_graphs = factors.blocks, factors.rates.shape[0] // mask.n_queries
+    blocks, n_graphs = factors.blocks, factors.query_weight.shape[0] // mask.n_queries
     of_blocks = blocks.new_empty(n_graphs, *blocks.shape[1:])
     of_query, of_key = torch.empty_like(factors.query_weight), torch.empty_like(factors.key_weight)
     parts = balanced_parts(mask.row_ptr[:: mask.n_queries].numpy(), 4 * factors.key_part.shape[1])

@@ -2,7 +2,17 @@ import pytest
 import torch
 
 from sbmt import SbmtError, sample_edges
-from sbmt.experiments.benchmarks.cases import KINDS, Setting, build, n_groups, thin_block_model
+from sbmt.experiments.benchmarks.cases import (
+    KINDS,
+    MADE_UP,
+    Setting,
+    build,
+    fitted_setting,
+    n_groups,
+    thin_block_model,
+)
+from sbmt.experiments.data.repeated_tokens import sample_fresh_values
+from sbmt.experiments.training import SHIPPED_FITTED, load_run
 
 POINTS = [
     (256, 0.5, 128),
@@ -14,7 +24,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MADE_UP)
 @pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
 def test_the_density_is_met(kind, n, density, n_clusters):
     case = build(Setting(n, density, kind, n_clusters))
@@ -59,7 +69,8 @@ def test_near_constant_memberships_are_alike():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
     state = torch.get_rng_state()
-    one, same, other = (build(Setting(64, 0.04, kind), seed) for seed in (1, 1, 2))
+    setting = fitted_setting(64, 4.0) if kind == "fitted" else Setting(64, 0.04, kind)
+    one, same, other = (build(setting, seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
     assert not torch.equal(one.query, other.query)
@@ -70,6 +81,22 @@ def test_all_leaves_want_gradients():
     assert all(leaf.requires_grad and leaf.is_leaf for leaf in build(Setting(16, 0.04, "structured")).leaves)
 
 
+@pytest.mark.parametrize(("n", "keys"), [(128, 4.0), (1024, 16.0), (3000, 32.0)])
+def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys):
+    case = build(fitted_setting(n, keys))
+    attended = case.layer.eval()(case.query, case.key, case.value).density * n
+    assert attended.mean().item() == pytest.approx(keys, rel=0.1)
+
+
+def test_fitted_memberships_are_as_training_left_them():
+    tokens, labels = sample_fresh_values(4, 256, generator=torch.Generator().manual_seed(0))
+    model = load_run(SHIPPED_FITTED).model.eval()
+    with torch.no_grad():
+        output = model(tokens)
+    assert ((output.values.squeeze(-1) > 0) == (labels > 0)).float().mean() > 0.95
+    assert output.attention[0].density.mean() < 0.1
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -77,7 +104,7 @@ def test_all_leaves_want_gradients():
         ((0, 0.1, "structured"), "n ≥ 1"),
         ((8, 0.0, "structured"), "density in"),
         ((8, 1.0, "structured"), "density in"),
-        ((8, 0.1, "round"), "kind among 'near-constant', 'structured'"),
+        ((8, 0.1, "round"), "kind among 'near-constant', 'structured', 'fitted'"),
         ((8, 0.1, "structured", 0), "n_clusters ≥ 1"),
     ],
 )
@@ -90,6 +117,8 @@ def test_impossible_settings_are_refused(arguments, words):
 def test_a_density_out_of_reach_is_refused():
     with pytest.raises(SbmtError, match="a density from"):
         build(Setting(64, 1e-9, "structured"))
+    with pytest.raises(SbmtError, match="1024 clusters and 4 heads of width 32"):
+        build(Setting(64, 0.1, "fitted"))
 
 
 def test_thin_models_have_their_degree_and_their_certain_rows():

@@ -6,8 +6,8 @@ import torch
 from torch.nn.attention import flex_attention as flex
 
 from sbmt.experiments.benchmarks import contestants
-from sbmt.experiments.benchmarks.cases import Setting, build
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, entry
+from sbmt.experiments.benchmarks.cases import Setting, build, fitted_setting
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, FITTED_CONTESTANTS, GPU_CONTESTANTS, entry
 
 SMALL = Setting(128, 0.1, "structured", n_clusters=8, n_heads=2, d_head=8)
 
@@ -71,6 +71,28 @@ def test_dense_and_full_attention_run_both_ways(case):
         assert outcome(name, case, False).shape == case.query.shape
         assert len(outcome(name, case, True)) == n_gradients
     assert (case.layer.sampler, case.layer.backend) == ("exact", "auto")  # variants leave the layer as it is
+
+
+def test_what_fitted_masks_are_compared_with_runs_both_ways():
+    case = build(fitted_setting(256, 8.0))
+    found = {}
+    for name, contestant in FITTED_CONTESTANTS.items():
+        if name != "flex":
+            torch.manual_seed(3)
+            assert entry(contestant, case, False).run(None).shape == case.query.shape
+            torch.manual_seed(3)
+            found[name] = entry(contestant, case, True).run(None)
+    for ours, dense in zip(found["sbm"], found["dense"], strict=True):
+        torch.testing.assert_close(ours, dense, rtol=1e-3, atol=1e-4)
+    assert len(found["sbm"]) == len(case.leaves)
+    assert all(grad.abs().max() > 0 for grad in found["sbm"])  # of the task and of the fit
+    assert [grad is None for grad in found["transformer_conv"]] == [False, True, False]  # one input is key and value
+
+
+def test_a_window_holds_as_many_keys_as_are_drawn():
+    case = build(fitted_setting(256, 8.0))
+    density = FITTED_CONTESTANTS["window"].attend(case).density
+    assert density.mean().item() * 256 == pytest.approx(9, abs=0.1)  # the ends have fewer
 
 
 def test_forward_keeps_no_graph(case):

@@ -10,6 +10,7 @@ from sbmt.experiments.benchmarks import backends, memory, sampler, suites
 from sbmt.experiments.benchmarks.cases import Setting
 from sbmt.experiments.benchmarks.manifest import machine_manifest
 from sbmt.experiments.benchmarks.suites import SUITES, Suite, run_suites, tables_of
+from sbmt.experiments.benchmarks.tables import fitted_tables
 from sbmt.experiments.benchmarks.timing import CPU
 from sbmt.experiments.tables import LEFT_OUT, Table
 from tests.experiments.benchmarks.tiny import use_tiny_grids
@@ -21,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 def result():
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_grids(patch)
-        yield run_suites(["attention", "sampler", "backends"], is_quick=True, threads=1)
+        yield run_suites(["attention", "fitted", "sampler", "backends"], is_quick=True, threads=1)
 
 
 def test_a_result_survives_json(result):
@@ -38,7 +39,9 @@ def test_tables_are_rectangular_and_filled(result):
 
 
 def test_every_table_has_its_place_on_the_page(result):
-    others = {"memory", "figure", "machine", "attention-clusters-training", "attention-clusters-forward"}
+    others = {"memory", "figure", "machine", "attention-clusters-training"}
+    others |= {"attention-clusters-forward", "fitted-growth", "fitted-gain"}
+    others |= {"fitted-machine", "fitted-figure", "fitted-memory", "fitted-memory-forward"}
     names = {table.name for table in tables_of(result)} | others
     text = PAGE.read_text("utf-8")
     assert all(text.count(f"<!-- table {name}: make bench -->") == 1 for name in names)
@@ -50,6 +53,27 @@ def test_a_case_says_to_which_sweeps_it_belongs(result):
     keys = [(case["kind"], case["n"], case["density"], case["n_clusters"], case["is_training"]) for case in cases]
     assert len(keys) == len(set(keys))
     assert {tuple(case["sweeps"]) for case in cases if case["n"] == 128} == {("target", "density", "n")}
+    fitted = result["suites"]["fitted"]["found"]["cases"]
+    assert {(case["kind"], case["n"], *case["sweeps"]) for case in fitted} == {
+        ("fitted", 64, "n", "keys"),
+        ("fitted", 128, "n"),
+    }
+
+
+def test_growth_is_told_from_long_sequences_alone(result):
+    found = result["suites"]["fitted"]["found"]
+    assert "fitted-growth" not in {table.name for table in fitted_tables(found)}
+    cases = [
+        {
+            **case,
+            "n": 64 * case["n"],
+            "results": {**case["results"], "sbm": {**case["results"]["sbm"], "median": median}},
+        }
+        for case in found["cases"]
+        for median in [case["n"] ** 1.25]
+    ]
+    [growth] = [table for table in fitted_tables(found | {"cases": cases}) if table.name == "fitted-growth"]
+    assert growth.rows == (("4,096 to 8,192 tokens", "1.25"),)
 
 
 @pytest.fixture
@@ -172,17 +196,19 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells wha
 
 @linux_only
 def test_memory_is_measured_in_a_process_of_its_own():
-    grid = memory.MemoryGrid(((512, 0.04), (65536, 0.0005)), ("dense",))
+    settings = [Setting(n, density, "structured") for n, density in ((512, 0.04), (65536, 0.0005), (512, 0.04))]
+    grid = memory.MemoryGrid(tuple(settings[:2]), tuple(settings[2:]), ("dense",))
     found = memory.run(grid)
-    small, large = (case["results"]["dense"] for case in found["cases"])
+    small, large, forward = (case["results"]["dense"] for case in found["cases"])
+    assert forward["step"] < small["step"]
     assert small["step"] > 4 * 512**2 * 4 / 2**20  # at least the scores of four heads in float32
     assert small["before"] > 50
     assert "left out above" in large["missing"]
-    [table] = SUITES["memory"].tables(found)
-    assert [row[-1] == LEFT_OUT for row in table.rows] == [False, True]
+    steps, answers = SUITES["memory"].tables(found)
+    assert [row[-1] == LEFT_OUT for row in steps.rows] == [False, True] and len(answers.rows) == 1
 
 
 @linux_only
 def test_a_process_that_fails_says_why():
-    found = memory.measure_in_fresh_process(Setting(64, 0.1, "structured"), "magic")
+    found = memory.measure_in_fresh_process(Setting(64, 0.1, "structured"), "magic", True)
     assert "contestant among" in found["missing"]

@@ -4,6 +4,7 @@ import torch
 
 from sbmt.experiments.benchmarks import attention, backends, memory, sampler
 from sbmt.experiments.benchmarks.attention import Grid, of_both_kinds
+from sbmt.experiments.benchmarks.cases import Setting, fitted_setting
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, GPU_CONTESTANTS, Contestant, layer_with
 from sbmt.experiments.benchmarks.timing import Pace
 
@@ -45,7 +46,12 @@ def use_tiny_grids(patch):
     }
     some = {name: CONTESTANTS[name] for name in ("sdpa", "sbm", "torch.sparse")}
     patch.setattr(attention, "QUICK", Grid(sweeps, PACE, some, of_both_kinds((64, 0.1))))
+    fitted = {name: attention.FITTED_CONTESTANTS[name] for name in ("sdpa", "sbm", "window", "transformer_conv")}
+    points = [fitted_setting(n, 8.0) for n in (64, 128)]
+    patch.setattr(attention, "FITTED_QUICK", Grid({"n": points, "keys": points[:1]}, PACE, fitted, []))
     patch.setattr(attention, "GPU_QUICK", gpu_grid(0.1))
     patch.setattr(sampler, "QUICK", sampler.SamplerGrid(64, (0.05, 0.2), (256, 512), PACE, degree=8.0))
     patch.setattr(backends, "QUICK", backends.BackendGrid((1, 2), (16, 32), (1.0, 0.1), PACE, most_cells=2**10))
-    patch.setattr(memory, "QUICK", memory.MemoryGrid(((256, 0.05),), ("sbm",)))
+    patch.setattr(memory, "FITTED_QUICK", memory.MemoryGrid(()))
+    patch.setattr(backends, "TO_CHOOSE", backends.QUICK)
+    patch.setattr(memory, "QUICK", memory.MemoryGrid((Setting(256, 0.05, "structured"),), contestants=("sbm",)))

@@ -5,6 +5,7 @@ import pytest
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
+from sbmt.kernels import cutoffs as kept
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
@@ -126,6 +127,23 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
     assert result["manifest"]["command"].startswith("sbmt bench --quick")
 
 
+def test_cutoffs_are_measured_kept_shown_and_forgotten(run, tmp_path, monkeypatch):
+    use_tiny_grids(monkeypatch)
+    monkeypatch.setattr(kept, "cutoffs_file", lambda: tmp_path / "cutoffs.json")
+    for words, title, is_kept in (
+        ([], "Built in", False),
+        (["--measure"], "Measured here", True),
+        ([], "Measured here", True),
+        (["--forget"], "Built in", False),
+    ):
+        code, out, _ = run("cutoffs", *words)
+        assert code == 0 and title in out and "edge_gate" in out
+        assert (tmp_path / "cutoffs.json").exists() == is_kept
+    code, _, err = run("cutoffs", "--measure", "--forget")
+    assert code == 2 and "--measure or --forget" in err
+    kept.cutoffs.cache_clear()
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -145,11 +163,11 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
         (["study", "magic"], "study among 'demo', 'attentions'"),
         (["study", "demo", "--workers", "0"], "one worker"),
         (["study", "demo", "--figure", "x.xyz"], "file ending"),
-        (["bench", "--suite", "speed"], "suite among 'attention', 'sampler', 'backends', 'memory'"),
+        (["bench", "--suite", "speed"], "suite among 'attention', 'fitted', 'sampler', 'backends', 'memory'"),
         (["bench", "--suite", "gpu"], "--device cuda for the suite gpu"),
         (["bench", "--resume"], "--json with --resume"),
         (["train", "repeated-tokens", "--device", "tpu"], "device among 'auto', 'cpu', 'cuda'"),
-        (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention for --figure"),
+        (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention or fitted for --figure"),
         (["bench", "--suite", "sampler", "--json", "/proc/x.json"], "to write"),
         (["bench", "--figure", "x.xyz"], "file ending"),
     ],

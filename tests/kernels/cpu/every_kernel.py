@@ -25,6 +25,7 @@ from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.link import find_link
 from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.graph.csr import merge_rows, merge_rows_by_sorting, transpose_by_sorting
+from sbmt.kernels.cutoffs import Cutoff
 from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import DRAWS
 
@@ -38,7 +39,11 @@ SHAPES = [  # batch heads n_queries n_keys n_clusters, and the widths of keys an
 
 def main():
     torch.set_num_threads(2)
-    with patch("sbmt.kernels.cpu.parallel._LEAST_WORK", 1):  # so that parts begin and end everywhere
+    along_edges = dict.fromkeys(("edge_dot", "edge_gate"), Cutoff(0, 1.0))
+    with (
+        patch("sbmt.kernels.cpu.parallel._LEAST_WORK", 1),  # so that parts begin and end everywhere
+        patch("sbmt.block_model.pair_products.cutoffs", return_value=along_edges),
+    ):
         for dtype in (torch.float32, torch.float64):
             for shape in SHAPES[:2] if "--small" in sys.argv else SHAPES:
                 drawn = list(draw_edges(shape[:5], dtype))

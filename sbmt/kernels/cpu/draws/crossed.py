@@ -7,19 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.kernels.cpu.crossed import rate_of_key
+from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
-from sbmt.kernels.cpu.draws.candidates import (
-    CANDIDATE,
-    GAPS,
-    WORD,
-    Stream,
-    first_above,
-    make_room,
-    new_scratch,
-    sort_distinct,
-    word_at,
-)
+from sbmt.kernels.cpu.draws.candidates import CANDIDATE, WORD, Stream, sort_distinct, word_at
 from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.draws.sample import join
 from sbmt.kernels.cpu.launch import active_parts
@@ -29,23 +19,46 @@ from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
 _LAST = 4294967295  # random words stay below it
+_HALF, _KEY = np.uint64(32), np.uint64(_LAST)  # of an entry of members
+_BELOW_ONE = 1 - 2**-20  # of a piece: sums in float32 are right to a tenth of what is left out
 _ROOM = 1 << 15  # keys that are drawn into one array
 _WORK = 512  # roughly, per row
+_ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
+_ALL_KEYS = -1.0
 _DENSE = 0.5  # points per key from which on a row is drawn key by key
 
 
 class Members(NamedTuple):
-    """The keys of each pair v of parts of a graph: ``key[first[graph, v] : first[graph, v + 1]]``, ascending.
+    """The keys of each pair v of parts of a graph: ``entry[first[graph, v] : first[graph, v + 1]]``, ascending.
 
-    ``cumulative`` sums their weights up in units of 2⁻³² of the ``total``, as
-    :class:`~sbmt.kernels.cpu.draws.tables.Tables` does. A group's pairs come after those of the groups before it; those
-    of a part of its second partition lie side by side.
+    The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
+    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.tables.Tables` does. Pairs come group by group; those
+    of a part of a group's second partition lie side by side.
     """
 
     first: np.ndarray  # (graphs, k + 1)
-    key: np.ndarray
-    cumulative: np.ndarray
+    entry: np.ndarray  # uint64
     total: np.ndarray  # (graphs, k)
+
+
+class Reach(NamedTuple):
+    r"""How much keys are in reach of each part a of a group's first partition, by parts c of its second.
+
+    ``total`` is $\sum_b S_{ab} \Sigma_{cb}$, where Σ says how much keys are in a pair; ``cumulative`` sums it up over
+    b, in parts of the total.
+    """
+
+    total: np.ndarray  # (graphs, g, s, s)
+    cumulative: np.ndarray  # float32 (graphs, g, s, s, s)
+
+
+class Points(NamedTuple):
+    """Points of some rows: those of the i-th are ``first[i]`` … ``first[i + 1]``."""
+
+    first: np.ndarray
+    piece: np.ndarray  # int32
+    place: np.ndarray  # in its piece, in [0, 1)
+    key: np.ndarray  # int32
 
 
 def sample_crossed(
@@ -58,21 +71,20 @@ def sample_crossed(
 ) -> tuple[Tensor, Tensor]:
     r"""``row_ptr`` and ``keys`` of a mask whose edges have probability $1 - e^{-(r_{ij} + \delta)}$, independently.
 
-    A row's Poisson points lie on a line on which a pair (a, b) of parts is $T_{ia} T_{ib} \sum_j \hat K_{ja} \hat
-    K_{jb}$ long, and exploration $\delta n$; each names a key in proportion to its membership, and keys named twice are
+    A row's Poisson points lie on a line on which a pair (b, c) of parts is $T_{ib} T_{ic} \sum_j \hat K_{jb} \hat
+    K_{jc}$ long, and exploration $\delta n$; each names a key in proportion to its membership, and keys named twice are
     merged. There is nothing to thin, and no product with any key.
 
-    Cost: O(n g (a s + a²) + g s³ + points · (s + log n)), for g groups of partitions into s parts, a of them active.
+    Cost: O(n g (a s + a²) + g s³ + points · a s), for g groups of partitions into s parts, a of them active.
     """
     batch, heads, n_queries, n_keys = shape
     model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
     n_groups, size = factors.blocks.shape[1] // 2, factors.blocks.shape[2]
     n_entries = n_keys * n_groups * len(active) ** 2
     first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
-    room = np.empty(n_graphs * n_entries, np.int32), np.empty(n_graphs * n_entries, np.uint32)
-    members = Members(first, *room, np.empty((n_graphs, n_groups * size**2)))
+    members = Members(first, np.empty(n_graphs * n_entries, np.uint64), np.empty((n_graphs, n_groups * size**2)))
     in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), model, n_keys, members)
-    reach = _reach(factors, members).numpy()
+    reach = _reach(factors, members)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
 
@@ -80,7 +92,7 @@ def sample_crossed(
         pieces = []
         while start < stop:
             out = np.empty(max(_ROOM, n_keys), np.int32)
-            given = start, stop, active, model, members, reach, real, exploration, seed, first_example
+            given = start, stop, active, model, members, reach, real, _DENSE, exploration, seed, first_example
             start, found = draw_rows(*given, counts, out)
             pieces.append(out[:found])
         return pieces
@@ -88,22 +100,21 @@ def sample_crossed(
     return join(counts, [piece for part in in_parallel(draw, equal_parts(counts.size, _WORK)) for piece in part])
 
 
-def _reach(factors: CrossedFactors, members: Members) -> Tensor:
-    r"""M = S Σ, ``(graphs, g, s, s)``: S of a group's first partition, Σ how much keys are in each pair, transposed.
-
-    A part c of the second partition, with all parts of the first, is $T_{ic} \sum_a \hat Q_{ia} M_{ac}$ long on the
-    line of row i.
-    """
+def _reach(factors: CrossedFactors, members: Members) -> Reach:
     heads, _, size, _ = factors.blocks.shape
-    totals = torch.from_numpy(members.total).view(-1, heads, factors.blocks.shape[1] // 2, size, size)
-    return (factors.blocks[:, 0::2].double() @ totals.mT).flatten(0, 1)
+    totals = torch.from_numpy(members.total).view(-1, heads, factors.blocks.shape[1] // 2, 1, size, size)  # 1 c b
+    steps = factors.blocks[:, 0::2, :, None].double() * totals  # graphs of a head … a c b
+    cumulative = steps.cumsum(-1).flatten(0, 1)
+    total = cumulative[..., -1]
+    share = cumulative / total.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
+    return Reach(total.contiguous().numpy(), share.float().numpy())
 
 
 @kernel
 def list_members(start, stop, model, n_keys, members):
     """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
     part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
-    first, key, cumulative, total = members
+    first, entry, total = members
     n_groups, n_pairs = model.blocks.shape[1] // 2, total.shape[1]
     n_active = part.shape[1] // (2 * n_groups)
     n_entries = n_groups * n_active**2
@@ -130,12 +141,12 @@ def list_members(start, stop, model, n_keys, members):
                 v = pair[i]
                 if share[i] > 0:
                     so_far[v] += share[i]
-                    key[begin[v]] = j - graph * n_keys
-                    cumulative[begin[v]] = np.uint32(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
+                    word = np.uint64(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
+                    entry[begin[v]] = word << _HALF | np.uint64(j - graph * n_keys)
                     begin[v] += 1
         for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
             if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
-                cumulative[begin[v] - 1] = np.uint32(_LAST)
+                entry[begin[v] - 1] |= np.uint64(_LAST) << _HALF
             begin[v] = begin[v - 1] if v else graph * n_keys * n_entries
 
 
@@ -153,119 +164,165 @@ def _pairs_of(part, weight, key, size, n_active, pair, share):
 
 
 @kernel
-def draw_rows(start, stop, active, model, members, reach, real, exploration, seed, first_example, counts, out):
-    """Draws rows start … stop into ``out`` until it is full; returns which row is next, and how many keys there are."""
-    heads, _, size, _ = model.blocks.shape
+def draw_rows(start, stop, active, model, members, reach, real, dense, exploration, seed, first_example, counts, out):
+    """Draws rows start … stop into ``out`` until it is full; returns which row is next, and how many keys there are.
+
+    Some rows are drawn at a time, each step for all their points, so that look-ups overlap.
+    """
     is_real_query, real_keys, n_real = real
-    n_queries, n_keys = is_real_query.shape[1], real_keys.shape[1]
-    scratch = new_scratch(n_keys, reach.shape[1] * size)
-    coins, line, proposed = np.empty(n_keys + 4 * BATCH), scratch.line, scratch.proposed
-    end = 0
-    for row in range(start, stop):
-        graph = row // n_queries
-        example, head = graph // heads, graph % heads
-        counts[row] = 0
-        if not is_real_query[example, row % n_queries]:
-            continue
-        keys = real_keys[example, : n_real[example]]
-        _lay_out(row, graph, active, model, reach, line)
-        line[-1] = exploration * n_real[example]
-        stream = Stream(seed, row % n_queries, head, example + first_example)
-        if line.sum() < _DENSE * n_real[example]:
-            count = _walk_pairs(keys, model.rates, row, size, graph, members, stream, scratch)
-        else:
-            toss(keys.size, stream, scratch.words, coins)
-            count = _visit(keys, active, model, row, graph * n_keys, exploration, coins, proposed)
-        if end + count > out.shape[0]:
-            return row, end
-        out[end : end + count] = proposed[:count]
-        counts[row] = count
-        end += count
+    n_queries, n_keys, heads = is_real_query.shape[1], real_keys.shape[1], model.blocks.shape[0]
+    room = _POINTS + 2 * n_keys
+    points = Points(np.empty(_ROWS + 1, np.int64), np.empty(room, np.int32), np.empty(room), np.empty(room, np.int32))
+    proposed, bitmap = np.empty(n_keys, np.int32), np.zeros((n_keys + 63) // 64, np.uint64)
+    coins, words = np.empty(n_keys + 4 * BATCH), np.empty((4, BATCH), np.uint32)
+    end, row = 0, start
+    while row < stop:
+        next_row = scatter(row, stop, active, model, reach.total, real, dense, exploration, seed, first_example, points)
+        find_pairs(row, next_row, n_queries, active, model, reach, points)
+        name_keys(row, next_row, n_queries, real_keys, n_real, heads, members, points)
+        for this in range(row, next_row):
+            example, head = this // n_queries // heads, this // n_queries % heads
+            first, last = points.first[this - row], points.first[this - row + 1]
+            if last > first and points.place[first] == _ALL_KEYS:
+                keys = real_keys[example, : n_real[example]]
+                toss(keys.size, Stream(seed, this % n_queries, head, example + first_example), words, coins)
+                offset = this // n_queries * n_keys
+                count = _visit(keys, active, model, this, head, offset, exploration, coins, proposed)
+            else:
+                count = sort_distinct(points.key[first:last], bitmap, proposed)
+            if end + count > out.shape[0]:
+                return this, end
+            out[end : end + count] = proposed[:count]
+            counts[this] = count
+            end += count
+        row = next_row
     return stop, end
 
 
 @kernel
-def _lay_out(row, graph, active, model, reach, line):
-    """Writes how long each part of a group's second partition is, with all parts of its first."""
-    part, weight, size = model.query_part, model.query_weight, model.blocks.shape[2]
-    for g in range(reach.shape[1]):
-        first, at, middle = 2 * g * len(active), 2 * g * size, (2 * g + 1) * size
-        for c in range(size):
-            line[g * size + c] = 0.0
-        for s in range(first, first + len(active)):
-            a, w = part[row, s] - at, weight[row, s]
-            for c in range(size):
-                line[g * size + c] += w * reach[graph, g, a, c]
-        for c in range(size):
-            line[g * size + c] *= model.rates[row, middle + c]
+def scatter(start, stop, active, model, total, real, dense, exploration, seed, first_example, points):
+    """Scatters Poisson points of rate 1 on the lines of some rows; returns the row after the last of them.
 
-
-@kernel
-def _walk_pairs(real, rates, row, size, graph, members, stream, scratch):
-    """Proposes keys hit by Poisson points of rate 1 on the line, each once; returns how many.
-
-    A key's piece of a pair needs no second point: after a hit the walk goes on where the piece ends, as if it had begun
-    there, since gaps between points have no memory.
+    A line has a piece for each part c of a group's second partition, with all parts of its first, and one for
+    exploration. A row that would have ``dense`` points per key or more gets one that says :data:`_ALL_KEYS`.
     """
-    line, hits, gaps, most = scratch.line, scratch.hits, scratch.gaps, scratch.hits.shape[0]
-    first, member, cumulative, total = members
-    block = _next_gaps(0, scratch, stream)
-    left, used, n_hits, at = gaps[0], 1, 0, 0  # ``left``: from here to the next point
-    n_groups, n_real = line.shape[0] // size, real.shape[0]
-    for g in range(n_groups):
-        for b in range(size):
-            if left >= line[at]:
-                left -= line[at]
-                at += 1
+    first, piece, place, _ = points
+    part, weight, blocks = model.query_part, model.query_weight, model.blocks
+    heads, _, size, _ = blocks.shape
+    is_real_query, _, n_real = real
+    n_groups, n_queries = total.shape[1], is_real_query.shape[1]
+    n_pieces = n_groups * size + 1
+    line, rates = np.empty(n_pieces), np.empty(blocks.shape[1] * size, blocks.dtype)
+    gaps, words = np.empty(2 * BATCH), np.empty((4, BATCH), np.uint32)
+    count = 0
+    for row in range(start, min(stop, start + _ROWS)):
+        graph = row // n_queries
+        example, head = graph // heads, graph % heads
+        first[row - start] = begin = count
+        if not is_real_query[example, row % n_queries]:
+            continue
+        rates_of_row(row, head, active, part, weight, blocks, rates)
+        end = 0.0
+        for g in range(n_groups):
+            line[g * size : (g + 1) * size] = 0.0
+            for s in range(2 * g * len(active), (2 * g + 1) * len(active)):
+                a, w = part[row, s] - 2 * g * size, weight[row, s]
+                for c in range(size):
+                    line[g * size + c] += w * total[graph, g, a, c]
+            for c in range(size):
+                end += line[g * size + c] * rates[(2 * g + 1) * size + c]
+                line[g * size + c] = end  # lengths become ends
+        end += exploration * n_real[example]
+        line[-1] = end
+        if end >= dense * n_real[example]:
+            place[count], piece[count] = _ALL_KEYS, n_pieces - 1
+            count += 1
+        else:
+            point, block = 0.0, 0
+            while point < end:
+                fill_exponentials(gaps, words, seed, block, row % n_queries, head + CANDIDATE, example + first_example)
+                block += BATCH
+                for gap in gaps:
+                    point += gap
+                    if point >= end or count == place.size:
+                        break
+                    place[count] = point
+                    count += 1
+            for i in range(begin, count):
+                at = np.int32(0)
+                for other in range(n_pieces - 1):
+                    at += np.int32(line[other] <= place[i])
+                before = line[at - 1] if at else 0.0
+                piece[i], place[i] = at, (place[i] - before) / (line[at] - before)
+        if count > _POINTS:
+            first[row - start + 1] = count
+            return row + 1
+    first[min(stop - start, _ROWS)] = count
+    return min(stop, start + _ROWS)
+
+
+@kernel
+def find_pairs(start, stop, n_queries, active, model, reach, points):
+    """Replaces each point's piece by the pair (b, c) of parts that it falls into, and its place by that in the pair."""
+    first, piece, place, _ = points
+    part, weight, total, cumulative = model.query_part, model.query_weight, reach.total, reach.cumulative
+    size, n_pieces = total.shape[2], total.shape[1] * total.shape[2]
+    shares = np.empty(size, np.float32)
+    for row in range(start, stop):
+        graph = row // n_queries
+        for i in range(first[row - start], first[row - start + 1]):
+            at = np.int64(piece[i])
+            if at == n_pieces:
+                piece[i] = -1
                 continue
-            of_second = rates[row, (2 * g + 1) * size + b]
-            for a in range(size):
-                v = at * size + a
-                length = rates[row, 2 * g * size + a] * of_second * total[graph, v]
-                if left >= length:
-                    left -= length
-                    continue
-                begin, n_members = first[graph, v], first[graph, v + 1] - first[graph, v]
-                while left < length:
-                    place = first_above(cumulative, begin, n_members, word_at(left, length))
-                    n_hits = make_room(n_hits, 1, scratch) if n_hits == most else n_hits
-                    hits[n_hits] = member[begin + place]
-                    n_hits += 1
-                    is_last = place == n_members - 1
-                    piece_ends = length if is_last else length * (cumulative[begin + place] / WORD)
-                    if used == GAPS:
-                        block, used = _next_gaps(block, scratch, stream), 0
-                    left = piece_ends + gaps[used]
-                    used += 1
-                left -= length
-            at += 1
-    piece = line[at] / n_real  # exploration's
-    while left < line[at]:
-        place = min(np.int64(left / piece), n_real - 1)
-        n_hits = make_room(n_hits, 1, scratch) if n_hits == most else n_hits
-        hits[n_hits] = real[place]
-        n_hits += 1
-        if used == GAPS:
-            block, used = _next_gaps(block, scratch, stream), 0
-        left = (place + 1) * piece + gaps[used]
-        used += 1
-    return sort_distinct(hits[:n_hits], scratch.bitmap, scratch.proposed)
+            g = at // size
+            c, s, whole = at - g * size, 2 * g * len(active), 0.0
+            for b in range(size):
+                shares[b] = 0.0
+            for t in range(s, s + len(active)):
+                a = part[row, t] - 2 * g * size
+                length = weight[row, t] * total[graph, g, a, c]
+                whole += length
+                for b in range(size):
+                    shares[b] += np.float32(length) * cumulative[graph, g, a, c, b]
+            here = np.float32(min(place[i], _BELOW_ONE) * whole)
+            b = np.int32(0)
+            for other in range(size - 1):
+                b += np.int32(shares[other] <= here)
+            before = shares[b - 1] if b else np.float32(0.0)
+            piece[i], place[i] = at * size + b, (here - before) / (shares[b] - before)
 
 
 @kernel
-def _next_gaps(block, scratch, stream):
-    """Fills ``gaps`` with the exponential numbers of a row's stream from this block on; returns the next block."""
-    seed, row, head, example = stream
-    fill_exponentials(scratch.gaps, scratch.words, seed, block, row, head + CANDIDATE, example)
-    return block + BATCH
+def name_keys(start, stop, n_queries, real_keys, n_real, heads, members, points):
+    """Writes the key that each point names: of its pair in proportion to memberships, or any real one."""
+    first, pair, place, key = points
+    begins, entry, _ = members
+    for row in range(start, stop):
+        graph = row // n_queries
+        example = graph // heads
+        for i in range(first[row - start], first[row - start + 1]):
+            word, v = word_at(place[i], 1.0), pair[i]
+            if v < 0:
+                key[i] = real_keys[example, word * n_real[example] >> 32]
+                continue
+            begin, n_members = begins[graph, v], begins[graph, v + 1] - begins[graph, v]
+            j = begin + (word * n_members >> 32)  # were all in the pair alike
+            while entry[j] >> _HALF <= np.uint64(word):
+                j += 1
+            while j > begin and entry[j - 1] >> _HALF > np.uint64(word):
+                j -= 1
+            key[i] = np.int32(entry[j] & _KEY)
 
 
 @kernel
-def _visit(keys, active, model, row, offset, exploration, coins, found):
+def _visit(keys, active, model, row, head, offset, exploration, coins, found):
     """Writes the keys whose coin is below their probability, and returns how many there are."""
-    rates, part, weight, count = model.rates, model.key_part, model.key_weight, 0
+    part, weight, count = model.key_part, model.key_weight, 0
+    rates = np.empty(model.blocks.shape[1] * model.blocks.shape[2], model.blocks.dtype)
+    rates_of_row(row, head, active, model.query_part, model.query_weight, model.blocks, rates)
     for i in range(keys.size):
-        rate = exploration + rate_of_key(rates, row, active, part, weight, offset + keys[i])
+        rate = exploration + rate_of_key(rates, active, part, weight, offset + keys[i])
         found[count] = keys[i]
         count += coins[i] < -math.expm1(-rate)
     return count

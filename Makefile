@@ -142,6 +142,7 @@ results: $(STAMP)
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
+	$(BIN)/python results/measure/fitted_variants.py
 	$(BIN)/python results/measure/fitted_cost.py
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/gate_gradients.py
@@ -149,11 +150,12 @@ results: $(STAMP)
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 
-# Threads that wait actively would take the cores from the contestant whose turn comes next.
 bench: $(STAMP)
 	mkdir -p results
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/sbmt bench --json results/bench.json --figure results/bench.png
-	ln -sfn ../../results/bench.png docs/assets/bench.png
+	$(BIN)/sbmt bench --suite attention --suite sampler --suite backends --suite memory \
+	    --json results/bench.json --figure results/bench.png
+	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json --figure results/bench_fitted.png
+	for name in bench bench_fitted; do ln -sfn ../../results/$$name.png docs/assets/$$name.png; done
 	$(BIN)/python results/write_tables.py
 
 # Text and Image need their files: see docs/long-range.md. GPU_ARGS='--part bench --minutes 30' does less.

@@ -4,10 +4,12 @@ from typing import Any
 
 from results.tables.files import Files
 from sbmt.experiments.benchmarks import tables_of
+from sbmt.experiments.plots.benchmarks import crossing
 
 GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-left-out")
 NO_GPU = "*Not measured yet: run `make gpu`.*"
 FIGURE = "Time of SBM attention over that of full attention, against the density and against the number of tokens"
+FITTED_FIGURE = "Seconds of a training step against the number of tokens, with full attention and with a fitted mask"
 
 
 def bench_page(files: Files) -> dict[str, str]:
@@ -18,7 +20,19 @@ def bench_page(files: Files) -> dict[str, str]:
         tables = {table.name: table.markdown() for table in tables_of(result)} | {"machine": _machine(result)}
         if (files.root / "results" / "bench.png").exists():
             tables["figure"] = f"![{FIGURE}](assets/bench.png)"
-    return tables | _builds(files) | _gpu(files)
+    return tables | _fitted(files) | _builds(files) | _gpu(files)
+
+
+def _fitted(files: Files) -> dict[str, str]:
+    """The suite ``fitted``, which has a results file and a figure of its own."""
+    if not files.has("bench_fitted"):
+        return {}
+    result = files.load("bench_fitted")
+    tables = {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
+    tables["fitted-gain"] = _gain(result["suites"]["fitted"]["found"]["cases"])
+    if (files.root / "results" / "bench_fitted.png").exists():
+        tables["fitted-figure"] = f"![{FITTED_FIGURE}](assets/bench_fitted.png)"
+    return tables
 
 
 def _machine(result: dict[str, Any]) -> str:
@@ -26,6 +40,27 @@ def _machine(result: dict[str, Any]) -> str:
     text = f"Measured on {about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` "
     text += f"{about['OMP_WAIT_POLICY']}; Python {about['python']}, torch {about['torch']}, numba {about['numba']}; "
     return text + f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
+
+
+def _gain(cases: list[dict[str, Any]]) -> str:
+    """What a fitted mask of 16 keys per query gains over full attention, and from which number of tokens on."""
+    sentences = []
+    for is_training, what in ((True, "A training step"), (False, "A forward pass")):
+        mine = [
+            c
+            for c in cases
+            if c["is_training"] is is_training and "n" in c["sweeps"] and "ratio" in c["results"]["sbm"]
+        ]
+        ratios = [case["results"]["sbm"]["ratio"] for case in mine]
+        where = crossing([case["n"] for case in mine], ratios, [1.0] * len(mine))
+        begins = (
+            f"is as fast as full attention's at about {round(where[0], -2):,.0f} tokens" if where else "is not faster"
+        )
+        gains = ", ".join(
+            f"{1 / r:.1f} times as fast at {c['n']:,}" for c, r in zip(mine, ratios, strict=True) if r < 1
+        )
+        sentences.append(f"{what} with a fitted mask of 16 keys per query {begins}{', ' if gains else ''}{gains}.")
+    return " ".join(sentences)
 
 
 def _builds(files: Files) -> dict[str, str]:

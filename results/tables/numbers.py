@@ -108,6 +108,14 @@ def time_ratio(files: Files, kind: str, n: int, density: float, mode: str, conte
     raise KeyError(wanted)
 
 
+def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str) -> float:
+    """Time of a fitted mask over that of full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    for case in files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]:
+        if (case["n"], case["n"] * case["density"], case["is_training"]) == (n, keys_per_query, mode == "training"):
+            return case["results"]["sbm"]["ratio"]
+    raise KeyError(n, keys_per_query, mode)
+
+
 def memory_ratio(files: Files, method: str, other: str, which: str) -> float:
     """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's peak memory to another's."""
     peaks = files.load("costs")["memory"]
@@ -160,6 +168,7 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {name: partial(over_seeds, one) for 
         points_lost,
         layer_density,
         time_ratio,
+        fitted_ratio,
         memory_ratio,
         operations_ratio,
         gradient_estimate,

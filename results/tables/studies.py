@@ -162,6 +162,8 @@ def fitted_page(files: Files) -> dict[str, str]:
         tables["unseen"] = unseen_table(unseen)
     if files.has("fitted-parts"):
         tables["fitted-parts"] = study_table(files.load("fitted-parts"))
+    if files.has("fitted_variants"):
+        tables["fitted-variants"] = study_table(files.load("fitted_variants"))
     if files.has("recall_lengths"):
         tables["recall"] = recall_table(files.load("recall_lengths"), files.load("recall")["titles"])
     return tables

@@ -45,8 +45,10 @@ CONFIGS: dict[str, type[TrainingConfig]] = {
 
 METRICS = ("loss", "accuracy", "density")
 POINTS = 50  # of a curve in a summary
-SHIPPED, SHIPPED_FITTED = (Path(__file__).parent / "shipped" / name for name in ("repeated_tokens", "fitted"))
-"""The folders of the trained runs that come with the library: SBM as published, and a fitted mask on fresh values."""
+SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
+"""The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
+SHIPPED_FITTED = SHIPPED.parent / "fitted"
+"""Likewise: a fitted mask, on fresh values."""
 
 
 @dataclass(frozen=True)

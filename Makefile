@@ -131,6 +131,7 @@ language: $(STAMP)
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
 	$(BIN)/python results/measure/window_coverage.py
+	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

@@ -16,6 +16,7 @@ from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
 from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
+from sbmt.sparsification import fit_block_models, sparsify
 from sbmt.types import AttentionOutput
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ __all__ = [
     "build_attention",
     "density_penalty",
     "edge_attention",
+    "fit_block_models",
     "sample_edges",
     "sampled_density",
     "sbm_attention",
+    "sparsify",
     "straight_through_gate",
 ]
 

@@ -14,7 +14,7 @@ LEVELS = {
     2: ["block_model"],
     3: ["samplers", "attention"],
     4: ["layers", "baselines"],
-    5: ["models", "reference", "reference_fitted"],
+    5: ["models", "reference", "reference_fitted", "sparsification"],
     6: ["cost"],
     7: ["testing"],
     8: ["experiments"],

@@ -52,6 +52,11 @@ SIGNATURES = [
         "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False, "
         "learning='straight_through', edges_per_query=None, reweight=False, sink=None, is_dense=False",
     ),
+    (sbmt.sparsify, "model, *, edges_per_query, **arguments"),
+    (
+        sbmt.fit_block_models,
+        "model, batches, *, steps, learning_rate=0.01, n_measured=4, on_step=None",
+    ),
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (
         MultiHeadAttention,

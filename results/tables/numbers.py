@@ -37,6 +37,13 @@ def value(files: Files, file: str, *keys: str | int) -> Any:
     return found
 
 
+def seen(files: Files, network: str, kind: str, name: str, share: float = 0.05) -> float:
+    """What a kind of mask holding this share of the pairs does in a trained network: ``recall``, ``lost`` and so on."""
+    found = files.load("attention_mass")["networks"][network]
+    kinds = found["levels"][found["shares"].index(share)]
+    return next(one[name] for one in kinds if one["kind"] == kind)
+
+
 def statement(files: Files, name: str) -> str:
     """What a statement of ``python -m theory`` found, in its own words."""
     for row in files.load("theory"):
@@ -161,6 +168,7 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {name: partial(over_seeds, one) for 
     function.__name__: function
     for function in (
         value,
+        seen,
         statement,
         n_statements,
         n_comparisons,

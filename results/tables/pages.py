@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from results.tables.attention_mass import attention_mass_page
 from results.tables.benchmarks import bench_page
 from results.tables.costs import cost_page
 from results.tables.errata import errata_page
@@ -21,6 +22,7 @@ PAGES: dict[str, tuple[Callable[[Results], dict[str, str]], str]] = {
     "docs/index.md": (landing_page, "make results"),
     "docs/synthetic.md": (study_page, "make results"),
     "docs/fitted-masks.md": (fitted_page, "make results"),
+    "docs/attention-mass.md": (attention_mass_page, "python results/measure/attention_mass.py"),
     "docs/long-range.md": (long_range_page, "make long-range"),
     "docs/language.md": (language_page, "make language"),
     "docs/benchmarks.md": (bench_page, "make bench"),

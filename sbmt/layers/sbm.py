@@ -210,6 +210,10 @@ class SBMAttention(nn.Module):
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
 
+    def block_parameters(self) -> list[nn.Parameter]:
+        """What the block model is made of: all parameters but the sink, which belongs to the attention."""
+        return [parameter for parameter in self.parameters() if parameter is not self.sink]
+
     def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
         """The logarithm of γ: what is learned, and a start that the first step of training decides."""
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both

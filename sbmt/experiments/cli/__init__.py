@@ -17,6 +17,7 @@ from sbmt.experiments.cli.glue import glue
 from sbmt.experiments.cli.inspect import inspect
 from sbmt.experiments.cli.predict import predict
 from sbmt.experiments.cli.sample import sample
+from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
 from sbmt.experiments.cli.train import train_app
@@ -59,6 +60,7 @@ app.command()(glue)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(inspect)
+app.command()(sparsify)
 app.command()(sample)
 app.command()(study)
 app.command()(bench)

@@ -1,0 +1,105 @@
+"""``sbmt sparsify``: fitted masks for a network that was trained with full attention."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.cli.evaluate import print_scores
+from sbmt.experiments.cli.progress import progress_bars
+from sbmt.experiments.files import write_json
+from sbmt.experiments.locks import only_writer
+from sbmt.experiments.training.run import load_run
+
+
+def sparsify(
+    run: Annotated[Path, typer.Argument(help="folder of a run trained with full attention")],
+    edges_per_query: Annotated[float, typer.Option(help="edges that a query's attention is divided among")] = 16.0,
+    steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
+    clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
+    window: Annotated[int | None, typer.Option(help="also attend the tokens at most window / 2 places away")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="folder of the run with fitted masks", show_default="RUN-fitted")
+    ] = None,
+    compare: Annotated[bool, typer.Option(help="whether to measure other masks with as many edges, too")] = True,
+    examples: Annotated[int | None, typer.Option(help="test examples for that; the run's own if left out")] = None,
+    json: Annotated[Path | None, typer.Option(help="also write the comparison here")] = None,
+    figure: Annotated[Path | None, typer.Option(help="also draw it here")] = None,
+) -> None:
+    """Put fitted masks in the place of full attention, and compare them with other masks of equal size.
+
+    All weights stay as they are; the block models are fitted on the run's training examples. The result is a run as any
+    other: sbmt evaluate and sbmt inspect read it.
+    """
+    check_sizes(steps=steps, clusters=clusters, **({} if examples is None else {"examples": examples}))
+    if not compare and (json is not None or figure is not None):
+        raise SbmtError("--json and --figure with a comparison", "--no-compare", "leave one of them out")
+    if figure is not None:
+        from sbmt.experiments.plots.save import figure_format
+
+        figure_format(figure)
+    from sbmt.experiments.sparsification.compare import fit_run
+
+    full = load_run(run)
+    folder = output or run.with_name(f"{run.name}-fitted")
+    if (folder / "config.json").exists():
+        raise SbmtError("a folder without a run", folder, "name another with --output")
+    torch.set_flush_denormal(True)  # rates may be tiny, and arithmetic on such numbers takes ten times as long
+    console = Console(markup=False)
+    with only_writer(folder):
+        with progress_bars(console) as progress:
+            bar = progress.add_task("fit", total=steps)
+            options = {"n_clusters": clusters, "window": window}
+            sparse = fit_run(
+                full, edges_per_query, steps, lambda step, _: progress.update(bar, completed=step), **options
+            )
+        sparse.save(folder)
+    console.print(f"Full attention: accuracy {full.test.accuracy:.4f}")
+    print_scores(console, sparse.test, sparse.about)
+    if compare:
+        _compare(console, full, sparse, examples, [path for path in (folder / "masks.json", json) if path], figure)
+    console.print(f"Run: {folder}", highlight=False)
+
+
+def _compare(
+    console: Console, full: Any, sparse: Any, examples: int | None, paths: list[Path], figure: Path | None
+) -> None:
+    """Measures all kinds of masks, prints them, and writes what was asked for."""
+    from sbmt.experiments.sparsification.compare import KINDS, compare, report
+
+    with progress_bars(console) as progress:
+        bar = progress.add_task("masks of other kinds", total=len(KINDS))
+        found = compare(full, sparse, n_examples=examples, on_kind=lambda _: progress.advance(bar))
+    result = report(full, [found])
+    for path in paths:
+        write_json(path, result)
+    if figure is not None:
+        from sbmt.experiments.plots.sparsification import draw_recall
+
+        draw_recall([result], figure)
+    console.print(masks_table(result["levels"][0]))
+
+
+def masks_table(kinds: list[dict[str, Any]]) -> Table:
+    """One row for each kind of mask."""
+    table = Table(
+        title="Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
+        "and what the task loses against full attention"
+    )
+    for heading in ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost"):
+        table.add_column(heading, justify="left" if heading == "masks" else "right", no_wrap=True)
+    for kind in kinds:
+        table.add_row(
+            kind["kind"],
+            f"{kind['density']:.3f}",
+            f"{kind['recall']:.3f}",
+            f"{kind['error']:.2f}",
+            f"{kind['effective_keys']:.1f}",
+            f"{kind['accuracy']:.3f}",
+            f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}",
+        )
+    return table

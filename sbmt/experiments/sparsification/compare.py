@@ -1,0 +1,214 @@
+"""Fitted masks for a trained run, and every other kind of mask with as many edges in the same network."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.sparsification.controls import CONTROLS
+from sbmt.experiments.training.data import BatchStream
+from sbmt.experiments.training.evaluate import Evaluation, evaluate
+from sbmt.experiments.training.run import Run, Scores, manifest
+from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
+from sbmt.sparsification.fit import fit_block_models
+from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
+from sbmt.sparsification.watch import Heads, seen_heads
+
+BATCH = 16
+TUNED_ON, MEASURED_ON = 2, 8
+"""Batches that other masks are tuned on, and batches that all masks are measured on."""
+HALVINGS = 24
+"""Of the interval in which the common factor of fitted rates lies."""
+FITTED = "fitted"
+KINDS = FITTED, *CONTROLS
+QUALITIES = tuple(field.name for field in fields(MaskQuality))
+
+OnStep = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One kind of mask in all layers of a network.
+
+    Attributes:
+        name: Its kind.
+        masks: What each layer's masks see, measured on what the layers of full attention are given.
+        scores: The task's answers with these masks in all layers.
+    """
+
+    name: str
+    masks: MaskReport
+    scores: Evaluation
+
+
+def inputs(batch: Batch) -> dict[str, Any]:
+    """What a model of the library is called with."""
+    found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
+    return found if batch.selected is None else found | {"selected": batch.selected}
+
+
+class Inputs:
+    """Batches of a run's examples, as often as one goes through them.
+
+    Args:
+        run: Whose data.
+        split: ``"train"``, in an order that the seed decides, or ``"test"``, in order.
+        n_batches: How many; None means that training does not end.
+        seed: Of the order.
+    """
+
+    def __init__(self, run: Run, split: str, n_batches: int | None = None, seed: int = 0) -> None:
+        self.feed = run.config.open_data(run.tokenizer).feeds[split]
+        self.is_train, self.n_batches, self.seed = split == "train", n_batches, seed
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        order = self.feed.endless(BATCH, self.seed) if self.is_train else self.feed.in_order(BATCH, None)
+        stream = BatchStream(self.feed, order)
+        for number, batch in enumerate(stream):
+            if number == self.n_batches:
+                return
+            yield inputs(batch)
+
+
+def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
+    """The same run with fitted masks in the place of full attention, fitted on its training examples, and tested.
+
+    Args:
+        run: Trained with full attention.
+        edges_per_query: c.
+        steps: Of the fit.
+        on_step: See :func:`~sbmt.fit_block_models`.
+        **options: Options of the attention, in place of those of :func:`~sbmt.sparsify`.
+
+    Raises:
+        SbmtError: If the run was not trained with full attention.
+    """
+    if run.config.attention != "full":
+        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
+    start = time.perf_counter()
+    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
+    config = replace(run.config, attention="sbm", options=settings, option_defaults=())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.config.seed)
+        model = sparsify(run.model, **config.attention_arguments())
+        fitted = fit_block_models(model, Inputs(run, "train"), steps=steps, n_measured=1, on_step=on_step)
+    seconds = time.perf_counter() - start
+    rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
+    sparse = replace(run, config=config, model=model, rows=run.rows + rows, seconds=seconds)
+    found = evaluate(sparse, config.n_examples("test"))
+    test = Scores(
+        found.loss,
+        found.accuracy,
+        found.density,
+        found.expected_density,
+        found.densities.double().mean(0).tolist(),
+        found.metrics,
+    )
+    about = {"data": run.about["data"]} if "data" in run.about else {}
+    about |= config.baselines(config.open_data(run.tokenizer), "test", test)
+    return replace(sparse, test=test, about=about | {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}})
+
+
+def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
+    """Multiplies all rates of fitted masks by one number, so that this share of pairs are edges on average.
+
+    Args:
+        model: Whose masks.
+        seen: What its layers are given, batch by batch.
+        density: The mean over layers, heads and examples.
+    """
+    layers = fitted_layers(model)
+    starts = {name: layer.log_start.clone() for name, layer in layers.items()}
+    low, high = -15.0, 15.0
+    with torch.no_grad():
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            found = []
+            for name, layer in layers.items():
+                layer.log_start.copy_(starts[name] + middle)
+                found += [heads[name].attend(layer.eval()).density.mean() for heads in seen]
+            low, high = (middle, high) if torch.stack(found).mean() < density else (low, middle)
+
+
+def compare(
+    run: Run,
+    sparse: Run,
+    density: float | None = None,
+    n_examples: int | None = None,
+    on_kind: Callable[[str], None] = lambda name: None,
+) -> list[Compared]:
+    """Fitted masks beside every other kind with as many edges, in the same network.
+
+    Args:
+        run: Trained with full attention.
+        sparse: The same run with fitted masks, from :func:`fit_run`.
+        density: The share of pairs that are edges; None takes the fitted masks as they are, and their density for the
+            others. Otherwise one common factor of all rates brings them to it.
+        n_examples: How many test examples the task is scored on; None takes as many as the run was tested on.
+        on_kind: Called with the name of each kind before it is measured.
+
+    Returns:
+        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.controls.CONTROLS`.
+    """
+    n_examples = n_examples or run.config.n_examples("test")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.config.seed)
+        model = copy.deepcopy(sparse.model)
+        tuned_on = [seen_heads(model, batch) for batch in Inputs(run, "train", TUNED_ON, seed=1)]
+        measured_on = list(Inputs(run, "test", MEASURED_ON))
+        if density is not None:
+            set_density(model, tuned_on, density)
+        on_kind(FITTED)
+        fitted = Compared(FITTED, measure_masks(model, measured_on), _score(sparse, model, n_examples))
+        level = fitted.masks.mean("density") if density is None else density
+        found = [fitted]
+        for name, make in CONTROLS.items():
+            on_kind(name)
+            masks: dict[str, nn.Module] = {
+                layer: make([seen[layer] for seen in tuned_on], level) for layer in fitted_layers(model)
+            }
+            report = measure_masks(model, measured_on, masks)
+            other = copy.deepcopy(model)
+            for layer, mask in masks.items():
+                other.set_submodule(layer, mask)
+            found.append(Compared(name, report, _score(run, other, n_examples)))
+        return found
+
+
+def report(run: Run, levels: Sequence[Sequence[Compared]]) -> dict[str, Any]:
+    """Comparisons of one run as JSON holds them, level by level, with what the task loses example by example."""
+    n_examples = levels[0][0].scores.n_examples
+    full = evaluate(run, n_examples)
+    return {
+        "task": run.config.task,
+        "length": run.config.length,
+        "full": {"accuracy": full.accuracy, "loss": full.loss},
+        "n_examples": n_examples,
+        "levels": [[_summary(compared, full) for compared in level] for level in levels],
+        "manifest": manifest(),
+    }
+
+
+def _summary(compared: Compared, full: Evaluation) -> dict[str, Any]:
+    scores, masks = compared.scores, compared.masks
+    lost = (full.predicted == full.labels).double() - (scores.predicted == scores.labels).double()
+    return {
+        "kind": compared.name,
+        **{name: masks.mean(name) for name in QUALITIES},
+        "accuracy": scores.accuracy,
+        "loss": scores.loss,
+        "task_density": scores.density,
+        "lost": float(lost.mean()),
+        "lost_error": float(lost.std() / len(lost) ** 0.5),  # of the mean, over pairs of answers
+        "layers": {name: {k: v.tolist() for k, v in vars(quality).items()} for name, quality in masks.layers.items()},
+    }
+
+
+def _score(run: Run, model: nn.Module, n_examples: int | None) -> Evaluation:
+    return evaluate(replace(run, model=model), n_examples)

@@ -1,0 +1,11 @@
+"""From a model that was trained with full attention to one with fitted masks, all its weights as they were.
+
+:func:`sparsify` puts the masks in (:mod:`~sbmt.sparsification.convert`), :func:`fit_block_models` fits them
+(:mod:`~sbmt.sparsification.fit`), and :func:`measure_masks` says what they see (:mod:`~sbmt.sparsification.recall`).
+"""
+
+from sbmt.sparsification.convert import sparsify
+from sbmt.sparsification.fit import FitReport, fit_block_models
+from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
+
+__all__ = ["FitReport", "MaskQuality", "MaskReport", "fit_block_models", "measure_masks", "sparsify"]

@@ -1,0 +1,136 @@
+"""Putting fitted masks in the place of full attention."""
+
+import copy
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from sbmt.baselines import FullAttention
+from sbmt.errors import SbmtError
+from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from sbmt.types import AttentionOutput
+
+Model = TypeVar("Model", bound=nn.Module)
+
+DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
+"""How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained without a sink, and its
+tokens attend themselves no more than they need to."""
+
+
+def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
+    """A copy of a trained model with fitted masks in the place of full attention; all its weights stay as they are.
+
+    What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
+    its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
+    projections. The new block models know nothing yet: fit them next, with :func:`~sbmt.fit_block_models`.
+
+    A sampled mask is reweighted, so that the more edges a query has, the closer its output comes to what it was.
+
+    Args:
+        model: Trained with full attention; it is left as it is.
+        edges_per_query: c, how many edges a query's attention is divided among. It bounds the mean number of keys that
+            a query draws.
+        **arguments: Further arguments of :class:`~sbmt.SBMAttention`, in place of those of the preset ``fitted`` and of
+            :data:`DIFFERENT`.
+
+    Raises:
+        SbmtError: If the model holds no full attention, or one that masks cannot stand for, or an argument is unknown
+            or out of range.
+
+    Example:
+        >>> import sbmt
+        >>> block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+        >>> sparse = sparsify(block, edges_per_query=4.0, n_clusters=64)
+        >>> report = sbmt.fit_block_models(sparse, [torch.randn(3, 10, 16)], steps=20)
+        >>> sparse(torch.randn(1, 12, 16)).shape
+        torch.Size([1, 12, 16])
+    """
+    settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
+    copied = copy.deepcopy(model)
+    if isinstance(copied, FullAttention | nn.MultiheadAttention):
+        return _sparse(copied, settings)  # type: ignore[return-value]
+    found = [
+        (parent, name, child)
+        for parent in copied.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, FullAttention | nn.MultiheadAttention)
+    ]
+    if not found:
+        do = "pass one that holds sbmt's full attention or torch.nn.MultiheadAttention"
+        raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
+    for parent, name, child in found:
+        setattr(parent, name, _sparse(child, settings))
+    for module in copied.modules():
+        if isinstance(module, nn.TransformerEncoder):  # it would hand nested tensors to layers that cannot read them
+            module.use_nested_tensor = False
+    return copied
+
+
+def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
+    """The attentions of a model that learn by likelihood, by name.
+
+    Raises:
+        SbmtError: If there are none.
+    """
+    found = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, SBMAttention) and module.learning == "likelihood"
+    }
+    if not found:
+        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "make one: sbmt.sparsify")
+    return found
+
+
+def _sparse(attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
+    if isinstance(attention, nn.MultiheadAttention):
+        return _from_torch(attention, settings)
+    assert isinstance(attention, FullAttention)
+    if attention.is_log_scaled:
+        do = "train it without: a mask's scores are not scaled"
+        raise SbmtError("full attention whose scores are not scaled by ln n", "is_log_scaled=True", do)
+    sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout")}
+    return build_attention("sbm", **sizes, **settings).train(attention.training)
+
+
+def _from_torch(theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
+    """The same projections around a fitted mask."""
+    for name, is_there in (("bias_k", theirs.bias_k is not None), ("add_zero_attn", theirs.add_zero_attn)):
+        if is_there:
+            do = "leave its layer as it is: a mask has no place for another key"
+            raise SbmtError(f"torch.nn.MultiheadAttention without {name}", "one with it", do)
+    if not theirs._qkv_same_embed_dim:
+        raise SbmtError("keys and values as wide as queries", "kdim or vdim", "project them to that width first")
+    kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
+    first = theirs.in_proj_weight
+    ours = kind(
+        theirs.embed_dim,
+        theirs.num_heads,
+        theirs.dropout,
+        bias=theirs.in_proj_bias is not None,
+        device=first.device,
+        dtype=first.dtype,
+        **settings,
+    )
+    ours.load_state_dict(theirs.state_dict(), strict=False)
+    return ours.train(theirs.training)
+
+
+class SequenceFirst(MultiHeadAttention):
+    """A :class:`~sbmt.MultiHeadAttention` for models of ``torch.nn.MultiheadAttention(batch_first=False)``.
+
+    Shapes:
+        query ``(n_queries, batch, embed_dim)``, key and value ``(n_keys, batch, embed_dim)`` → output
+        ``(n_queries, batch, embed_dim)``.
+    """
+
+    batch_first = False
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any
+    ) -> tuple[Tensor, AttentionOutput | None]:
+        """As in the parent, with the first two axes swapped."""
+        swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # one tensor stays one: self-attention
+        query, key, value = (swapped[id(x)] for x in (query, key, value))
+        found, attended = super().forward(query, key, value, *arguments, **options)
+        return found.transpose(0, 1), attended

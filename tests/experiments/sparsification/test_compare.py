@@ -1,0 +1,116 @@
+"""A trained run with fitted masks, and beside it other masks of the same size."""
+
+import copy
+
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.sparsification.compare import KINDS, Inputs, compare, fit_run, report, set_density
+from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
+from sbmt.experiments.training.run import load_run
+from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.watch import seen_heads
+
+OPTIONS = {"n_clusters": 16}
+
+
+@pytest.fixture
+def full(toys, tiny):
+    return fit(tiny("listops", attention="full"), accelerator="cpu")
+
+
+@pytest.fixture
+def sparse(full):
+    return fit_run(full, 4.0, 3, **OPTIONS)
+
+
+def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
+    assert sparse.config.attention == "sbm" and sparse.config.options.edges_per_query == 4.0
+    sparse.save(tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    assert loaded.about["sparsified"] == {"steps": 3, "accuracy": full.test.accuracy}
+    steps = [row for row in loaded.rows if row["split"] == "fit"]
+    assert [row["step"] for row in steps] == [1, 2, 3] and steps[0]["auxiliary_loss"] > 0
+    assert sparse.history == full.history and loaded.history["step"] == full.history["step"]
+    assert evaluate(loaded).accuracy == evaluate(sparse).accuracy == sparse.test.accuracy
+    assert {"interval", "chance", "data"} <= set(loaded.about)
+
+
+def test_the_network_keeps_its_weights(full, sparse):
+    mine, theirs = full.model.state_dict(), sparse.model.state_dict()
+    assert all(torch.equal(theirs[name], t) for name, t in mine.items())
+
+
+def test_the_same_seed_gives_the_same_masks(full, sparse):
+    torch.manual_seed(99)
+    again = fit_run(full, 4.0, 3, **OPTIONS)
+    mine, theirs = sparse.model.state_dict(), again.model.state_dict()
+    assert all(torch.equal(theirs[name], t) for name, t in mine.items())
+
+
+@pytest.mark.parametrize("density", [0.1, 0.4])
+def test_rates_are_scaled_to_a_density(full, sparse, density):
+    seen = [seen_heads(sparse.model, batch) for batch in Inputs(full, "test", 2)]
+    set_density(sparse.model, seen, density)
+    layers = fitted_layers(sparse.model).items()
+    found = torch.stack([heads[name].attend(layer.eval()).density.mean() for heads in seen for name, layer in layers])
+    assert found.mean().item() == pytest.approx(density, rel=0.15)
+
+
+def test_every_kind_is_compared_and_nothing_is_changed(full, sparse):
+    before = copy.deepcopy(sparse.model.state_dict())
+    named = []
+    found = compare(full, sparse, 0.3, 10, on_kind=named.append)
+    assert tuple(named) == KINDS == tuple(compared.name for compared in found)
+    assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())
+    for compared in found:
+        assert compared.scores.n_examples == 10
+        assert 0 < compared.masks.mean("recall") <= 1 and compared.masks.mean("error") > 0
+    oracle, random = (next(c for c in found if c.name == name) for name in ("oracle", "random"))
+    assert oracle.masks.mean("recall") > random.masks.mean("recall")
+
+
+def test_without_a_density_the_others_take_that_of_the_fitted_masks(full, sparse):
+    found = compare(full, sparse, n_examples=10)
+    level = found[0].masks.mean("density")
+    random = next(c for c in found if c.name == "random")
+    assert random.masks.mean("density") == pytest.approx(level, abs=0.05)
+
+
+def test_the_report_pairs_answers(full, sparse):
+    found = report(full, [compare(full, sparse, 0.3, 10)])
+    answers = evaluate(full, 10)
+    assert found["full"]["accuracy"] == answers.accuracy
+    for kind in found["levels"][0]:
+        assert kind["lost"] == pytest.approx(answers.accuracy - kind["accuracy"])
+        assert kind["lost_error"] >= 0 and len(kind["layers"]) == 2
+
+
+def test_pairs_of_documents(toys, tiny):
+    full = fit(tiny("retrieval", attention="full", steps=2), accelerator="cpu")
+    assert compare(full, fit_run(full, 4.0, 2, **OPTIONS), 0.3, 4)[0].masks.mean("density") > 0
+
+
+def test_generated_sequences():
+    config = RepeatedTokensConfig(attention="full", length=8, steps=3, batch_size=4, test_sequences=8)
+    full = fit(config, accelerator="cpu")
+    sparse = fit_run(full, 2.0, 2, **OPTIONS)
+    assert sparse.test.density > 0 and compare(full, sparse, 0.5, 8)[0].scores.n_examples == 8
+
+
+def test_what_a_family_of_runs_starts_from_is_left_out():
+    """Full attention has no window, whatever other attentions of its family have."""
+    config = RepeatedTokensConfig(
+        attention="full", length=8, steps=2, batch_size=4, test_sequences=4, option_defaults=(("window", 4),)
+    )
+    sparse = fit_run(fit(config, accelerator="cpu"), 2.0, 2, **OPTIONS)
+    assert sparse.config.options.window is None
+    assert [layer.window for layer in fitted_layers(sparse.model).values()] == [None]
+
+
+@pytest.mark.bad_input
+def test_a_run_with_masks_of_its_own_is_refused(toys, tiny):
+    run = fit(tiny("listops", steps=2), accelerator="cpu")
+    with pytest.raises(SbmtError, match="a run trained with attention 'full', got 'sbm'"):
+        fit_run(run, 4.0, 2)

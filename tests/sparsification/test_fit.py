@@ -1,0 +1,158 @@
+"""Fitting block models with everything else frozen."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import sbmt
+from sbmt.sparsification.convert import fitted_layers
+
+WIDTH = 16
+
+
+class Twins(nn.Module):
+    """One head whose full attention goes from a token to its twin: equal tokens attend each other."""
+
+    def __init__(self, sharpness=25.0):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 1, batch_first=True)
+        self.head = nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH))
+        eye = torch.eye(WIDTH)
+        with torch.no_grad():
+            self.attention.in_proj_weight.copy_(torch.cat([sharpness * eye, eye, eye]))
+
+    def forward(self, x):
+        """Attends."""
+        return self.head(self.attention(x, x, x)[0])
+
+
+def pairs(batch=8, n=24, seed=0):
+    """Unit vectors, each of them twice in a sequence."""
+    generator = torch.Generator().manual_seed(seed)
+    half = nn.functional.normalize(torch.randn(batch, n // 2, WIDTH, generator=generator), dim=-1)
+    return torch.cat([half, half], 1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    torch.manual_seed(0)
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=12.0, n_clusters=256)
+    batches = [pairs(seed=seed) for seed in range(12)]
+    before = sbmt.sparsification.measure_masks(model, batches[:2])
+    report = sbmt.fit_block_models(model, batches, steps=300)
+    return model, before, report
+
+
+def test_fit_finds_where_attention_goes(fitted):
+    _, before, report = fitted
+    quality = report.masks.layers["attention.attention"]
+    assert len(report.losses) == 300
+    assert sum(report.losses[-10:]) < sum(report.losses[:10]) - 10
+    assert quality.recall.item() > 0.85 > before.mean("recall")
+    assert quality.density.item() < 0.5 * before.mean("density")
+    assert quality.error.item() < 0.6 * before.mean("error")
+
+
+def test_masks_hold_on_sequences_never_seen(fitted):
+    model, _, report = fitted
+    unseen = sbmt.sparsification.measure_masks(model, [pairs(seed=seed) for seed in range(100, 104)])
+    assert unseen.mean("recall") > report.masks.mean("recall") - 0.05
+
+
+def test_expected_edges_are_those_asked_for(fitted):
+    model, *_ = fitted
+    layer = model.attention.attention
+    x = torch.cat([pairs(seed=seed) for seed in range(12)])
+    query, key = (nn.functional.linear(x, w)[:, None] for w in model.attention.in_proj_weight.chunk(3)[:2])
+    mean = layer.block_model(query, key).sum_of_rates().mean() / x.shape[1]
+    assert mean.item() == pytest.approx(12.0, rel=0.15)  # c, at the best common rate
+
+
+def test_nothing_but_block_models_changes():
+    torch.manual_seed(0)
+    model = sbmt.sparsify(Twins().train(), edges_per_query=4.0, n_clusters=16)
+    model.head[1].weight.requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+    wants = {name: p.requires_grad for name, p in model.named_parameters()}
+    modes = [m.training for m in model.modules()]
+    torch.manual_seed(1)
+    sbmt.fit_block_models(model, [pairs(2)], steps=3, n_measured=1)
+    changed = {name for name, t in model.state_dict().items() if not torch.equal(t, before[name])}
+    assert changed and all(name.startswith("attention.attention.") for name in changed)
+    assert {name: p.requires_grad for name, p in model.named_parameters()} == wants
+    assert [m.training for m in model.modules()] == modes
+    assert not model.attention.attention.is_dense
+    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("attention.attention."))
+
+
+def test_a_failure_leaves_the_model_as_it_was():
+    model = sbmt.sparsify(Twins().train(), edges_per_query=4.0, n_clusters=16)
+    with pytest.raises(TypeError):
+        sbmt.fit_block_models(model, [(1, 2, 3)], steps=3)
+    assert model.training and not model.attention.attention.is_dense
+    assert all(p.requires_grad for p in model.parameters())
+
+
+def test_dropout_is_off_and_back_again():
+    model = Twins()
+    model.attention.dropout = 0.9
+    torch.manual_seed(0)
+    sparse = sbmt.sparsify(model.train(), edges_per_query=4.0, n_clusters=16)
+    twin = copy.deepcopy(sparse)
+    twin.attention.attention.dropout = 0.0
+    losses = [sbmt.fit_block_models(m, [pairs(2)], steps=2, n_measured=1).losses for m in (sparse, twin)]
+    assert losses[0] == losses[1]
+    assert sparse.attention.attention.dropout == 0.9
+
+
+def test_batches_may_be_arguments_by_place_or_by_name():
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
+    copies = [copy.deepcopy(model) for _ in range(3)]
+    batches = [pairs(2)], [(pairs(2),)], [{"x": pairs(2)}]
+    losses = [sbmt.fit_block_models(m, b, steps=3, n_measured=1).losses for m, b in zip(copies, batches, strict=True)]
+    assert losses[0] == losses[1] == losses[2]
+
+
+def test_steps_are_reported():
+    seen = []
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
+    report = sbmt.fit_block_models(
+        model, [pairs(2)], steps=3, n_measured=1, on_step=lambda step, loss: seen.append((step, loss))
+    )
+    assert seen == list(enumerate(report.losses, 1))
+    assert "attention.attention" in str(report)
+
+
+def test_a_network_trained_with_the_preset_can_be_fitted_on():
+    torch.manual_seed(0)
+    model = sbmt.Encoder(20, 12, d_model=16, d_hidden=16, n_heads=2, n_layers=1, preset="fitted", n_clusters=16)
+    sink = model.blocks[0].attention.attention.sink
+    with torch.no_grad():
+        sink.fill_(0.5)
+    sbmt.fit_block_models(model, [torch.randint(20, (2, 12))], steps=2, n_measured=1)
+    assert sink.tolist() == [0.5, 0.5] and sink.grad is None and len(fitted_layers(model)) == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("batches", "arguments", "words"),
+    [
+        ([], {}, "batches for all steps, got none"),
+        (iter([pairs(2)]), {}, "come to its end"),
+        ([pairs(2)], {"steps": 0}, "steps ≥ 1"),
+        ([pairs(2)], {"learning_rate": 0.0}, "learning_rate > 0"),
+        ([pairs(2)], {"n_measured": 0}, "n_measured ≥ 1"),
+    ],
+)
+def test_bad_input(batches, arguments, words):
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
+    with pytest.raises(sbmt.SbmtError, match=words):
+        sbmt.fit_block_models(model, batches, **{"steps": 2} | arguments)
+
+
+@pytest.mark.bad_input
+def test_a_model_without_fitted_masks_is_refused():
+    with pytest.raises(sbmt.SbmtError, match="a model with fitted masks, got Twins without any"):
+        sbmt.fit_block_models(Twins(), [pairs(2)], steps=1)

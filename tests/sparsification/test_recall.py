@@ -1,0 +1,104 @@
+"""What masks see of full attention."""
+
+import pytest
+import torch
+from torch import nn
+
+import sbmt
+from sbmt.graph.patterns import sliding_window
+from sbmt.sparsification import measure_masks
+from sbmt.sparsification.watch import seen_heads
+
+WIDTH, HEADS, N = 16, 2, 12
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, dropout=0.0, batch_first=True)
+    return sbmt.sparsify(nn.TransformerEncoder(layer, 2).eval(), edges_per_query=4.0, n_clusters=16)
+
+
+def batch(seed=0):
+    x = torch.randn(3, N, WIDTH, generator=torch.Generator().manual_seed(seed))
+    return {"src": x, "src_key_padding_mask": torch.arange(N) >= torch.tensor([N, 7, 1])[:, None]}
+
+
+def window(model):
+    """Windows in the place of all masks."""
+    return {
+        name: sbmt.build_attention("random_mask", d_head=8, n_heads=HEADS, mask_density=0.0, window=4)
+        for name in seen_heads(model, batch())
+    }
+
+
+def test_measures_are_those_of_their_definition(model):
+    report = measure_masks(model, [batch(), batch(1)], window(model))
+    sums = {name: torch.zeros(6, HEADS, dtype=torch.float64) for name in report.layers}
+    n_queries = 0
+    for b in (batch(), batch(1)):
+        for name, heads in seen_heads(model, b).items():
+            for example, n in enumerate((N, 7, 1)):
+                q, k, v = (x[example, :, :n].double() for x in (heads.query, heads.key, heads.value))
+                scores = q @ k.mT / q.shape[-1] ** 0.5
+                near = sliding_window((1, 1, n, n), 4).to_dense()[0, 0]
+                a, w = scores.softmax(-1), scores.masked_fill(~near, -torch.inf).softmax(-1)
+                per_query = (
+                    (a * near).sum(-1),
+                    near.double().mean() * torch.ones(HEADS, n),
+                    1 / w.square().sum(-1),
+                    1 / a.square().sum(-1),
+                    (w @ v - a @ v).square().sum(-1),
+                    (a @ v).square().sum(-1),
+                )
+                sums[name] += torch.stack([x.double().sum(-1) for x in per_query])
+        n_queries += N + 7 + 1
+    for name, quality in report.layers.items():
+        recall, density, effective, attended, missed, size = sums[name]
+        for found, wanted in (
+            (quality.recall, recall / n_queries),
+            (quality.density, density / n_queries),
+            (quality.effective_keys, effective / n_queries),
+            (quality.attended_keys, attended / n_queries),
+            (quality.error, (missed / size).sqrt()),
+        ):
+            torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_full_attention_sees_everything(model):
+    full = {name: sbmt.build_attention("full", d_head=8, n_heads=HEADS) for name in seen_heads(model, batch())}
+    report = measure_masks(model, [batch()], full)
+    assert report.mean("recall") == pytest.approx(1.0) and report.mean("density") == pytest.approx(1.0)
+    assert report.mean("error") == pytest.approx(0.0, abs=1e-5)
+    assert report.mean("effective_keys") == pytest.approx(report.mean("attended_keys"), rel=1e-4)
+
+
+def test_layers_are_given_what_full_attention_makes(model):
+    """Masks of lower layers do not disturb what higher ones are measured on."""
+    once, again = seen_heads(model, batch()), seen_heads(model, batch())
+    assert all(torch.equal(once[name].query, again[name].query) for name in once)
+    assert [heads.query.shape for heads in once.values()] == [(3, HEADS, N, 8)] * 2
+
+
+def test_empty_rows_count_as_seeing_nothing(model):
+    nothing = {
+        name: sbmt.build_attention("random_mask", d_head=8, n_heads=HEADS, mask_density=0.0)
+        for name in seen_heads(model, batch())
+    }
+    report = measure_masks(model, [batch()], nothing)
+    assert report.mean("recall") == report.mean("density") == report.mean("effective_keys") == 0
+    assert report.mean("error") == pytest.approx(1.0)
+
+
+def test_layers_may_differ_in_their_heads():
+    layers = nn.Sequential(*(nn.TransformerEncoderLayer(WIDTH, h, 8, dropout=0.0, batch_first=True) for h in (2, 4)))
+    model = sbmt.sparsify(layers.eval(), edges_per_query=4.0, n_clusters=16)
+    report = measure_masks(model, [batch()["src"]])
+    assert [len(quality.recall) for quality in report.layers.values()] == [2, 4]
+    assert len(str(report).splitlines()) == 1 + 2 + 4 and 0 < report.mean("recall") <= 1
+
+
+@pytest.mark.bad_input
+def test_no_batches(model):
+    with pytest.raises(sbmt.SbmtError, match="batches to measure masks on"):
+        measure_masks(model, [])

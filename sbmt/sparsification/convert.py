@@ -38,6 +38,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
             or out of range.
 
     Example:
+        >>> import torch
         >>> import sbmt
         >>> block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
         >>> sparse = sparsify(block, edges_per_query=4.0, n_clusters=64)

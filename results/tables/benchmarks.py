@@ -3,6 +3,7 @@
 from typing import Any
 
 from results.tables.files import Files
+from results.tables.grid import grid
 from sbmt.experiments.benchmarks import tables_of
 from sbmt.experiments.plots.benchmarks import crossing
 
@@ -20,7 +21,7 @@ def bench_page(files: Files) -> dict[str, str]:
         tables = {table.name: table.markdown() for table in tables_of(result)} | {"machine": _machine(result)}
         if (files.root / "results" / "bench.png").exists():
             tables["figure"] = f"![{FIGURE}](assets/bench.png)"
-    return tables | _fitted(files) | _builds(files) | _gpu(files)
+    return tables | _fitted(files) | _blocks(files) | _builds(files) | _gpu(files)
 
 
 def _fitted(files: Files) -> dict[str, str]:
@@ -61,6 +62,18 @@ def _gain(cases: list[dict[str, Any]]) -> str:
         )
         sentences.append(f"{what} with a fitted mask of 16 keys per query {begins}{', ' if gains else ''}{gains}.")
     return " ".join(sentences)
+
+
+def _blocks(files: Files) -> dict[str, str]:
+    """The share of FlexAttention's blocks that hold an edge, with tokens as given and in order of clusters."""
+    if not files.has("block_masks"):
+        return {"block-masks": "*Not measured yet: run `python results/measure/block_masks.py`.*"}
+    names = {"fitted": "as trained, four groups of crossed partitions", "structured": "one partition"}
+    rows = [
+        (names[r["kind"]], f"{r['n']:,}", r["block_size"], f"{r['as_given']:.1%}", f"{r['sorted']:.1%}")
+        for r in files.load("block_masks")["rows"]
+    ]
+    return {"block-masks": grid(("memberships", "n", "block", "as given", "in order of clusters"), rows)}
 
 
 def _builds(files: Files) -> dict[str, str]:

@@ -44,6 +44,14 @@ def seen(files: Files, network: str, kind: str, name: str, share: float = 0.05) 
     return next(one[name] for one in kinds if one["kind"] == kind)
 
 
+def blocks_visited(files: Files, n: int, kind: str, block_size: int) -> float:
+    """The share of FlexAttention's blocks that hold an edge, with tokens in the order of their clusters."""
+    for row in files.load("block_masks")["rows"]:
+        if (row["n"], row["kind"], row["block_size"]) == (n, kind, block_size):
+            return row["sorted"]
+    raise KeyError(n, kind, block_size)
+
+
 def statement(files: Files, name: str) -> str:
     """What a statement of ``python -m theory`` found, in its own words."""
     for row in files.load("theory"):
@@ -169,6 +177,7 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {name: partial(over_seeds, one) for 
     for function in (
         value,
         seen,
+        blocks_visited,
         statement,
         n_statements,
         n_comparisons,

@@ -135,6 +135,16 @@ class CrossedModel(BlockModel):
         first, second = of_parts.unflatten(1, (self.part_blocks.shape[1] // 2, 2, -1)).sum(-1).unbind(-1)
         return (first * second).sum(-1)
 
+    def _first_clusters(self) -> tuple[Tensor, Tensor]:
+        size = self.part_blocks.shape[2]
+        with full_precision(self._query):
+            rates = blockwise(self._in_parts(self.query_part, self._query), self.part_blocks)
+        query, key = (
+            t[..., : 2 * size].unflatten(-1, (2, size)).argmax(-1)
+            for t in (rates, self._in_parts(self.key_part, self._key))
+        )  # the largest of products is the product of the largest
+        return query[..., 0] * size + query[..., 1], key[..., 0] * size + key[..., 1]
+
     def factors(self) -> CrossedFactors:
         """What rates are made of, for the tokens of all examples and heads, one after the other."""
         query_part, query, key_part, key = (

@@ -1,8 +1,8 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
-This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. The file
-needs nothing but the tensor routines of :mod:`sbmt.graph.csr` and the padding masks of :mod:`sbmt.graph.padding`, so it
-is a good place to start reading.
+This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. It needs
+only its neighbours, the tensor routines of :mod:`sbmt.graph.csr` and :mod:`sbmt.graph.blocks` and the padding masks of
+:mod:`sbmt.graph.padding`, so it is a good place to start reading.
 """
 
 from dataclasses import dataclass, replace
@@ -15,11 +15,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_shape
+from sbmt.graph.blocks import block_mask, places
 from sbmt.graph.csr import merge_rows, transpose_edges, window_cells
 from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +214,41 @@ class EdgeList:
         keys = self.keys[int(row_ptr[0]) : int(row_ptr[-1])].cpu().numpy()
         ones = torch.ones(keys.size, dtype=torch.bool).numpy()
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
+
+    def to_block_mask(self, block_size: int = 128, order: tuple[Tensor, Tensor] | None = None) -> "BlockMask":
+        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`.
+
+        FlexAttention reads whole blocks of pairs and skips those without an edge. Edges of sampled masks lie scattered,
+        so that few blocks are empty until tokens stand in the order of their clusters.
+
+        Args:
+            block_size: Pairs that a block holds along either axis.
+            order: Orders of queries and keys, int64 ``(batch, heads, n_queries)`` and ``(batch, heads, n_keys)``, such
+                as :meth:`sbmt.BlockModel.cluster_order` gives: the token at each place. Queries, keys and values must
+                then be taken in these orders, too.
+
+        Cost: O(edges · log edges), block_size² / 8 bytes for each block with an edge, and the lists of blocks, of which
+        there are n_queries · n_keys / block_size² a head.
+
+        Example:
+            >>> from torch.nn.attention.flex_attention import flex_attention
+            >>> edges = EdgeList.from_dense(torch.rand(1, 2, 64, 64) < 0.05)
+            >>> blocks = edges.to_block_mask(block_size=16)
+            >>> order = torch.rand(1, 2, 64).argsort(-1)
+            >>> query, key, value = (torch.take_along_dim(torch.randn(1, 2, 64, 8), order[..., None], 2) for _ in "qkv")
+            >>> values = flex_attention(query, key, value, block_mask=edges.to_block_mask(16, (order, order)))
+            >>> values = torch.take_along_dim(values, order.argsort(-1)[..., None], 2)  # as the tokens stood before
+
+        Raises:
+            SbmtError: If the block size is below 1, or an order is not one.
+        """
+        rows, keys = self.rows(), self.keys
+        if order is not None:
+            batch, heads, n_queries, n_keys = self.shape
+            query_place = places("queries", order[0], (batch, heads, n_queries))
+            key_place = places("keys", order[1], (batch, heads, n_keys))
+            rows, keys = query_place[rows], key_place[self.key_rows()] % n_keys
+        return block_mask(rows, keys, self.shape, block_size)
 
     def union(self, other: "EdgeList") -> "EdgeList":
         """Edges of either; multiplicities are dropped.

@@ -260,3 +260,13 @@ def test_rows_and_points_beyond_what_is_drawn_at_a_time(monkeypatch):
         monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._ROOM", room)
         found.append(sample_edges(model, generator=torch.Generator().manual_seed(3)))
     assert torch.equal(found[0].row_ptr, found[1].row_ptr) and torch.equal(found[0].keys, found[1].keys)
+
+
+def test_tokens_stand_in_the_order_of_the_dense_model_s_clusters():
+    masks = padding()
+    crossed, dense_model, _ = both_models(masks)
+    for order, expected, mask in zip(crossed.cluster_order(), dense_model.cluster_order(), masks, strict=True):
+        assert torch.equal(order, expected)
+        n_real = mask.sum(1)
+        for example, n in enumerate(n_real):
+            assert mask[example, order[example, :, :n]].all() and not mask[example, order[example, :, n:]].any()

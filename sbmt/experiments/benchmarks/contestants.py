@@ -1,7 +1,6 @@
 """Ways to attend: SBM attention, what it is compared with, and how large an input each can take."""
 
 import copy
-import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from sbmt.types import AttentionOutput
 
 REFERENCE = "sdpa"
 OURS = "sbm"
-BLOCK = 128  # FlexAttention's blocks
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def _sparse_head(query: Tensor, key: Tensor, value: Tensor, row_ptr: Tensor, key
 def flex_attention(case: Case) -> Tensor:
     """FlexAttention over a sampled mask; it has no gate, so no gradient reaches the block model."""
     with torch.no_grad():
-        blocks = _block_mask(_drawn(case).to_dense())
+        blocks = _drawn(case).to_block_mask()
     tokens = [x if torch.is_grad_enabled() else x.detach() for x in (case.query, case.key, case.value)]
     values: Tensor = _compiled_flex_attention()(*tokens, block_mask=blocks)
     return values
@@ -173,30 +171,6 @@ def _drawn(case: Case) -> EdgeList:
     """The mask that the case's layer would attend."""
     edges = sample_edges(case.block_model())
     return edges if case.layer.window is None else edges.with_window(case.layer.window)
-
-
-def _block_mask(mask: Tensor) -> Any:
-    """Which blocks of a dense mask are visited, and in which of these the mask need not be read."""
-    from torch.nn.attention.flex_attention import BlockMask
-
-    def is_edge(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return mask[batch, head, query, key]
-
-    per_block = mask.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).sum((3, 5))  # batch heads blocks blocks
-    is_full = per_block == BLOCK**2
-    return BlockMask.from_kv_blocks(
-        *_ordered((per_block > 0) & ~is_full),
-        *_ordered(is_full),
-        BLOCK_SIZE=BLOCK,
-        mask_mod=inspect.unwrap(is_edge),  # tests wrap everything in shape checks, which cannot be compiled
-        seq_lengths=(mask.shape[2], mask.shape[3]),
-    )
-
-
-def _ordered(is_chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """How many chosen blocks each row of blocks has, and the numbers of all blocks, the chosen ones first."""
-    numbers = is_chosen.int().argsort(stable=True, dim=-1, descending=True)
-    return is_chosen.sum(-1, dtype=torch.int32), numbers.int()
 
 
 @cache

@@ -10,6 +10,7 @@ from sbmt.errors import choose
 from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, study_table
 from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.recall import RECALL_STUDY
 from sbmt.experiments.studies.repeated_tokens import STUDIES
@@ -19,7 +20,7 @@ from sbmt.experiments.studies.unseen import UNSEEN_STUDIES
 
 def all_studies() -> dict[str, Study]:
     """Every study by name."""
-    return STUDIES | UNSEEN_STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES
+    return STUDIES | UNSEEN_STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES | EQUAL_EDGES_STUDIES
 
 
 def study(
@@ -49,7 +50,7 @@ def study(
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    if name in LONG_RANGE_STUDIES:
+    if name in LONG_RANGE_STUDIES | EQUAL_EDGES_STUDIES:
         console.print(long_range_table({name: result}, "reduced"))
     else:
         console.print(study_table(chosen.title, chosen.trials, runs))

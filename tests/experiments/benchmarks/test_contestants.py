@@ -47,16 +47,6 @@ def test_compiled_flex_attention_computes_the_same(case):
     torch.testing.assert_close(theirs, outcome("sbm", case, False), rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_are_empty_partial_or_full():
-    mask = torch.zeros(1, 1, 256, 384, dtype=torch.bool)
-    mask[0, 0, :128, 128:256] = True
-    mask[0, 0, 200, 300] = mask[0, 0, 200, 5] = True
-    blocks = contestants._block_mask(mask)
-    assert blocks.kv_num_blocks.tolist() == [[[0, 2]]] and blocks.kv_indices[0, 0, 1, :2].tolist() == [0, 2]
-    assert blocks.full_kv_num_blocks.tolist() == [[[1, 0]]] and blocks.full_kv_indices[0, 0, 0, 0] == 1
-    assert blocks.seq_lengths == (256, 384)
-
-
 def test_rows_without_edges_do_not_disturb_torch_sparse():
     sparse = build(dataclasses.replace(SMALL, density=0.01))
     torch.manual_seed(3)

@@ -2,10 +2,20 @@
 
 :func:`sparsify` puts the masks in (:mod:`~sbmt.sparsification.convert`), :func:`fit_block_models` fits them
 (:mod:`~sbmt.sparsification.fit`), and :func:`measure_masks` says what they see (:mod:`~sbmt.sparsification.recall`).
+Models of Hugging Face Transformers have a file of their own (:mod:`~sbmt.sparsification.huggingface`).
 """
 
 from sbmt.sparsification.convert import sparsify
 from sbmt.sparsification.fit import FitReport, fit_block_models
+from sbmt.sparsification.huggingface import load_sparsified
 from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
 
-__all__ = ["FitReport", "MaskQuality", "MaskReport", "fit_block_models", "measure_masks", "sparsify"]
+__all__ = [
+    "FitReport",
+    "MaskQuality",
+    "MaskReport",
+    "fit_block_models",
+    "load_sparsified",
+    "measure_masks",
+    "sparsify",
+]

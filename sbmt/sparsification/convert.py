@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from sbmt.baselines import FullAttention
 from sbmt.errors import SbmtError
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from sbmt.sparsification.huggingface import attach, attention_modules
 from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -22,7 +23,9 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
 
     What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
     its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. The new block models know nothing yet: fit them next, with :func:`~sbmt.fit_block_models`.
+    projections. Encoders of Hugging Face Transformers attend through the masks as their attention ``"sbmt"``, which
+    ``set_attn_implementation`` leaves and returns to. The new block models know nothing yet: fit them next, with
+    :func:`~sbmt.fit_block_models`.
 
     A sampled mask is reweighted, so that the more edges a query has, the closer its output comes to what it was.
 
@@ -56,9 +59,12 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         for name, child in parent.named_children()
         if isinstance(child, FullAttention | nn.MultiheadAttention)
     ]
-    if not found:
-        do = "pass one that holds sbmt's full attention or torch.nn.MultiheadAttention"
+    is_huggingface = bool(attention_modules(copied))
+    if not found and not is_huggingface:
+        do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
         raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
+    if is_huggingface:
+        attach(copied, settings)
     for parent, name, child in found:
         setattr(parent, name, _sparse(child, settings))
     for module in copied.modules():

@@ -1,0 +1,157 @@
+"""Fitted masks in models of Hugging Face Transformers, which reach them as the attention ``"sbmt"``.
+
+That library lets a model's attention be chosen by name: a function that attends, and one that makes the mask it is
+given. Both are registered here; the block models stand beside the projections, as a child of every attention module.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.errors import SbmtError
+from sbmt.layers import SBMAttention, build_attention
+
+NAME = "sbmt"
+CHILD = "fitted_mask"
+"""The name of the :class:`~sbmt.SBMAttention` in an attention module, and so part of its weights' names."""
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def attention_modules(model: nn.Module) -> list[nn.Module]:
+    """The modules of a model that attend through Transformers' interface."""
+    return [
+        module
+        for module in model.modules()
+        if type(module).__module__.startswith("transformers.") and hasattr(module, "is_causal")
+    ]
+
+
+def attach(model: nn.Module, settings: dict[str, Any]) -> None:
+    """Gives every attention module a fitted mask, and has the model attend through these.
+
+    Args:
+        model: It is changed. Its ``config.sbmt`` keeps the settings, for :func:`load_sparsified`.
+        settings: Arguments of :func:`~sbmt.layers.build_attention`.
+
+    Raises:
+        SbmtError: If an attention module attends causally, to another sequence, or in a window.
+    """
+    from transformers import PreTrainedModel
+
+    _register()
+    for module in attention_modules(model):
+        name = type(module).__name__
+        if module.is_causal or getattr(getattr(module, "config", None), "is_decoder", False):
+            raise SbmtError("attention that is not causal", f"{name}, which is", "sparsify an encoder")
+        if "Cross" in name:
+            raise SbmtError("self-attention", name, "sparsify the encoder alone")
+        if getattr(module, "sliding_window", None) is not None:
+            raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
+        sizes: dict[str, Any] = {"d_head": _first(module, "head_dim", "attention_head_size")}
+        sizes["n_heads"] = _first(module, "num_attention_heads", "num_heads", "n_heads")
+        fitted = build_attention("sbm", **sizes, **settings)
+        first = next(module.parameters())
+        module.add_module(CHILD, fitted.to(first.device, first.dtype).train(module.training))
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            module.config.sbmt = {name: value for name, value in settings.items() if name != "dropout"}
+            module.set_attn_implementation(NAME)
+
+
+def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: Any) -> Model:
+    """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` alone would drop its block models.
+
+    Args:
+        model_class: Such as ``BertForMaskedLM``.
+        folder: Where it was saved.
+        **arguments: Further ones of ``from_pretrained``.
+
+    Raises:
+        SbmtError: If the folder holds no sparsified model, or the class is not a model's.
+
+    Example:
+        ``load_sparsified(BertForMaskedLM, "sparse-bert")``
+    """
+    from transformers import PreTrainedModel
+
+    if not isinstance(model_class, type) or not issubclass(model_class, PreTrainedModel):
+        got = getattr(model_class, "__name__", type(model_class).__name__)
+        raise SbmtError("a model's class, such as BertForMaskedLM", got, "name the class that was saved")
+
+    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:
+        """The model with its block models, so that their weights are looked for."""
+        model_class.__init__(self, config, *rest, **named)
+        if getattr(config, "sbmt", None) is None:
+            raise SbmtError(
+                f"a sparsified model in {folder}", "one without settings of masks", "make one: sbmt.sparsify"
+            )
+        attach(self, config.sbmt)
+
+    named_alike = {"__init__": build, "__module__": model_class.__module__}  # names of weights depend on the class's
+    loader: Any = type(model_class.__name__, (model_class,), named_alike)
+    model, found = loader.from_pretrained(folder, **arguments, output_loading_info=True)
+    if missing := [name for name in found["missing_keys"] if f".{CHILD}." in name]:
+        raise SbmtError(f"weights of all block models in {folder}", f"no {min(missing)}", "save the sparsified model")
+    model.__class__ = model_class
+    return model
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out."""
+    fitted = getattr(module, CHILD, None)
+    if not isinstance(fitted, SBMAttention):
+        got = f"{type(module).__name__} without one"
+        raise SbmtError("a fitted mask in every attention", got, "call sbmt.sparsify(model, edges_per_query=16) first")
+    if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
+        got = f"{attention_mask.dtype} {tuple(attention_mask.shape)}"
+        raise SbmtError("an attention mask (batch, n) of what is padding", got, "masks of pairs are not supported")
+    if scaling is not None:
+        query = query * (scaling * query.shape[-1] ** 0.5)
+    n_shared = query.shape[1] // key.shape[1]  # queries that share a key
+    if n_shared > 1:
+        key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
+    fitted.dropout = dropout
+    output = fitted(query, key, value, query_mask=attention_mask, key_mask=attention_mask)
+    return output.values.transpose(1, 2).contiguous(), None
+
+
+def padding_mask(*_: Any, mask_function: Callable[..., Any], attention_mask: Tensor | None = None, **__: Any) -> Any:
+    """The mask of real tokens, bool ``(batch, n)``, or None where all are real.
+
+    Raises:
+        SbmtError: If the model asks for more than padding.
+    """
+    from transformers.masking_utils import bidirectional_mask_function
+
+    if mask_function is not bidirectional_mask_function:
+        do = "sparsify an encoder that attends everything: a sampled mask knows no order"
+        raise SbmtError("a mask of padding alone", "causal attention, or another pattern", do)
+    return None if attention_mask is None else attention_mask.bool()
+
+
+def _register() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, padding_mask)
+
+
+def _first(module: nn.Module, *names: str) -> int:
+    for name in names:
+        if isinstance(found := getattr(module, name, None), int):
+            return found
+        if isinstance(found := getattr(getattr(module, "config", None), name, None), int):
+            return found
+    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")

@@ -1,0 +1,223 @@
+"""Fitted masks in models of Hugging Face Transformers, built small from their configurations."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import sbmt
+from sbmt.sparsification import load_sparsified
+from sbmt.sparsification.convert import fitted_layers
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+WORDS = {"vocab_size": 50, "max_position_embeddings": 64}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SMALL = {"n_clusters": 16}
+
+
+def bert():
+    torch.manual_seed(0)
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, **WORDS)).eval()
+
+
+def distilbert():
+    torch.manual_seed(0)
+    sizes = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}
+    return transformers.DistilBertModel(transformers.DistilBertConfig(**sizes, **WORDS)).eval()
+
+
+def eurobert():
+    """Two queries share a key."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    return transformers.EuroBertModel(transformers.EuroBertConfig(**sizes, **WORDS)).eval()
+
+
+def vit():
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(**SIZES, image_size=16, patch_size=4, num_labels=3)
+    return transformers.ViTForImageClassification(config).eval()
+
+
+def sentences():
+    """Three, of which one is padded."""
+    words = torch.randint(3, 50, (3, 20), generator=torch.Generator().manual_seed(1))
+    return {"input_ids": words, "attention_mask": (torch.arange(20) < torch.tensor([[20], [12], [20]])).long()}
+
+
+def pictures():
+    return {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))}
+
+
+CASES = [(bert, sentences), (distilbert, sentences), (eurobert, sentences), (vit, pictures)]
+
+
+def saturated(model):
+    """Masks that hold every pair."""
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    for layer in fitted_layers(sparse).values():
+        layer.log_start.fill_(30.0)
+    return sparse
+
+
+def answers(model, batch):
+    with torch.no_grad():
+        output = model(**batch)[0]
+    return output[batch["attention_mask"].bool()] if "attention_mask" in batch else output
+
+
+@pytest.mark.parametrize(("make", "batch"), CASES)
+def test_with_all_edges_a_model_answers_as_before(make, batch):
+    model = make().double()
+    inputs = {name: x.double() if x.is_floating_point() else x for name, x in batch().items()}
+    sparse = saturated(model)
+    torch.testing.assert_close(answers(sparse, inputs), answers(model, inputs))
+    assert model.config._attn_implementation == "sdpa" and not hasattr(model.config, "sbmt")
+
+
+def test_scores_are_scaled_as_the_model_scales_them():
+    model = bert().double()
+    for module in model.modules():
+        if hasattr(module, "scaling"):
+            module.scaling *= 5
+    torch.testing.assert_close(answers(saturated(model), sentences()), answers(model, sentences()))
+
+
+@pytest.mark.parametrize(("make", "batch"), CASES)
+def test_masks_are_sparse_and_the_implementation_can_be_switched(make, batch):
+    model = make()
+    sparse, inputs = sbmt.sparsify(model, edges_per_query=2.0, **SMALL), batch()
+    sbmt.fit_block_models(sparse, [inputs], steps=2)
+    first, second = answers(sparse, inputs), answers(sparse, inputs)
+    assert not torch.equal(first, second), "a mask is drawn for every call"
+    sparse.set_attn_implementation("sdpa")
+    torch.testing.assert_close(answers(sparse, inputs), answers(model, inputs))
+    sparse.set_attn_implementation("sbmt")
+    assert not torch.equal(answers(sparse, inputs), answers(model, inputs))
+
+
+def test_what_is_padding_changes_nothing():
+    sparse, batch = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL), sentences()
+    other = dict(batch, input_ids=torch.where(batch["attention_mask"].bool(), batch["input_ids"], 7))
+    found = []
+    for inputs in (batch, other):
+        torch.manual_seed(5)
+        found.append(answers(sparse, inputs))
+    assert torch.equal(*found)
+
+
+def test_only_the_block_models_are_fitted_and_they_see_more():
+    model, batch = bert(), sentences()
+    for module in model.modules():
+        if hasattr(module, "scaling"):
+            module.scaling *= 200  # a network that was not trained attends everything alike
+    sparse = sbmt.sparsify(model, edges_per_query=2.0, n_clusters=64)
+    start = sbmt.fit_block_models(sparse, [batch], steps=1, learning_rate=1e-9).masks
+    report = sbmt.fit_block_models(sparse, [batch], steps=200)
+    gain = [m.mean("recall") / m.mean("density") for m in (start, report.masks)]
+    assert gain[1] > 1.5 * gain[0]
+    after = sparse.state_dict()
+    assert all(torch.equal(weight, after[name]) for name, weight in model.state_dict().items())
+
+
+def test_dropout_and_gradients_while_training():
+    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL).train()
+    sparse(**sentences(), labels=sentences()["input_ids"]).loss.backward()
+    query = sparse.bert.encoder.layer[0].attention.self.query.weight.grad
+    assert query is not None and query.abs().max() > 0
+    assert {layer.dropout for layer in fitted_layers(sparse).values()} == {0.1}
+
+
+@pytest.mark.parametrize(("make", "batch"), [CASES[0], CASES[3]])
+def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
+    sparse = sbmt.sparsify(make(), edges_per_query=4.0, **SMALL)
+    sbmt.fit_block_models(sparse, [batch()], steps=2)
+    sparse.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["sbmt"]["edges_per_query"] == 4.0
+    again = load_sparsified(type(sparse), tmp_path)
+    before, after = sparse.state_dict(), again.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    found = []
+    for model in (sparse, again):
+        torch.manual_seed(5)
+        found.append(answers(model, batch()))
+    assert torch.equal(*found)
+
+
+def test_what_cannot_be_loaded_says_why(tmp_path):
+    model = bert()
+    model.save_pretrained(tmp_path / "full")
+    with pytest.raises(sbmt.SbmtError, match=r"make one: sbmt.sparsify"):
+        load_sparsified(transformers.BertForMaskedLM, tmp_path / "full")
+    with pytest.raises(sbmt.SbmtError, match="a model's class"):
+        load_sparsified(torch.nn.Linear, tmp_path / "full")
+    sbmt.sparsify(model, edges_per_query=4.0, **SMALL).save_pretrained(tmp_path / "sparse")
+    weights = load_file(tmp_path / "sparse" / "model.safetensors")
+    save_file(
+        {k: w for k, w in weights.items() if "fitted_mask.clusters" not in k}, tmp_path / "sparse" / "model.safetensors"
+    )
+    with pytest.raises(sbmt.SbmtError, match="no bert.encoder.layer.0.attention.self.fitted_mask.clusters"):
+        load_sparsified(transformers.BertForMaskedLM, tmp_path / "sparse")
+
+
+def test_a_part_of_a_sparse_model_can_be_loaded(tmp_path):
+    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL)
+    sparse.save_pretrained(tmp_path)
+    part = load_sparsified(transformers.BertModel, tmp_path)
+    whole = sparse.bert.state_dict()
+    assert all(torch.equal(weight, whole[name]) for name, weight in part.state_dict().items() if "pooler" not in name)
+    assert len(fitted_layers(part)) == 2
+
+
+def decoder():
+    return transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, **WORDS, is_decoder=True))
+
+
+def gpt2():
+    return transformers.GPT2Model(
+        transformers.GPT2Config(n_embd=32, n_layer=1, n_head=4, vocab_size=50, n_positions=64)
+    )
+
+
+def bart():
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    return transformers.BartModel(transformers.BartConfig(**sizes, vocab_size=50))
+
+
+def modernbert():
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
+    config = transformers.ModernBertConfig(**SIZES | {"num_hidden_layers": 3}, **ids, vocab_size=50)
+    return transformers.ModernBertModel(config)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [(decoder, "not causal"), (gpt2, "not causal"), (bart, "not causal"), (modernbert, "without a window")],
+)
+def test_what_masks_cannot_stand_for_is_refused(make, why):
+    with pytest.raises(sbmt.SbmtError, match=why):
+        sbmt.sparsify(make(), edges_per_query=4.0)
+
+
+def test_a_causal_mask_is_refused_when_it_comes():
+    config = transformers.CLIPTextConfig(**SIZES, **WORDS, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    sparse = sbmt.sparsify(transformers.CLIPTextModel(config), edges_per_query=4.0, **SMALL)
+    with pytest.raises(sbmt.SbmtError, match="knows no order"):
+        sparse(input_ids=sentences()["input_ids"])
+
+
+def test_masks_of_pairs_are_refused():
+    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL)
+    with pytest.raises(sbmt.SbmtError, match="masks of pairs"):
+        sparse(input_ids=sentences()["input_ids"], attention_mask=torch.ones(3, 1, 20, 20))
+
+
+def test_a_model_without_masks_says_what_to_do():
+    sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL)
+    model = bert()
+    model.set_attn_implementation("sbmt")
+    with pytest.raises(sbmt.SbmtError, match=r"call sbmt.sparsify\(model"):
+        model(**sentences())

@@ -75,8 +75,8 @@ def fit_block_models(
     optimizer = torch.optim.Adam(
         [p for layer in layers.values() for p in layer.block_parameters()], learning_rate, betas=BETAS
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(step / steps))
-    supply = _again_and_again(batches)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
+    supply = again_and_again(batches)
     losses: list[float] = []
     with attending_all(model) as outputs:
         for step in range(1, steps + 1):
@@ -93,12 +93,17 @@ def fit_block_models(
     return FitReport(tuple(losses), measure_masks(model, [next(supply) for _ in range(n_measured)]))
 
 
-def _share(done: float) -> float:
-    """Of the learning rate, after this share of all steps."""
+def falling(done: float) -> float:
+    """The share of the learning rate after this share of all steps: it falls to zero over the last third."""
     return 1.0 if done < 2 / 3 else (1 + cos(3 * pi * (done - 2 / 3))) / 2
 
 
-def _again_and_again(batches: Iterable[Any]) -> Iterator[Any]:
+def again_and_again(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches without end.
+
+    Raises:
+        SbmtError: If there are none, or they cannot be gone through twice.
+    """
     is_empty = True
     while True:
         for batch in batches:

@@ -1,6 +1,6 @@
 """Running a network as it was trained, and seeing what its attentions are given."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,18 @@ def call(model: nn.Module, batch: Any) -> Any:
 
 
 @contextmanager
+def outputs_of(layers: Iterable[nn.Module]) -> Iterator[list[AttentionOutput]]:
+    """Yields a list that meanwhile every call of one of these layers adds its output to."""
+    outputs: list[AttentionOutput] = []
+    hooks = [layer.register_forward_hook(lambda _, __, output: outputs.append(output)) for layer in layers]
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
 def attending_all(model: nn.Module) -> Iterator[list[AttentionOutput]]:
     """Meanwhile fitted layers attend all pairs, dropout is off, and nothing but their block models takes gradients.
 
@@ -49,8 +61,6 @@ def attending_all(model: nn.Module) -> Iterator[list[AttentionOutput]]:
     before = [(module, module.training) for module in model.modules()]
     frozen = [p for p in model.parameters() if p.requires_grad]
     dropouts = [layer.dropout for layer in layers]
-    outputs: list[AttentionOutput] = []
-    hooks = [layer.register_forward_hook(lambda _, __, output: outputs.append(output)) for layer in layers]
     model.eval()
     for p in frozen:
         p.requires_grad_(False)
@@ -60,10 +70,9 @@ def attending_all(model: nn.Module) -> Iterator[list[AttentionOutput]]:
         for p in layer.block_parameters():
             p.requires_grad_(True)
     try:
-        yield outputs
+        with outputs_of(layers) as outputs:
+            yield outputs
     finally:
-        for hook in hooks:
-            hook.remove()
         for layer, dropout in zip(layers, dropouts, strict=True):
             layer.is_dense, layer.dropout = False, dropout
         for p in model.parameters():

@@ -22,6 +22,7 @@ def sparsify(
     steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
     clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
     window: Annotated[int | None, typer.Option(help="also attend the tokens at most window / 2 places away")] = None,
+    fine_tune: Annotated[int, typer.Option(help="steps of training the whole network under its masks afterwards")] = 0,
     output: Annotated[
         Path | None, typer.Option(help="folder of the run with fitted masks", show_default="RUN-fitted")
     ] = None,
@@ -32,17 +33,20 @@ def sparsify(
 ) -> None:
     """Put fitted masks in the place of full attention, and compare them with other masks of equal size.
 
-    All weights stay as they are; the block models are fitted on the run's training examples. The result is a run as any
-    other: sbmt evaluate and sbmt inspect read it.
+    All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
+    models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect
+    read it.
     """
     check_sizes(steps=steps, clusters=clusters, **({} if examples is None else {"examples": examples}))
+    if fine_tune < 0:
+        raise SbmtError("fine_tune ≥ 0", fine_tune, "0 leaves all weights as they are")
     if not compare and (json is not None or figure is not None):
         raise SbmtError("--json and --figure with a comparison", "--no-compare", "leave one of them out")
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 
         figure_format(figure)
-    from sbmt.experiments.sparsification.compare import fit_run
+    from sbmt.experiments.sparsification.compare import fit_run, tuned_run
 
     full = load_run(run)
     folder = output or run.with_name(f"{run.name}-fitted")
@@ -57,24 +61,35 @@ def sparsify(
             sparse = fit_run(
                 full, edges_per_query, steps, lambda step, _: progress.update(bar, completed=step), **options
             )
-        sparse.save(folder)
+            tuned = sparse
+            if fine_tune:
+                tuning = progress.add_task("fine-tuning", total=fine_tune)
+                tuned = tuned_run(full, sparse, fine_tune, lambda step, _: progress.update(tuning, completed=step))
+        tuned.save(folder)
     console.print(f"Full attention: accuracy {full.test.accuracy:.4f}")
-    print_scores(console, sparse.test, sparse.about)
+    print_scores(console, tuned.test, tuned.about)
     if compare:
-        _compare(console, full, sparse, examples, [path for path in (folder / "masks.json", json) if path], figure)
+        paths = [path for path in (folder / "masks.json", json) if path]
+        _compare(console, full, sparse, examples, fine_tune, paths, figure)
     console.print(f"Run: {folder}", highlight=False)
 
 
 def _compare(
-    console: Console, full: Any, sparse: Any, examples: int | None, paths: list[Path], figure: Path | None
+    console: Console,
+    full: Any,
+    sparse: Any,
+    examples: int | None,
+    fine_tune: int,
+    paths: list[Path],
+    figure: Path | None,
 ) -> None:
     """Measures all kinds of masks, prints them, and writes what was asked for."""
     from sbmt.experiments.sparsification.compare import KINDS, compare, report
 
     with progress_bars(console) as progress:
         bar = progress.add_task("masks of other kinds", total=len(KINDS))
-        found = compare(full, sparse, n_examples=examples, on_kind=lambda _: progress.advance(bar))
-    result = report(full, [found])
+        found = compare(full, sparse, None, examples, lambda _: progress.advance(bar), fine_tune)
+        result = report(full, [found], fine_tune)
     for path in paths:
         write_json(path, result)
     if figure is not None:

@@ -16,6 +16,7 @@ from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run, Scores, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
+from sbmt.sparsification.fine_tune import fine_tune
 from sbmt.sparsification.fit import fit_block_models
 from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
 from sbmt.sparsification.watch import Heads, seen_heads
@@ -67,13 +68,17 @@ class Inputs:
         self.feed = run.config.open_data(run.tokenizer).feeds[split]
         self.is_train, self.n_batches, self.seed = split == "train", n_batches, seed
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def batches(self) -> Iterator[Batch]:
+        """With their labels."""
         order = self.feed.endless(BATCH, self.seed) if self.is_train else self.feed.in_order(BATCH, None)
         stream = BatchStream(self.feed, order)
         for number, batch in enumerate(stream):
             if number == self.n_batches:
                 return
-            yield inputs(batch)
+            yield batch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(inputs, self.batches())
 
 
 def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
@@ -98,21 +103,52 @@ def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
         fitted = fit_block_models(model, Inputs(run, "train"), steps=steps, n_measured=1, on_step=on_step)
-    seconds = time.perf_counter() - start
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
-    sparse = replace(run, config=config, model=model, rows=run.rows + rows, seconds=seconds)
-    found = evaluate(sparse, config.n_examples("test"))
-    test = Scores(
-        found.loss,
-        found.accuracy,
-        found.density,
-        found.expected_density,
-        found.densities.double().mean(0).tolist(),
-        found.metrics,
-    )
     about = {"data": run.about["data"]} if "data" in run.about else {}
-    about |= config.baselines(config.open_data(run.tokenizer), "test", test)
-    return replace(sparse, test=test, about=about | {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}})
+    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
+    sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about)
+    return tested(replace(sparse, seconds=time.perf_counter() - start))
+
+
+def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) -> Run:
+    """A run from :func:`fit_run` whose whole network was trained further, and tested."""
+    start = time.perf_counter()
+    model = further_trained(run, sparse.model, steps, on_step)
+    about = sparse.about | {"sparsified": sparse.about["sparsified"] | {"fine_tune_steps": steps}}
+    return tested(replace(sparse, model=model, about=about, seconds=sparse.seconds + time.perf_counter() - start))
+
+
+def tested(run: Run) -> Run:
+    """The run with the scores of its model on its test examples."""
+    found = evaluate(run, run.config.n_examples("test"))
+    densities = found.densities.double().mean(0).tolist()
+    test = Scores(found.loss, found.accuracy, found.density, found.expected_density, densities, found.metrics)
+    baselines = run.config.baselines(run.config.open_data(run.tokenizer), "test", test)
+    return replace(run, test=test, about=run.about | baselines)
+
+
+def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:
+    """A copy of a model, trained further on the run's training examples; of no steps, the model itself.
+
+    Args:
+        run: Whose task; a tenth of its learning rate is the largest.
+        model: With masks of any kind.
+        steps: Of :func:`~sbmt.sparsification.fine_tune`.
+        on_step: See there.
+    """
+    if steps == 0:
+        return model
+
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        return run.config.loss(model(**inputs(batch)).values, batch.labels)
+
+    tuned = copy.deepcopy(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.config.seed)
+        examples = Inputs(run, "train", seed=2).batches()
+        rate = run.config.learning_rate / 10
+        fine_tune(tuned, examples, loss, steps=steps, learning_rate=rate, on_step=on_step)
+    return tuned
 
 
 def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
@@ -142,6 +178,7 @@ def compare(
     density: float | None = None,
     n_examples: int | None = None,
     on_kind: Callable[[str], None] = lambda name: None,
+    fine_tune_steps: int = 0,
 ) -> list[Compared]:
     """Fitted masks beside every other kind with as many edges, in the same network.
 
@@ -152,6 +189,8 @@ def compare(
             others. Otherwise one common factor of all rates brings them to it.
         n_examples: How many test examples the task is scored on; None takes as many as the run was tested on.
         on_kind: Called with the name of each kind before it is measured.
+        fine_tune_steps: Steps that the network is trained further under masks of each kind before the task is scored.
+            What masks see is measured before.
 
     Returns:
         Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.controls.CONTROLS`.
@@ -165,7 +204,11 @@ def compare(
         if density is not None:
             set_density(model, tuned_on, density)
         on_kind(FITTED)
-        fitted = Compared(FITTED, measure_masks(model, measured_on), _score(sparse, model, n_examples))
+        fitted = Compared(
+            FITTED,
+            measure_masks(model, measured_on),
+            _score(sparse, further_trained(run, model, fine_tune_steps), n_examples),
+        )
         level = fitted.masks.mean("density") if density is None else density
         found = [fitted]
         for name, make in CONTROLS.items():
@@ -177,19 +220,23 @@ def compare(
             other = copy.deepcopy(model)
             for layer, mask in masks.items():
                 other.set_submodule(layer, mask)
-            found.append(Compared(name, report, _score(run, other, n_examples)))
+            found.append(Compared(name, report, _score(run, further_trained(run, other, fine_tune_steps), n_examples)))
         return found
 
 
-def report(run: Run, levels: Sequence[Sequence[Compared]]) -> dict[str, Any]:
-    """Comparisons of one run as JSON holds them, level by level, with what the task loses example by example."""
+def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:
+    """Comparisons of one run as JSON holds them, level by level, with what the task loses example by example.
+
+    Losses are those against full attention that was trained further for as many steps.
+    """
     n_examples = levels[0][0].scores.n_examples
-    full = evaluate(run, n_examples)
+    full = _score(run, further_trained(run, run.model, fine_tune_steps), n_examples)
     return {
         "task": run.config.task,
         "length": run.config.length,
         "full": {"accuracy": full.accuracy, "loss": full.loss},
         "n_examples": n_examples,
+        "fine_tune_steps": fine_tune_steps,
         "levels": [[_summary(compared, full) for compared in level] for level in levels],
         "manifest": manifest(),
     }

@@ -42,7 +42,8 @@ class MaskedAttention(nn.Module, ABC):
     ) -> AttentionOutput:
         """As every attention of the library; masks come from torch's global generator, and edges are not returned."""
         heads = Heads(query, key, value, query_mask, key_mask)
-        mask = self.mask(heads)
+        with torch.no_grad():
+            mask = self.mask(heads)
         real = is_pair(heads)
         scores = query @ key.mT / query.shape[-1] ** 0.5
         if mask.probability is not None:

@@ -29,6 +29,15 @@ def test_without_a_comparison(run, tmp_path, trained):
     assert not (tmp_path / "mine" / "masks.json").exists() and (tmp_path / "mine" / "result.json").exists()
 
 
+def test_fine_tuning(run, tmp_path, trained):
+    words = "--edges-per-query 3 --steps 2 --clusters 16 --examples 8 --fine-tune 2 --output tuned --json tuned.json"
+    code, _, err = run("sparsify", "full", *words.split())
+    assert code == 0, err
+    assert json.loads((tmp_path / "tuned.json").read_text())["fine_tune_steps"] == 2
+    assert json.loads((tmp_path / "tuned" / "result.json").read_text())["sparsified"]["fine_tune_steps"] == 2
+    assert run("evaluate", "tuned", "--sequences", "8")[0] == 0
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("words", "error"),
@@ -37,6 +46,7 @@ def test_without_a_comparison(run, tmp_path, trained):
         ("full --output full", "a folder without a run, got full"),
         ("full --steps 0", "steps ≥ 1"),
         ("full --clusters 0", "clusters ≥ 1"),
+        ("full --fine-tune -1", "fine_tune ≥ 0"),
         ("full --edges-per-query 0", "edges_per_query > 0"),
         ("full --no-compare --figure x.png", "--json and --figure with a comparison"),
         ("full --figure x.doc", "a file ending among"),

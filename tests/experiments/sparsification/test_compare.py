@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.sparsification.compare import KINDS, Inputs, compare, fit_run, report, set_density
+from sbmt.experiments.sparsification.compare import KINDS, Inputs, compare, fit_run, report, set_density, tuned_run
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
@@ -114,3 +114,21 @@ def test_a_run_with_masks_of_its_own_is_refused(toys, tiny):
     run = fit(tiny("listops", steps=2), accelerator="cpu")
     with pytest.raises(SbmtError, match="a run trained with attention 'full', got 'sbm'"):
         fit_run(run, 4.0, 2)
+
+
+def test_a_tuned_run_is_another_network_of_the_same_kind(full, sparse):
+    tuned, again = (tuned_run(full, sparse, 4) for _ in range(2))
+    mine, theirs = tuned.model.state_dict(), sparse.model.state_dict()
+    assert all(not torch.equal(theirs[name], t) for name, t in mine.items() if "query" in name)
+    assert all(torch.equal(again.model.state_dict()[name], t) for name, t in mine.items())
+    assert tuned.about["sparsified"] == {"steps": 3, "accuracy": full.test.accuracy, "fine_tune_steps": 4}
+    assert tuned.config == sparse.config and tuned.test.loss != sparse.test.loss
+
+
+def test_every_kind_is_tuned_and_full_attention_too(full, sparse):
+    before = report(full, [compare(full, sparse, n_examples=8)])
+    after = report(full, [compare(full, sparse, n_examples=8, fine_tune_steps=3)], 3)
+    assert after["fine_tune_steps"] == 3 and after["full"]["loss"] != before["full"]["loss"]
+    for one, other in zip(before["levels"][0], after["levels"][0], strict=True):
+        assert one["kind"] == other["kind"] and one["recall"] == pytest.approx(other["recall"], abs=0.2)
+        assert one["loss"] != other["loss"], one["kind"]

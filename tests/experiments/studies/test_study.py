@@ -7,6 +7,7 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.cli.study import all_studies
+from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.studies.unseen import SETTINGS, UNSEEN_STUDIES
@@ -103,7 +104,8 @@ def test_a_summary_reports_every_seed_and_its_curve(tmp_path):
         assert mean == pytest.approx(sum(run.history["loss"]) / study.config.steps, abs=1e-4)
 
 
-SYNTHETIC = {name: study for name, study in all_studies().items() if name not in LONG_RANGE_STUDIES}
+LONG_RANGE = LONG_RANGE_STUDIES | EQUAL_EDGES_STUDIES
+SYNTHETIC = {name: study for name, study in all_studies().items() if name not in LONG_RANGE}
 TASK = {
     "recall": {"n_pairs": 2, "n_queries": 2, "n_distractors": 4},
     "twins": {"data": "toy-image", "crop": 6},
@@ -137,6 +139,20 @@ def test_what_was_never_seen_is_put_to_all_alike(study):
     assert (options["window"].window, options["window"].mask_density) == (8, 0.0)
     seeds = Counter(trial.name for trial, _ in study.plan())
     assert all((n > 2) if name.startswith("fitted") else (n == 2) for name, n in seeds.items())
+
+
+def test_masks_with_as_many_edges_get_the_same_chances(tmp_path, toys, tiny):
+    study, config = EQUAL_EDGES_STUDIES["listops-edges"], tiny("listops", steps=2, eval_every=2)
+    runs = dict(run_study(replace(study, config=config, n_seeds=1), tmp_path))
+    assert list(runs) == [trial.name for trial in study.trials]
+    for c in (2, 4):
+        fitted, random = (runs[f"{kind}-{c}"].config for kind in ("fitted", "random"))
+        assert (fitted.options.preset, fitted.options.edges_per_query) == ("fitted", float(c))
+        assert random.options.mask_density == pytest.approx(runs[f"fitted-{c}"].test.density, abs=0.1)
+        assert random.options.sink and random.options.reweight and random.options.window == 0
+    assert runs["window"].config.options.sink and runs["window"].config.options.mask_density == 0.0
+    rates = {"learning_rate", "steps", "batch_size", "warmup_steps", "seed"}
+    assert all(getattr(run.config, name) == getattr(config, name) for run in runs.values() for name in rates)
 
 
 @pytest.mark.bad_input

@@ -23,6 +23,7 @@ def files(tmp_path):
     (tmp_path / "results").mkdir()
     assert attention_mass_page(Files(tmp_path)) == {}
     networks = {"Text": network(4.0, 255.4), "Image": network(2.0, 256)}
+    networks["Image"]["tuned"] = network(3.0, 256) | {"full": {"accuracy": 0.8}}
     (tmp_path / "results" / "attention_mass.json").write_text(json.dumps({"networks": networks}), "utf-8")
     return Files(tmp_path)
 
@@ -40,6 +41,7 @@ def test_tables_show_a_twentieth_of_the_pairs(files):
         "| Text | 255 | 0.750 | 0.5 ± 1.2 | 0.5 ± 1.2 |",
         "| Image | 256 | 0.750 | 0.5 ± 1.2 | 0.5 ± 1.2 |",
     ]
+    assert tables["attention-tuned"].split("\n")[2:] == ["| Image | 256 | 0.800 | 0.5 ± 1.2 | 0.5 ± 1.2 |"]
 
 
 def test_single_numbers(files):

@@ -1,5 +1,6 @@
 """The tables of how much attention masks see in trained networks."""
 
+from collections.abc import Callable
 from typing import Any
 
 from results.tables.files import Files
@@ -21,21 +22,21 @@ def attention_mass_page(files: Files) -> dict[str, str]:
     }
 
 
-def kinds_table(networks: dict[str, Any], show: Any) -> str:
-    """A row per network, a column per kind of mask."""
-    rows = [(name, *(show(kind) for kind in shown(network))) for name, network in networks.items()]
-    first = next(iter(networks.values()))
-    return grid(("", *(kind["kind"] for kind in shown(first))), rows)
+def kinds_table(networks: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> str:
+    """A row per kind of mask, a column per network."""
+    columns = [[show(kind) for kind in shown(network)] for network in networks.values()]
+    kinds = [kind["kind"] for kind in shown(next(iter(networks.values())))]
+    return grid(("", *networks), list(zip(kinds, *columns, strict=True)))
 
 
 def lost_table(networks: dict[str, Any]) -> str:
-    """A row per network: full attention's accuracy, and the points that each kind of mask loses, ± standard error."""
-    rows = []
-    for name, network in networks.items():
-        points = [f"{100 * kind['lost']:.1f} ± {100 * kind['lost_error']:.1f}" for kind in shown(network)]
-        rows.append((name, f"{network['mean_keys']:.0f}", f"{network['full']['accuracy']:.3f}", *points))
-    first = next(iter(networks.values()))
-    return grid(("", "tokens", "full", *(kind["kind"] for kind in shown(first))), rows)
+    """Full attention's accuracy, and the points that each kind of mask loses, ± standard error."""
+    table = kinds_table(networks, lambda kind: f"{100 * kind['lost']:.1f} ± {100 * kind['lost_error']:.1f}")
+    head, line, *rows = table.split("\n")
+    tokens = [f"{network['mean_keys']:.0f}" for network in networks.values()]
+    full = [f"{network['full']['accuracy']:.3f}" for network in networks.values()]
+    above = [f"| {' | '.join(row)} |" for row in (("tokens", *tokens), ("full attention's accuracy", *full))]
+    return "\n".join([head, line, *above, *rows])
 
 
 def shown(network: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,17 +31,19 @@ def files(tmp_path):
 def test_tables_show_a_twentieth_of_the_pairs(files):
     tables = attention_mass_page(files)
     assert tables["attention-seen"].split("\n") == [
-        "| | fitted | oracle |",
+        "| | Text | Image |",
         "|---|---|---|",
-        "| Text | 20 % | 20 % |",
-        "| Image | 10 % | 10 % |",
+        "| fitted | 20 % | 10 % |",
+        "| oracle | 20 % | 10 % |",
     ]
-    assert tables["attention-error"].split("\n")[2] == "| Text | 0.10 | 0.10 |"
+    assert tables["attention-error"].split("\n")[2] == "| fitted | 0.10 | 0.10 |"
     assert tables["attention-lost"].split("\n")[2:] == [
-        "| Text | 255 | 0.750 | 0.5 ± 1.2 | 0.5 ± 1.2 |",
-        "| Image | 256 | 0.750 | 0.5 ± 1.2 | 0.5 ± 1.2 |",
+        "| tokens | 255 | 256 |",
+        "| full attention's accuracy | 0.750 | 0.750 |",
+        "| fitted | 0.5 ± 1.2 | 0.5 ± 1.2 |",
+        "| oracle | 0.5 ± 1.2 | 0.5 ± 1.2 |",
     ]
-    assert tables["attention-tuned"].split("\n")[2:] == ["| Image | 256 | 0.800 | 0.5 ± 1.2 | 0.5 ± 1.2 |"]
+    assert tables["attention-tuned"].split("\n")[3] == "| full attention's accuracy | 0.800 |"
 
 
 def test_single_numbers(files):

@@ -92,6 +92,9 @@ def long_range_page(files: Files) -> dict[str, str]:
         "layers": layers_table,
     }
     tables = {f"long-range-{name}": table(found) for name, table in makers.items()}
+    edges = {task: files.load(f"{task}-edges") for task in TASKS if files.has(f"{task}-edges")}
+    if edges:
+        tables["long-range-edges"] = accuracy_table(edges)
     if files.has("retrieval_ceiling"):
         tables["retrieval-ceiling"] = retrieval_ceiling_table(files.load("retrieval_ceiling"))
     if files.has("full_size"):

@@ -18,7 +18,8 @@ FENCE = re.compile(r"^```python.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("source", [s for s in map(str, SOURCES) if FENCE.search((DOCS / s).read_text("utf-8"))])
-def test_code_on_pages_runs(source: str) -> None:
+def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # for what pages write
     namespace: dict[str, object] = {}
     with ExitStack() as stack:
         for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # one page leaves nothing for the next

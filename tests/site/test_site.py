@@ -3,6 +3,7 @@
 import os
 import re
 from contextlib import ExitStack
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest

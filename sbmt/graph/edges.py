@@ -231,13 +231,12 @@ class EdgeList:
         there are n_queries · n_keys / block_size² a head.
 
         Example:
-            >>> from torch.nn.attention.flex_attention import flex_attention
             >>> edges = EdgeList.from_dense(torch.rand(1, 2, 64, 64) < 0.05)
-            >>> blocks = edges.to_block_mask(block_size=16)
             >>> order = torch.rand(1, 2, 64).argsort(-1)
+            >>> blocks = edges.to_block_mask(16, (order, order))
             >>> query, key, value = (torch.take_along_dim(torch.randn(1, 2, 64, 8), order[..., None], 2) for _ in "qkv")
-            >>> values = flex_attention(query, key, value, block_mask=edges.to_block_mask(16, (order, order)))
-            >>> values = torch.take_along_dim(values, order.argsort(-1)[..., None], 2)  # as the tokens stood before
+            >>> values = torch.compile(flex_attention)(query, key, value, block_mask=blocks)  # doctest: +SKIP
+            >>> torch.take_along_dim(values, order.argsort(-1)[..., None], 2)  # as tokens stood  # doctest: +SKIP
 
         Raises:
             SbmtError: If the block size is below 1, or an order is not one.

@@ -1,5 +1,7 @@
 """``sbmt sparsify``: fitted masks for a network that was trained with full attention."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,9 +54,8 @@ def sparsify(
     folder = output or run.with_name(f"{run.name}-fitted")
     if (folder / "config.json").exists():
         raise SbmtError("a folder without a run", folder, "name another with --output")
-    torch.set_flush_denormal(True)  # rates may be tiny, and arithmetic on such numbers takes ten times as long
     console = Console(markup=False)
-    with only_writer(folder):
+    with _without_subnormals(), only_writer(folder):
         with progress_bars(console) as progress:
             bar = progress.add_task("fit", total=steps)
             options = {"n_clusters": clusters, "window": window}
@@ -70,8 +71,19 @@ def sparsify(
     print_scores(console, tuned.test, tuned.about)
     if compare:
         paths = [path for path in (folder / "masks.json", json) if path]
-        _compare(console, full, sparse, examples, fine_tune, paths, figure)
+        with _without_subnormals():
+            _compare(console, full, sparse, examples, fine_tune, paths, figure)
     console.print(f"Run: {folder}", highlight=False)
+
+
+@contextmanager
+def _without_subnormals() -> Iterator[None]:
+    """Rates may be tiny, and arithmetic on subnormal numbers takes ten times as long as on zeros."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def _compare(

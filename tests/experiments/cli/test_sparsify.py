@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
 
@@ -27,6 +28,13 @@ def test_without_a_comparison(run, tmp_path, trained):
     code, out, _ = run("sparsify", "full", "--no-compare", "--steps", "2", "--clusters", "16", "--output", "mine")
     assert code == 0 and "k-means" not in out
     assert not (tmp_path / "mine" / "masks.json").exists() and (tmp_path / "mine" / "result.json").exists()
+
+
+@pytest.mark.parametrize("words", ["--no-compare", "--edges-per-query 3 --examples 8"])
+def test_arithmetic_is_as_before_afterwards(run, trained, words):
+    assert run("sparsify", "full", "--steps", "1", "--clusters", "16", *words.split())[0] == 0
+    subnormal = torch.full((1,), 1e-310, dtype=torch.float64)
+    assert subnormal * 0.5 > 0
 
 
 def test_fine_tuning(run, tmp_path, trained):

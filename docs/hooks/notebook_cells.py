@@ -1,16 +1,23 @@
 """Shows the cells of notebooks as a reader needs them.
 
-- Cells whose source the notebook hides, which are the solutions of exercises, are folded together with their output.
-  JupyterLab hides the source by itself; mkdocs-jupyter would show it.
+- Solutions and checks of exercises, whose source the notebook hides, are folded together with what they print. Of other
+  cells whose source is hidden, such as those that only plot, the source alone is folded.
+- What a cell tagged ``bet`` shows is folded: the reader is asked for a prediction first.
+- Figures get the text of the cell's ``alt`` in place of the remark that they have none.
 - Comments for the tests, such as ``# NBVAL_CHECK_OUTPUT``, are removed.
 """
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 REMARK = re.compile(r'(?:<span class="c1">)?# NBVAL_[A-Z_]+(?:</span>)?\n')
 DIV = re.compile(r"<(/?)div\b[^>]*>")
+INPUT = re.compile(r'<div\b[^>]*\bclass="[^"]*\bjp-Cell-inputWrapper\b[^>]*>')
+OUTPUT = re.compile(r'<div\b[^>]*\bclass="[^"]*\bjp-Cell-outputWrapper\b[^>]*>')
+ALT = re.compile(r'(<img\b[^>]*?\balt=")[^"]*(")')
+BET = "Make your prediction, then open"
 
 
 def on_page_content(html, page, config, files):
@@ -19,19 +26,44 @@ def on_page_content(html, page, config, files):
     notebook = json.loads(Path(page.file.abs_src_path).read_text(encoding="utf-8"))
     html = REMARK.sub("", html)
     for cell in notebook["cells"]:
-        if cell["metadata"].get("jupyter", {}).get("source_hidden"):
-            html = _folded(html, cell)
+        before, inside, after = _split(html, rf'<div\b[^>]*\bid="cell-id={re.escape(cell["id"])}"[^>]*>')
+        html = before + _shown(inside, cell) + after
     return html
 
 
-def _folded(html, cell):
-    tag = re.search(rf'<div\b[^>]*\bid="cell-id={re.escape(cell["id"])}"[^>]*>', html)
+def _shown(html, cell):
+    """The inside of a cell's element, with what is to be folded folded."""
+    metadata, source = cell["metadata"], "".join(cell["source"])
+    if "alt" in metadata:
+        texts = metadata["alt"] if isinstance(metadata["alt"], list) else [metadata["alt"]]
+        rest = iter(texts)
+        html = ALT.sub(lambda match: match[1] + escape(next(rest, texts[-1])) + match[2], html)
+    if "bet" in metadata.get("tags", []):
+        html = _fold(html, OUTPUT, BET, "bet")
+    if metadata.get("jupyter", {}).get("source_hidden"):
+        kind = next((name for name in ("Solution", "Check") if f"# {name}" in source), None)
+        html = _details(html, kind, kind.lower()) if kind else _fold(html, INPUT, "Code", "code")
+    return html
+
+
+def _fold(html, part, summary, kind):
+    if not re.search(part, html):
+        return html
+    start = re.search(part, html).start()
+    end = len(html) - len(_split(html, part)[2]) + len("</div>")
+    return html[:start] + _details(html[start:end], summary, kind) + html[end:]
+
+
+def _details(inside, summary, kind):
+    return f'<details class="fold {kind}"><summary>{summary}</summary>{inside}</details>'
+
+
+def _split(html, opening):
+    """What stands before, inside and after the first element that opens so; its own tags belong to the outer parts."""
+    tag = re.search(opening, html)
     depth = 0
     for div in DIV.finditer(html, tag.start()):
         depth += -1 if div[1] else 1
         if depth == 0:
-            break
-    inside = html[tag.end() : div.start()]
-    name = "Solution" if "# Solution" in "".join(cell["source"]) else "Code"
-    fold = f'<details class="solution"><summary>{name}</summary>{inside}</details>'
-    return html[: tag.end()] + fold + html[div.start() :]
+            return html[: tag.end()], html[tag.end() : div.start()], html[div.start() :]
+    raise ValueError(f"an element without an end: {tag[0]}")

@@ -1,5 +1,6 @@
 """The errata page: every claim that was examined, from ``results/errata.toml``."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +11,17 @@ from results.tables.grid import grid
 from results.tables.links import anchor, link
 from results.tables.results import Results
 
-VERDICTS = {
-    "reproduced": "it holds here too, at the size given",
-    "corrected": "it does not hold as it stands, and what holds instead is said",
-    "refuted": "it does not hold",
-    "open": "what would decide it takes runs at full size, which were not done",
+LINK = re.compile(r"\[(.+)\]\((.+)\)")
+VERDICTS = ("reproduced", "corrected", "refuted", "open")
+GRADES = ("conclusion", "proof", "slip")
+GROUPS = {
+    "conclusion": ("Conclusions that fall", "the claim does not hold, or only in another form"),
+    "proof": ("Arguments that fall", "the claim may stand, but not by the argument given for it"),
+    "open": ("Open at full size", "only runs at full size can decide it, and those were not done"),
+    "reproduced": ("What holds", "the claim holds here too, at the size given"),
+    "slip": ("Slips", "a misprint, or a word too few; nothing depends on it"),
 }
-GRADES = {
-    "conclusion": "a claim falls; or would fall, where the verdict is *open*",
-    "proof": "the claim may stand, its argument does not",
-    "slip": "a misprint, or a word too few",
-}
+"""The parts of the page: heading, and what it means that a claim stands there."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Claim:
         finding: What was found: a template whose numbers come from the result files.
         evidence: Short names of pages that show it, see :func:`~results.tables.links.link`.
         grade: One of :data:`GRADES`; empty if the claim was reproduced.
+        figure: Name of a picture in ``docs/assets``, if there is one.
+        caption: What the picture shows.
     """
 
     name: str
@@ -44,10 +47,12 @@ class Claim:
     finding: str
     evidence: tuple[str, ...]
     grade: str = ""
+    figure: str = ""
+    caption: str = ""
 
     @property
     def group(self) -> str:
-        """The part of the page to which it belongs."""
+        """The part of the page to which it belongs, one of :data:`GROUPS`."""
         if self.verdict == "reproduced" or self.grade == "slip":
             return self.grade or "reproduced"
         return "open" if self.verdict == "open" else self.grade
@@ -76,42 +81,51 @@ def read_claims(root: Path) -> list[Claim]:
 def errata_page(results: Results) -> dict[str, str]:
     """The parts of the errata page by name."""
     claims = read_claims(results.root)
-    groups = {name: [claim for claim in claims if claim.group == name] for name in (*GRADES, "reproduced", "open")}
+    groups = {name: [claim for claim in claims if claim.group == name] for name in GROUPS}
     blocks = {f"errata-{name}": "\n\n".join(_entry(c, results) for c in of) for name, of in groups.items()}
     blocks["errata-slip"] = _slips(groups["slip"], results)
-    meanings = [_meanings("verdict", VERDICTS), _meanings("grade", GRADES)]
-    blocks["errata-meaning"] = "\n\n".join(meanings)
-    return blocks | {"errata-overview": _overview([claim for claim in claims if claim.grade != "slip"], groups)}
+    files = dict.fromkeys(name for claim in claims for name in claim.files(results))
+    blocks["errata-commands"] = "\n".join(["```bash", *commands(list(files), [], results), "```"])
+    return blocks | {"errata-overview": _overview(groups)}
 
 
-def _meanings(head: str, words: dict[str, str]) -> str:
-    return grid((head, "what it says"), [(f"*{name}*", meaning) for name, meaning in words.items()])
-
-
-def _overview(claims: Sequence[Claim], groups: dict[str, list[Claim]]) -> str:
-    names = {"reproduced": "reproduced", "conclusion": "conclusions that fall", "proof": "arguments that fall"}
-    counts = [f"{len(groups[group])} {name}" for group, name in (names | {"open": "open at full size"}).items()]
-    text = f"**{len(claims)} claims: {', '.join(counts)}.** Beside them {len(groups['slip'])} slips, listed last."
+def _overview(groups: dict[str, list[Claim]]) -> str:
     rows = []
-    for claim in claims:
-        verdict = ", ".join(filter(None, (claim.verdict, claim.grade)))
-        rows.append((f"[{claim.name}](#{anchor(claim.name)})", claim.source, verdict))
-    return f"{text}\n\n{grid(('claim', 'in the paper', 'verdict, grade'), rows)}"
+    for name, claims in groups.items():
+        heading, meaning = GROUPS[name]
+        rows.append((f"[{heading}](#{anchor(heading)})", len(claims), meaning))
+    return grid(("", "how many", "what it means"), rows)
 
 
 def _entry(claim: Claim, results: Results) -> str:
-    shown = [link(results.root, name) for name in claim.evidence]
-    grade = f" *({claim.grade})*" if claim.grade else ""
-    again = ", ".join(f"`{one}`" for one in commands(claim.files(results), claim.notebooks, results))
-    lines = [f"### {claim.name}", f"**Said** in {claim.source}: {claim.claim}"]
-    lines.append(f"**{claim.verdict.capitalize()}**{grade}: {results.render(claim.finding)}")
-    lines.append(f"**Shown** in {', '.join(shown)}.{f' **Again:** {again}' if again else ''}")
+    lines = [f"### {claim.name}", f"**The paper** ({claim.source}): {claim.claim}"]
+    lines.append(f"**{claim.verdict.capitalize()}.** {results.render(claim.finding)}")
+    if claim.figure:
+        lines.append(f"![{claim.caption}](assets/{claim.figure})\n*{claim.caption}*")
+    lines.append(f"<small>Evidence: {_evidence(claim, results)}</small>")
     return "\n\n".join(lines)
+
+
+def _evidence(claim: Claim, results: Results) -> str:
+    """Links to all that shows it, by short names: with their headings only if two lead to the same page."""
+    links = [LINK.fullmatch(link(results.root, name)) for name in claim.evidence]
+    told = [(found[1], found[2]) for found in links if found]
+    short = [_short(name) for name, _ in told]
+    names = [one if short.count(one) == 1 else full for one, (full, _) in zip(short, told, strict=True)]
+    return ", ".join(f"[{name}]({address})" for name, (_, address) in zip(names, told, strict=True))
+
+
+def _short(name: str) -> str:
+    """The page that a link leads to, or the statement of the theory, without the heading."""
+    if name[:2].isdigit():
+        return f"notebook {name[:2]}"
+    page, _, heading = name.partition(": ")
+    return heading if page in ("Theory", "Results") else page
 
 
 def _slips(claims: Sequence[Claim], results: Results) -> str:
     rows = []
     for claim in claims:
-        shown = ", ".join(link(results.root, name) for name in claim.evidence)
-        rows.append((f"{claim.name} ({claim.source})", claim.claim, results.render(claim.finding), shown))
-    return grid(("slip", "printed", "right", "shown in"), rows)
+        finding = results.render(claim.finding)
+        rows.append((f"{claim.name} ({claim.source})", claim.claim, finding, _evidence(claim, results)))
+    return grid(("slip", "printed", "right", "evidence"), rows)

@@ -36,19 +36,43 @@ def test_a_cell_is_folded_with_what_it_prints(tmp_path) -> None:
     )
     assert html == (
         '<div id="cell-id=b"><pre><span></span># Check</pre></div><div id="cell-id=b.1">'
-        f'<details class="solution"><summary>Solution</summary>{inside}</details></div><p></p>'
+        f'<details class="fold solution"><summary>Solution</summary>{inside}</details></div><p></p>'
     )
+
+
+OUTPUT = '<div class="jp-Cell-outputWrapper"><div><img alt="none" src="x"></div></div>'
+INPUT = '<div class="jp-Cell-inputWrapper" tabindex="0"><div>plot()</div></div>'
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"tags": ["bet"]}, f'{INPUT}<details class="fold bet"><summary>{{BET}}</summary>{OUTPUT}</details>'),
+        (
+            {"jupyter": {"source_hidden": True}},
+            f'<details class="fold code"><summary>Code</summary>{INPUT}</details>{OUTPUT}',
+        ),
+        ({"alt": 'A "mask"'}, INPUT + OUTPUT.replace("none", "A &quot;mask&quot;")),
+    ],
+)
+def test_what_else_a_cell_asks_for(metadata, expected) -> None:
+    hook = load_hook("notebook_cells")
+    html = hook._shown(INPUT + OUTPUT, {"metadata": metadata, "source": ["plot()"]})
+    assert html == expected.replace("{BET}", hook.BET)
 
 
 @pytest.mark.parametrize("name", list(map(str, NOTEBOOKS)))
 def test_solutions_are_folded_and_open(visit: Visit, quick_address: str, name: str) -> None:
     page = visit.open(quick_address + name.replace(".ipynb", ".html")).page
     hidden = hidden_cells(name)
-    assert page.locator("details.solution").count() == len(hidden) >= 2
+    folds = page.locator("details:is(.solution, .check, .code)")
+    assert folds.count() == len(hidden) >= 2
     for cell in hidden:
         code = page.locator(f"[id='cell-id={cell['id']}'] .highlight-ipynb")
-        summary = page.locator(f"[id='cell-id={cell['id']}'] summary")
-        assert summary.inner_text().strip() == ("Solution" if "# Solution" in "".join(cell["source"]) else "Code")
+        summary = page.locator(f"[id='cell-id={cell['id']}'] details:not(.bet) > summary")
+        source = "".join(cell["source"])
+        kind = next((name for name in ("Solution", "Check") if f"# {name}" in source), "Code")
+        assert summary.inner_text().strip() == kind
         assert not code.is_visible()
         summary.click()
         assert code.is_visible()
@@ -69,7 +93,6 @@ def test_remarks_for_the_tests_are_left_out(site, name: str) -> None:
     assert "NBVAL_CHECK_OUTPUT" in (ROOT / name).read_text(encoding="utf-8")
     html = (site / name.replace(".ipynb", ".html")).read_text(encoding="utf-8")
     assert "NBVAL_" not in html
-    assert "# Check" in html  # the line below such a remark is still there
 
 
 @pytest.mark.parametrize("number", ["07", "11", "12"])

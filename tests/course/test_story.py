@@ -3,28 +3,18 @@
 import ast
 import importlib.util
 import re
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
-import nbformat
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
+
 FOLDER = ROOT / "notebooks"
-PATHS = sorted(FOLDER.glob("[0-9]*.ipynb"))
 LEARNING_PATH = ROOT / "docs" / "learning-path.md"
 ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
-EXERCISE = re.compile(r"### (\d+) · ")
-PARTS = ["stub", "hint", "solution", "check"]
 
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
-
-
-@cache
-def cells(path: Path) -> list:
-    return nbformat.v4.reads(path.read_text("utf-8")).cells
 
 
 def code(path: Path) -> list:
@@ -124,68 +114,20 @@ def test_learning_path_has_every_notebook_with_its_question_and_time():
 # --- the exercises -------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Exercise:
-    number: int
-    parts: list[tuple[str, str]] = field(default_factory=list)  # kind and source, in order
-
-
-def kind_of(cell) -> str:
-    if cell.cell_type == "markdown":
-        return "hint" if cell.source.startswith("<details><summary>Hint</summary>\n\n") else "prose"
-    if "nbval-skip" in cell.metadata.get("tags", []):
-        return "stub"
-    marks = [name for name in ("Solution", "Check") if re.search(rf"^# {name}\b", cell.source, re.MULTILINE)]
-    return marks[0].lower() if len(marks) == 1 else "code"
-
-
-def exercises(path: Path) -> list[Exercise]:
-    sources = [cell.source for cell in cells(path)]
-    start = next(i for i, source in enumerate(sources) if source.startswith("## Exercises"))
-    end = next(i for i, source in enumerate(sources) if source.startswith("## What to remember"))
-    found: list[Exercise] = []
-    for cell in cells(path)[start:end]:
-        heading = EXERCISE.match(cell.source) if cell.cell_type == "markdown" else None
-        if heading:
-            found.append(Exercise(int(heading[1])))
-        elif found:
-            found[-1].parts.append((kind_of(cell), cell.source))
-    return found
-
-
-def names(source: str, context: type) -> set[str]:
-    tree = ast.parse(source)
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    return found | (functions if context is ast.Store else set())
-
-
 @every_notebook
-def test_exercises_have_a_stub_a_hint_a_solution_and_a_check(path):
+def test_exercises_have_a_stub_a_check_a_hint_and_a_solution(path):
     found = exercises(path)
     assert 2 <= len(found) <= 4
-    assert [exercise.number for exercise in found] == list(range(1, len(found) + 1))
+    assert [exercise.name for exercise in found] == [f"{path.name[:2]}.{i + 1}" for i in range(len(found))]
     for exercise in found:
-        assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS
+        assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS, exercise.name
 
 
 @every_notebook
-def test_checks_judge_the_answer_and_not_the_solution(path):
-    for exercise in exercises(path):
-        parts = dict(exercise.parts)
-        asked = names(parts["stub"], ast.Store)
-        assert asked & names(parts["solution"], ast.Store), exercise.number  # it overwrites the stub
-        asserted = [node for node in ast.walk(ast.parse(parts["check"])) if isinstance(node, ast.Assert)]
-        assert asserted and "assert" not in parts["solution"], exercise.number
-        assert asked & names(parts["check"], ast.Load), exercise.number
-        assert asked & names(parts["solution"], ast.Store) & names(parts["check"], ast.Load), exercise.number
-
-
-@every_notebook
-def test_solutions_are_folded_and_their_first_line_gives_nothing_away(path):
-    solutions = [cell for cell in code(path) if kind_of(cell) == "solution"]
-    assert all(cell.metadata["jupyter"]["source_hidden"] for cell in solutions)
-    assert {cell.source.splitlines()[0] for cell in solutions} <= {"# Solution", "# NBVAL_CHECK_OUTPUT"}
+def test_checks_and_solutions_are_folded_and_their_first_line_gives_nothing_away(path):
+    folded = [cell for cell in code(path) if kind_of(cell) in ("check", "solution")]
+    assert all(cell.metadata["jupyter"]["source_hidden"] for cell in folded)
+    assert {cell.source.splitlines()[0] for cell in folded} <= {"# Check", "# Solution", "# NBVAL_CHECK_OUTPUT"}
 
 
 def test_learning_path_names_every_exercise():
@@ -216,6 +158,27 @@ def test_figures_are_png(path):
     kinds = {kind for cell in code(path) for output in cell.outputs for kind in output.get("data", {})}
     assert {kind for kind in kinds if kind.startswith("image/")} == {"image/png"}
     assert not kinds & {"text/html", "application/javascript"}
+
+
+@every_notebook
+def test_figures_say_in_words_what_they_show(path):
+    for cell in code(path):
+        n_figures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
+        alt = cell.metadata.get("alt", [])
+        texts = [alt] if isinstance(alt, str) else alt
+        assert len(texts) == n_figures and all(len(text) > 30 for text in texts), cell.id
+
+
+@every_notebook
+def test_one_figure_is_the_picture_to_remember(path):
+    marked = [cell for cell in code(path) if "picture" in cell.metadata.get("tags", [])]
+    assert len(marked) == 1 and "alt" in marked[0].metadata
+
+
+@every_notebook
+def test_a_bet_has_something_to_bet_on(path):
+    bets = [cell for cell in code(path) if "bet" in cell.metadata.get("tags", [])]
+    assert bets and all(cell.outputs for cell in bets)
 
 
 @every_notebook

@@ -1,0 +1,65 @@
+"""Judges the answers to exercises of the notebooks."""
+
+import dis
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+BLANK = "… Still blank: put your answer in place of the dots, run that cell, then this one again."
+NOT_YET = "✗ Not yet."
+
+
+def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:
+    """Prints whether an answer is right, and if it is not, the hint for the mistake it looks like.
+
+    Args:
+        answers: What the learner wrote: numbers, tensors, functions.
+        right: Takes the answers and says whether they are right.
+        wrong: For each likely mistake a hint, and what recognises it. The first that fits is shown.
+
+    An answer that cannot be judged, say a word where a number was asked for, is refused with the error it caused.
+
+    >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
+    ✗ Not yet. Two coins, not three.
+    >>> check(0.5, right=lambda p: abs(p - 0.5) < 0.01)
+    ✓ Right.
+    >>> check(..., right=lambda p: abs(p - 0.5) < 0.01)
+    … Still blank: put your answer in place of the dots, run that cell, then this one again.
+    """
+    if any(is_blank(answer) for answer in answers):
+        print(BLANK)
+        return
+    try:
+        is_right = bool(right(*answers))
+        reason = "Open the hint below, then try again."
+    except Exception as error:  # whatever a learner's code may raise
+        is_right, reason = False, f"Your answer ends in {type(error).__name__}: {error}"
+    if is_right:
+        print("✓ Right.")
+        return
+    for hint, fits in (wrong or {}).items():
+        if _fits(fits, answers):
+            reason = hint
+            break
+    print(f"{NOT_YET} {reason}")
+
+
+def is_blank(answer: Any) -> bool:
+    """Whether something is still ``...``, or holds it, or is a function whose body is."""
+    if isinstance(answer, list | tuple):
+        return any(is_blank(part) for part in answer)
+    if isinstance(answer, Mapping):
+        return any(is_blank(part) for part in answer.values())
+    if isinstance(answer, FunctionType):
+        steps = [step for step in dis.get_instructions(answer) if step.opname != "RESUME"]
+        return all(step.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") for step in steps) and not any(
+            step.argval is not None for step in steps
+        )
+    return answer is ...
+
+
+def _fits(recognises: Callable[..., Any], answers: tuple[Any, ...]) -> bool:
+    try:
+        return bool(recognises(*answers))
+    except Exception:  # it is another mistake than this
+        return False

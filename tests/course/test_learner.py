@@ -1,0 +1,116 @@
+"""A learner at every exercise: leaves it blank, answers wrongly in every likely way, answers rightly, peeks.
+
+Only those cells are run that an exercise builds on, so that the course need not be executed once more.
+"""
+
+import ast
+import builtins
+import tomllib
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from sbmt.experiments import exercises as judging
+from sbmt.experiments.exercises import BLANK, NOT_YET
+from tests.course.reading import PATHS, Exercise, code_before, exercises, loaded, needed, stored
+
+ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exercise in exercises(path)]
+
+
+@pytest.fixture(autouse=True)
+def no_windows(monkeypatch):
+    matplotlib.use("Agg")
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+
+
+def wrong_answers(path: Path) -> dict[str, list[str]]:
+    """For each exercise, what learners are likely to answer who have not understood it yet."""
+    return tomllib.loads((Path(__file__).parent / "wrong" / f"{path.name[:2]}.toml").read_text("utf-8"))
+
+
+class Learner:
+    """Runs cells in one namespace, as a kernel would, and reads what checks say."""
+
+    def __init__(self, path: Path, exercise: Exercise, monkeypatch, capsys):
+        self.space = {"__name__": "__main__"}
+        self.exercise, self.capsys = exercise, capsys
+        self.hints: set[str] = set()
+        monkeypatch.chdir(path.parent)
+        for source in code_before(path, exercise):
+            self.run(source)
+        judge = judging.check
+
+        def listening(*answers, right, wrong=None):
+            self.hints |= set(wrong or {})
+            judge(*answers, right=right, wrong=wrong)
+
+        if "check" in self.space:
+            self.space["check"] = listening
+        self.run(exercise.stub)
+
+    def run(self, source: str) -> str:
+        torch.manual_seed(0)
+        self.capsys.readouterr()
+        exec(compile(source, "<cell>", "exec"), self.space)
+        plt.close("all")
+        return self.capsys.readouterr().out
+
+    def verdict(self) -> str:
+        return self.run(self.exercise.check).strip()
+
+    def answers(self) -> dict[str, object]:
+        return {name: self.space[name] for name in self.exercise.answers}
+
+
+@pytest.fixture
+def learner(monkeypatch, capsys):
+    return lambda path, exercise: Learner(path, exercise, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(("path", "exercise"), ALL)
+def test_judged_as_a_teacher_would(path, exercise, learner):
+    at = learner(path, exercise)
+    assert at.verdict().endswith(BLANK)
+
+    wrong, given = wrong_answers(path)[exercise.name], set()
+    assert len(wrong) >= 2
+    for answer in wrong:
+        at.run(exercise.stub)
+        at.run(answer)
+        verdict = at.verdict()
+        assert NOT_YET in verdict and "✓" not in verdict, answer
+        given |= {hint for hint in at.hints if verdict.endswith(hint)}
+    assert given == at.hints  # each hint is for a mistake that somebody makes
+
+    before = at.answers()
+    at.run(exercise.solution)
+    assert all(at.answers()[name] is value for name, value in before.items())
+    at.run("\n".join(f"{name} = solution_{name}" for name in exercise.answers))
+    assert at.verdict().endswith("✓ Right.")
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
+def test_every_exercise_has_wrong_answers(path):
+    assert list(wrong_answers(path)) == [exercise.name for exercise in exercises(path)]
+
+
+@pytest.mark.parametrize(("path", "exercise"), ALL)
+def test_a_solution_has_names_of_its_own(path, exercise):
+    assert exercise.answers and not stored(exercise.solution) & stored(exercise.stub) - {"_"}
+
+
+@pytest.mark.parametrize(("path", "exercise"), ALL)
+def test_a_check_is_one_call(path, exercise):
+    last = ast.parse(exercise.check).body[-1]
+    assert isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last.value.func.id == "check"
+    assert exercise.check.count("check(") == 1 and "assert" not in exercise.check
+    assert set(exercise.answers) <= loaded(exercise.check)
+
+
+def test_only_what_an_exercise_builds_on_is_run():
+    cells = [("setup", "import math\nx = 1"), ("code", "y = x"), ("code", "z = 2"), ("code", "t = [0]\nt[0] = y")]
+    assert needed(cells, {"t"} - set(dir(builtins))) == ["import math\nx = 1", "y = x", "t = [0]\nt[0] = y"]
+    assert needed(cells, set()) == ["import math\nx = 1"]

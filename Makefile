@@ -1,7 +1,7 @@
 # Everything runs inside .venv, which the first target that needs it creates from requirements.lock.
 #   make demo    train full attention, SBM and random masks on the synthetic task, and compare them
 #   make test    lint, types, tests, notebooks, site, and an installation from nothing
-#   make lab     open the notebooks
+#   make lab     open the notebooks, as copies of your own without their outputs
 #   make lab-test  run every notebook in a real JupyterLab, as a learner would (ten minutes or so; needs chromium)
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
@@ -168,8 +168,10 @@ faults: $(STAMP)
 	mkdir -p results
 	$(BIN)/python tests/faults/run_many.py --cases 10000 --json results/faults.json
 
+# The learner's copies have no outputs, which would give answers away, and lie as deep as the originals, so that links hold.
 lab: $(STAMP)
-	$(BIN)/python -m jupyterlab notebooks
+	$(BIN)/python notebooks/copies.py lab
+	$(BIN)/python -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/lab/$(notdir $(firstword $(NOTEBOOKS)))
 
 docs: $(STAMP)
 	$(MKDOCS) serve

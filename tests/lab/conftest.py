@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,7 @@ class Lab:
 
     def url(self, notebook: str) -> str:
         """Opens one notebook in an empty workspace."""
-        return f"{self.address}/lab/tree/notebooks/{notebook}?token={TOKEN}&reset"
+        return f"{self.address}/lab/tree/lab/{notebook}?token={TOKEN}&reset"
 
     def ask(self, path: str, method: str = "GET") -> list:
         """The server's answer to a request to its API."""
@@ -57,13 +56,7 @@ def copy_course(folder: Path) -> None:
     """The notebooks without their outputs, and what they link to and read."""
     for name in ("docs", "results"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("notebooks", "vendor"))
-    (folder / "notebooks").mkdir()
-    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                cell.outputs, cell.execution_count = [], None
-        nbformat.write(notebook, folder / "notebooks" / path.name)
+    subprocess.run([sys.executable, ROOT / "notebooks" / "copies.py", folder / "lab"], check=True)
 
 
 @pytest.fixture(scope="session")

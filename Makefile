@@ -140,6 +140,7 @@ results: $(STAMP)
 	cp runs/demo3/result.json results/demo.json
 	cp runs/demo3/demo.png results/demo.png
 	$(BIN)/python results/measure/landing.py
+	$(BIN)/python results/measure/landing_picture.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
 	done
@@ -147,6 +148,7 @@ results: $(STAMP)
 	$(BIN)/python results/measure/fitted_cost.py
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/gate_gradients.py
+	$(BIN)/python results/measure/clips.py
 	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py

@@ -7,6 +7,7 @@ from results.tables.files import Files
 from results.tables.grid import grid
 
 SHOWN = 0.05
+HEADS = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that tables fit the page
 
 
 def attention_mass_page(files: Files) -> dict[str, str]:
@@ -26,7 +27,7 @@ def kinds_table(networks: dict[str, Any], show: Callable[[dict[str, Any]], str])
     """A row per kind of mask, a column per network."""
     columns = [[show(kind) for kind in shown(network)] for network in networks.values()]
     kinds = [kind["kind"] for kind in shown(next(iter(networks.values())))]
-    return grid(("", *networks), list(zip(kinds, *columns, strict=True)))
+    return grid(("", *(HEADS.get(name, name) for name in networks)), list(zip(kinds, *columns, strict=True)))
 
 
 def lost_table(networks: dict[str, Any]) -> str:

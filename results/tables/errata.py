@@ -1,6 +1,5 @@
 """The errata page: every claim that was examined, from ``results/errata.toml``."""
 
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +7,9 @@ from pathlib import Path
 
 from results.tables.commands import commands
 from results.tables.grid import grid
-from results.tables.links import anchor, link
+from results.tables.links import anchor, short_links
 from results.tables.results import Results
 
-LINK = re.compile(r"\[(.+)\]\((.+)\)")
 VERDICTS = ("reproduced", "corrected", "refuted", "open")
 GRADES = ("conclusion", "proof", "slip")
 GROUPS = {
@@ -19,7 +17,7 @@ GROUPS = {
     "proof": ("Arguments that fall", "the claim may stand, but not by the argument given for it"),
     "open": ("Open at full size", "only runs at full size can decide it, and those were not done"),
     "reproduced": ("What holds", "the claim holds here too, at the size given"),
-    "slip": ("Slips", "a misprint, or a word too few; nothing depends on it"),
+    "slip": ("Slips", "a misprint or a missing word; nothing depends on it"),
 }
 """The parts of the page: heading, and what it means that a claim stands there."""
 
@@ -37,7 +35,7 @@ class Claim:
         evidence: Short names of pages that show it, see :func:`~results.tables.links.link`.
         grade: One of :data:`GRADES`; empty if the claim was reproduced.
         figure: Name of a picture in ``docs/assets``, if there is one.
-        caption: What the picture shows.
+        caption: What the picture shows, for those who cannot see it, too.
     """
 
     name: str
@@ -85,7 +83,8 @@ def errata_page(results: Results) -> dict[str, str]:
     blocks = {f"errata-{name}": "\n\n".join(_entry(c, results) for c in of) for name, of in groups.items()}
     blocks["errata-slip"] = _slips(groups["slip"], results)
     files = dict.fromkeys(name for claim in claims for name in claim.files(results))
-    blocks["errata-commands"] = "\n".join(["```bash", *commands(list(files), [], results), "```"])
+    notebooks = sorted({number for claim in claims for number in claim.notebooks})
+    blocks["errata-commands"] = "\n".join(["```bash", *commands(list(files), notebooks, results), "```"])
     return blocks | {"errata-overview": _overview(groups)}
 
 
@@ -94,38 +93,21 @@ def _overview(groups: dict[str, list[Claim]]) -> str:
     for name, claims in groups.items():
         heading, meaning = GROUPS[name]
         rows.append((f"[{heading}](#{anchor(heading)})", len(claims), meaning))
-    return grid(("", "how many", "what it means"), rows)
+    return grid(("", "n", "what it means"), rows)
 
 
 def _entry(claim: Claim, results: Results) -> str:
-    lines = [f"### {claim.name}", f"**The paper** ({claim.source}): {claim.claim}"]
+    lines = [f"### {claim.name}", f"*{claim.source[0].upper()}{claim.source[1:]}:* {claim.claim}"]
     lines.append(f"**{claim.verdict.capitalize()}.** {results.render(claim.finding)}")
     if claim.figure:
-        lines.append(f"![{claim.caption}](assets/{claim.figure})\n*{claim.caption}*")
-    lines.append(f"<small>Evidence: {_evidence(claim, results)}</small>")
+        lines.append(f"![{claim.caption}](assets/{claim.figure})")
+    lines.append(f"<small>Evidence: {short_links(results.root, claim.evidence)}</small>")
     return "\n\n".join(lines)
-
-
-def _evidence(claim: Claim, results: Results) -> str:
-    """Links to all that shows it, by short names: with their headings only if two lead to the same page."""
-    links = [LINK.fullmatch(link(results.root, name)) for name in claim.evidence]
-    told = [(found[1], found[2]) for found in links if found]
-    short = [_short(name) for name, _ in told]
-    names = [one if short.count(one) == 1 else full for one, (full, _) in zip(short, told, strict=True)]
-    return ", ".join(f"[{name}]({address})" for name, (_, address) in zip(names, told, strict=True))
-
-
-def _short(name: str) -> str:
-    """The page that a link leads to, or the statement of the theory, without the heading."""
-    if name[:2].isdigit():
-        return f"notebook {name[:2]}"
-    page, _, heading = name.partition(": ")
-    return heading if page in ("Theory", "Results") else page
 
 
 def _slips(claims: Sequence[Claim], results: Results) -> str:
     rows = []
     for claim in claims:
         finding = results.render(claim.finding)
-        rows.append((f"{claim.name} ({claim.source})", claim.claim, finding, _evidence(claim, results)))
+        rows.append((f"{claim.name} ({claim.source})", claim.claim, finding, short_links(results.root, claim.evidence)))
     return grid(("slip", "printed", "right", "evidence"), rows)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from theory.statements import STATEMENTS
 
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+LINK = re.compile(r"\[(.+)\]\((.+)\)")
 MARKUP = re.compile(r"[`*$]|<!--.*?-->|\[([^\]]*)\]\([^)]*\)")
 
 
@@ -50,6 +52,23 @@ def link(root: Path, name: str) -> str:
         else f"{title.removeprefix('Results: ').capitalize()}: {places[place]}"
     )
     return f"[{shown}]({address}#{place})"
+
+
+def short_links(root: Path, names: Sequence[str]) -> str:
+    """Links by the names of their pages, such as *notebook 03*; with headings only where two would be the same."""
+    found = [LINK.fullmatch(link(root, name)) for name in names]
+    links = [(one[1], one[2]) for one in found if one]
+    short = [_page(name) for name, _ in links]
+    shown = [one if short.count(one) == 1 else name for one, (name, _) in zip(short, links, strict=True)]
+    return ", ".join(f"[{name}]({address})" for name, (_, address) in zip(shown, links, strict=True))
+
+
+def _page(name: str) -> str:
+    """The page that a link leads to, without the heading."""
+    if name[:2].isdigit():
+        return f"notebook {name[:2]}"
+    page, _, rest = name.partition(": ")
+    return rest.capitalize() if page == "Results" else page
 
 
 @cache

@@ -1,12 +1,12 @@
 """The tables of the page on long-range tasks, from the results of their studies."""
 
 from collections.abc import Iterable
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from results.tables.files import Files
 from results.tables.grid import grid
-from sbmt.experiments.cli.tables import accuracy_cell
+from results.tables.longer_inputs import longer_table
 from sbmt.experiments.training.long_range import PAPER
 
 TASKS = {
@@ -20,15 +20,24 @@ TASKS = {
 
 
 def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
-    """Mean ± deviation over seeds, and density, in percent, laid out as in the paper's Tables 1 and 2."""
+    """Mean ± deviation over seeds, and density unless it is 100, in percent; laid out as the paper's Tables 1 and 2."""
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     rows = []
     for trial, title in titles.items():
-        cells = [accuracy_cell([run for run in result["runs"] if run["trial"] == trial]) for result in results.values()]
+        cells = [_accuracy([run for run in result["runs"] if run["trial"] == trial]) for result in results.values()]
         rows.append((title, *cells))
-    chances = [f"{100 * result['runs'][0]['chance']:.2f}" for result in results.values()]
+    chances = [f"{100 * result['runs'][0]['chance']:.1f}" for result in results.values()]
     rows.append(("always the commonest label", *chances))
-    return grid(("", *(TASKS[task] for task in results)), rows)
+    return grid(("", *(TASKS[task].replace(", ", ",<br>") for task in results)), rows)
+
+
+def _accuracy(runs: list[dict[str, Any]]) -> str:
+    if not runs:
+        return "–"
+    accuracies = [100 * run["test"]["accuracy"] for run in runs]
+    spread = f" ± {stdev(accuracies):.1f}" if len(runs) > 1 else ""
+    density = 100 * mean(run["test"]["density"] for run in runs)
+    return f"{mean(accuracies):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")
 
 
 def interval_table(results: dict[str, dict[str, Any]]) -> str:
@@ -95,6 +104,8 @@ def long_range_page(files: Files) -> dict[str, str]:
     edges = {task: files.load(f"{task}-edges") for task in TASKS if files.has(f"{task}-edges")}
     if edges:
         tables["long-range-edges"] = accuracy_table(edges)
+    if files.has("longer_inputs"):
+        tables["longer-inputs"] = longer_table(files.load("longer_inputs")["tasks"])
     if files.has("retrieval_ceiling"):
         tables["retrieval-ceiling"] = retrieval_ceiling_table(files.load("retrieval_ceiling"))
     if files.has("full_size"):

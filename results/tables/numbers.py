@@ -11,6 +11,7 @@ from statistics import mean, median
 from typing import Any
 
 from results.tables.files import Files
+from sbmt.experiments.plots.benchmarks import crossing
 
 LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
 GLUE = ("sst2", "qqp", "mnli", "qnli")
@@ -64,6 +65,14 @@ def n_statements(files: Files, grade: str) -> int:
     """How many statements of a grade (or of ``"all"``) came out as stated."""
     rows = [row for row in files.load("theory") if row["outcome"] == "as stated"]
     return len([row for row in rows if grade in ("all", row["grade"])])
+
+
+def n_claims(files: Files, group: str) -> int:
+    """How many claims of the paper came out so: a group of the errata page, or ``"all"`` of them but the slips."""
+    from results.tables.errata import read_claims  # it is written with these numbers
+
+    groups = [claim.group for claim in read_claims(files.root)]
+    return len(groups) - groups.count("slip") if group == "all" else groups.count(group)
 
 
 def n_comparisons(files: Files, tasks: str, other: str, verdict: str) -> int:
@@ -131,6 +140,17 @@ def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str) -> floa
     raise KeyError(n, keys_per_query, mode)
 
 
+def fitted_break_even(files: Files, mode: str) -> float:
+    """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention."""
+    found = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
+    mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
+    times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
+    where = crossing(list(times), list(times.values()), [1.0] * len(times))
+    if where is None:
+        raise LookupError(f"no {mode} with a fitted mask that is faster")
+    return round(where[0], -2)
+
+
 def memory_ratio(files: Files, method: str, other: str, which: str) -> float:
     """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's peak memory to another's."""
     peaks = files.load("costs")["memory"]
@@ -180,12 +200,14 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {name: partial(over_seeds, one) for 
         blocks_visited,
         statement,
         n_statements,
+        n_claims,
         n_comparisons,
         points_ahead,
         points_lost,
         layer_density,
         time_ratio,
         fitted_ratio,
+        fitted_break_even,
         memory_ratio,
         operations_ratio,
         gradient_estimate,

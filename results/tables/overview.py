@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from results.tables.commands import command_of, read_questions
-from results.tables.links import link
+from results.tables.links import short_links
 from results.tables.results import Results
 
 
@@ -19,11 +19,11 @@ def overview_page(results: Results) -> dict[str, str]:
 def _group(name: str, rows: Sequence[dict[str, Any]], results: Results) -> str:
     lines = [f"## {name}", ""]
     for row in rows:
-        told = ", ".join(link(results.root, page) for page in row["pages"])
+        told = short_links(results.root, row["pages"])
         answer = results.render(row["answer"]) if results.has(row["file"]) else "*Not measured yet.*"
         lines += [f"**{row['question']}** {answer}<br>", f"`{row['file']}.json` → {told}", ""]
     targets = [f"`{target}`" for target in dict.fromkeys(row["again"] for row in rows)]
-    return "\n".join([*lines, f"All of it again: {', '.join(targets)}."])
+    return "\n".join([*lines, f"To measure this again: {', '.join(targets)}."])
 
 
 def _origins(rows: Sequence[dict[str, Any]], results: Results) -> str:

@@ -19,7 +19,6 @@ from results.tables.when_to_use import when_to_use_page
 NOT_MEASURED = "*Not measured yet: run `{command}`.*"
 PAGES: dict[str, tuple[Callable[[Results], dict[str, str]], str]] = {
     "README.md": (landing_page, "make results"),
-    "docs/index.md": (landing_page, "make results"),
     "docs/synthetic.md": (study_page, "make results"),
     "docs/fitted-masks.md": (fitted_page, "make results"),
     "docs/attention-mass.md": (attention_mass_page, "python results/measure/attention_mass.py"),

@@ -8,9 +8,11 @@ import numpy as np
 from results.tables.files import Files
 from results.tables.grid import grid
 from results.tables.landing import CASES, step_ratios
+from results.tables.numbers import fitted_ratio
 from sbmt.experiments.tables import LEFT_OUT
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
+FITTED_LENGTHS, FITTED_KEYS = (512, *LENGTHS), 16.0
 KINDS = ("near-constant", "structured")
 N_CLUSTERS, D_HEAD = 128, 32
 DENSEST = 0.16  # beyond this a mask is drawn densely, and time is no longer a straight line
@@ -37,6 +39,8 @@ def when_to_use_page(files: Files) -> dict[str, str]:
             tables |= {"when-limits": limits_table(bench), "when-seconds": seconds_table(bench)}
         if "memory" in bench["suites"]:
             tables["when-bytes"] = bytes_table(bench)
+    if files.has("bench_fitted"):
+        tables["when-fitted"] = fitted_table(files)
     if all(files.has(name) for name in ("costs", "figure4", "listops", "glue")):
         tables["when-others"] = others_table(files)
     return tables
@@ -98,6 +102,15 @@ def seconds_table(bench: dict[str, Any]) -> str:
         cells = [step_ratios(bench, n, density, is_training=is_training) for is_training in (False, True)]
         rows.append((f"{n:,}", f"{100 * density:g} %", *cells))
     return grid(("tokens", "density", "inference", "training step"), rows)
+
+
+def fitted_table(files: Files) -> str:
+    """Time of a fitted mask over that of full attention, per length."""
+    rows = [
+        (f"{n:,}", *(f"{fitted_ratio(files, n, FITTED_KEYS, mode):.2f}" for mode in ("forward", "training")))
+        for n in FITTED_LENGTHS
+    ]
+    return grid(("tokens", "inference", "training step"), rows)
 
 
 def bytes_table(bench: dict[str, Any]) -> str:

@@ -20,7 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a site built with warnings as errors. Never with ``-q``: that hides them from ``--strict`` too."""
+    """The folder of a site built with warnings as errors. Never with ``-q``: that hides them from ``--strict`` too.
+
+    ``SBMT_SITE`` may name a folder that was built before, which spares the time while one writes tests.
+    """
+    if "SBMT_SITE" in os.environ:
+        return Path(os.environ["SBMT_SITE"]).resolve()
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.site.visits import DOCS, NARROW, Visit
+from results.tables.errata import read_claims
+from tests.site.visits import DOCS, NARROW, ROOT, Visit
 
 pytestmark = pytest.mark.site
 
@@ -25,19 +26,22 @@ def bottom(visit: Visit, selector: str) -> float:
     return box["y"] + box["height"]
 
 
-def test_first_view_holds_sentence_picture_and_code(landing: Visit) -> None:
+def test_first_view_says_what_why_and_what_to_run(landing: Visit) -> None:
     landing.page.set_viewport_size(FIRST_VIEW)
-    for selector in ("h1", ".lead", ".hero-code pre", ".pipeline--wide", ".hero .md-button >> nth=2"):
+    words = ("h1", ".lead", ".hero-text pre", ".hero .md-button >> nth=2")
+    for selector in (*words, *(f".hero-figure figcaption >> nth={i}" for i in range(3)), "#small"):
         assert bottom(landing, selector) <= FIRST_VIEW["height"], selector
 
 
-def test_first_view_on_a_phone_holds_sentence_and_doors(landing: Visit) -> None:
+def test_first_view_on_a_phone_holds_the_words(landing: Visit) -> None:
     landing.page.set_viewport_size(NARROW)
-    for selector in ("h1", ".lead", ".hero .md-button >> nth=2"):
-        assert bottom(landing, selector) <= NARROW["height"] / 2, selector
-    assert bottom(landing, ".pipeline--narrow use") <= NARROW["height"]  # the picture begins
+    assert bottom(landing, ".lead") <= NARROW["height"] / 2
+    assert bottom(landing, ".hero .md-button >> nth=2") <= 1.25 * NARROW["height"]
     assert not landing.page.locator(".pipeline--wide").is_visible()
-    code = landing.page.locator(".hero-code pre code")
+    for picture in landing.page.locator(".hero .shown, #small canvas, .pipeline--narrow").all():
+        box = picture.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"] and box["width"] >= 150
+    code = landing.page.locator(".how-code pre code")
     widths = code.evaluate("node => [...node.querySelectorAll('.hll')].map(line => line.getBoundingClientRect().width)")
     assert len(widths) == 3
 
@@ -62,11 +66,54 @@ def test_a_door_opens_into_its_tab(landing: Visit, quick_address: str, number: i
 
 def test_code_can_be_copied(landing: Visit, quick_address: str) -> None:
     page = landing.open(quick_address + "index.html").page
-    page.locator(".hero-code pre").hover()
-    page.locator(".hero-code [data-md-type=copy], .hero-code .md-clipboard").first.click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    fence = re.search(r"```python.*?\n(.*?)```", (DOCS / "index.md").read_text("utf-8"), re.DOTALL)
-    assert copied.strip() == fence[1].strip()
+    text = (DOCS / "index.md").read_text("utf-8")
+    for place, language in (("hero-text", "console"), ("how-code", "python")):
+        page.locator(f".{place} pre").hover()
+        page.locator(f".{place} [data-md-type=copy], .{place} .md-clipboard").first.click()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        fence = re.search(rf"```{language}.*?\n(.*?)```", text, re.DOTALL)
+        assert copied.strip() == fence[1].strip()
+
+
+def test_command_is_one_of_the_makefile() -> None:
+    fence = re.search(r"```console\n(.*?)```", (DOCS / "index.md").read_text("utf-8"), re.DOTALL)
+    targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert fence[1].split()[0] == "make" and fence[1].split()[1] in targets
+
+
+def test_counts_of_claims_are_those_of_the_errata(landing: Visit, quick_address: str) -> None:
+    claims = [claim for claim in read_claims(ROOT) if claim.group != "slip"]
+    groups = [claim.group for claim in claims]
+    text = landing.open(quick_address + "index.html").page.locator(".hero-text").inner_text()
+    counts = [groups.count(name) for name in ("reproduced", "conclusion", "proof", "open")]
+    said = re.search(
+        r"checked (\d+) of its claims: (\d+) hold, (\d+) conclusions and (\d+) arguments fall, and (\d+)", text
+    )
+    assert list(map(int, said.groups())) == [len(claims), *counts]
+
+
+def test_a_mask_can_be_drawn_by_keyboard(landing: Visit, quick_address: str) -> None:
+    page = landing.open(quick_address + "index.html").page
+    small = page.locator("#small")
+    seen = [small.get_attribute("data-edges")]
+    for selector, key in (("[name=blocks]", "ArrowRight"), ("[name=reach]", "ArrowLeft"), ("button", "Enter")):
+        small.locator(selector).focus()
+        page.keyboard.press(key)
+        seen.append(small.get_attribute("data-edges"))
+        assert seen[-1] != seen[-2], selector
+        assert small.locator("[data-part=told]").inner_text().startswith(f"{seen[-1]} edges")
+
+
+def test_pictures_have_the_colours_of_the_page(landing: Visit, quick_address: str) -> None:
+    page = landing.open(quick_address + "index.html").page
+    fills = "names => names.map(name => getComputedStyle(document.querySelector(`.shown ${name}`)).fill)"
+    names = ["text", ".wanted", ".fitted", ".sbm", ".random-equal"]
+    for _ in ("default", "slate"):
+        behind = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        for name, fill in zip(names, page.evaluate(fills, names), strict=True):
+            low, high = sorted((behind, luminance(fill)))
+            assert (high + 0.05) / (low + 0.05) >= (4.5 if name == "text" else 3.0), (landing.colours(), name)
+        landing.toggle_colours()
 
 
 def test_picture_is_seen_in_both_colours(landing: Visit, quick_address: str) -> None:
@@ -77,7 +124,7 @@ def test_picture_is_seen_in_both_colours(landing: Visit, quick_address: str) -> 
     })"""
     names = ["pl-name", "pl-label", "pl-tiny", "pl-arrow", "pl-follow", "pl-blue", "pl-orange", "pl-green"]
     light = page.evaluate(fills, names)
-    card = "getComputedStyle(document.querySelector('.hero-figure')).backgroundColor"
+    card = "getComputedStyle(document.querySelector('.how-figure')).backgroundColor"
     for colours, bounds in (("default", (4.5, 2.0)), ("slate", (4.5, 3.0))):
         assert landing.colours() == colours
         behind = luminance(page.evaluate(card))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from results.tables.commands import commands, read_questions
-from results.tables.errata import GRADES, VERDICTS, errata_page, read_claims
+from results.tables.errata import GRADES, GROUPS, VERDICTS, errata_page, read_claims
 from results.tables.links import anchor, link
 from results.tables.results import NOT_YET, Results
 from theory.statements import STATEMENTS
@@ -75,26 +75,57 @@ def test_every_statement_that_finds_fault_is_among_the_errata():
 
 
 def test_names_make_headings_of_their_own():
-    taken = [anchor(claim.name) for claim in CLAIMS] + ["how-to-read-it", "all-of-them", "what-stands", "slips"]
+    taken = [anchor(name) for name in [*(claim.name for claim in CLAIMS), *(heading for heading, _ in GROUPS.values())]]
     assert [name for name, n in Counter(taken).items() if n > 1] == []
 
 
-def test_slips_are_not_counted_with_the_rest():
+def test_every_claim_stands_once_on_the_page_in_its_group():
+    page = (ROOT / "docs" / "errata.md").read_text("utf-8")
+    parts = dict(re.findall(r'<section data-group="(\w+)"[^>]*>\n(.*?)\n</section>', page, re.DOTALL))
+    assert list(parts) == list(GROUPS)
+    for name, text in parts.items():
+        chosen = [claim for claim in CLAIMS if claim.group == name]
+        assert chosen
+        assert f"\n## {GROUPS[name][0]}\n" in text
+        shown = re.findall(r"^\| (?!slip |---)(.+?) \(" if name == "slip" else r"^### (.+)$", text, re.MULTILINE)
+        assert [title for title in shown if title.strip("-| ")] == [claim.name for claim in chosen]
+
+
+def test_groups_are_counted_apart_and_linked():
     overview = errata_page(RESULTS)["errata-overview"]
-    counted = [claim for claim in CLAIMS if claim.grade != "slip"]
-    assert overview.startswith(f"**{len(counted)} claims: ")
-    assert sum(map(int, re.findall(r"(\d+) (?:reproduced|conclusions|arguments|open)", overview))) == len(counted)
-    assert overview.count("\n| [") == len(counted)
+    counted = Counter(claim.group for claim in CLAIMS)
+    for name, (heading, _) in GROUPS.items():
+        assert f"| [{heading}](#{anchor(heading)}) | {counted[name]} |" in overview
+    assert sum(counted.values()) == len(CLAIMS)
+
+
+def test_figures_exist_and_say_what_they_show():
+    with_figures = [claim for claim in CLAIMS if claim.figure]
+    assert with_figures
+    for claim in with_figures:
+        assert (ROOT / "docs" / "assets" / claim.figure).exists()
+        assert claim.caption
+        assert f"![{claim.caption}](assets/{claim.figure})" in errata_page(RESULTS)[f"errata-{claim.group}"]
+
+
+def test_links_to_evidence_are_told_apart():
+    for text in errata_page(RESULTS).values():
+        for line in text.split("\n"):
+            names = re.findall(r"\[([^\]]+)\]\(", line.partition("Evidence:")[2])
+            assert len(set(names)) == len(names), line
 
 
 def test_commands_name_what_made_the_numbers():
-    claim = next(claim for claim in CLAIMS if claim.name == "Towards full attention")
-    found = commands(claim.files(RESULTS), claim.notebooks, RESULTS)
-    assert found == ["make results", "python notebooks/execute.py notebooks/06*"]
+    assert commands(["figure4", "figure4-64"], ["06"], RESULTS) == [
+        "make results",
+        "python notebooks/execute.py notebooks/06*",
+    ]
     assert commands(["sparse"], [], RESULTS) == ["sbmt study sparse --json results/sparse.json"]
     assert commands(["ste_bias"], [], RESULTS) == ["python results/measure/ste_bias.py"]
     lra = RESULTS.files_of('{{ n_comparisons("lra", "full", "ahead") }}')
     assert commands([*lra, "ste_bias"], [], RESULTS) == ["make long-range", "python results/measure/ste_bias.py"]
+    told = errata_page(RESULTS)["errata-commands"]
+    assert "make results" in told and "python -m theory" in told and "notebooks/03*" in told
 
 
 def test_every_result_file_answers_a_question():

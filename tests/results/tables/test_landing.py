@@ -7,7 +7,7 @@ import pytest
 from results.measure.landing import DEMO, REFERENCE, config_of, measure_seed
 from results.tables.files import Files
 from results.tables.landing import TITLES, demo_table, step_ratios
-from results.tables.when_to_use import KINDS, bytes_table, fit_line, limits_table, when_to_use_page
+from results.tables.when_to_use import FITTED_LENGTHS, KINDS, bytes_table, fit_line, limits_table, when_to_use_page
 from sbmt.experiments.training import SIZES
 
 MACHINE = {"processor": "a processor", "threads": 1, "torch": "9.9"}
@@ -115,3 +115,14 @@ def test_steps_are_timed_in_turn():
     found = measure_seed(runs)
     assert set(found) == {REFERENCE, "fitted"}
     assert found[REFERENCE]["ratio"] == 1 and found["fitted"]["rounds"] == 4
+
+
+def test_fitted_masks_are_timed_at_every_length(tmp_path):
+    cases = [
+        {"n": n, "density": 16 / n, "is_training": is_training, "results": {"sbm": {"ratio": 1024 / n}}}
+        for n in FITTED_LENGTHS
+        for is_training in (False, True)
+    ]
+    results = write(tmp_path, bench_fitted={"suites": {"fitted": {"found": {"cases": cases}}}})
+    rows = when_to_use_page(results)["when-fitted"].splitlines()
+    assert rows[2] == "| 512 | 2.00 | 2.00 |" and rows[-1] == "| 16,384 | 0.06 | 0.06 |"

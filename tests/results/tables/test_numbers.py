@@ -27,6 +27,18 @@ def results(tmp_path):
     rows += [{"name": "a guess", "shown": "so", "grade": "slip", "outcome": "reported"}]
     files = {"listops": study, "deep": {"cases": {"a b": [{"x": -0.5}], "n": 16384}}, "theory": rows}
     files |= {"glue": {"mlm": {"titles": {"sbm": ""}, "runs": [scored]}}}
+    # A training step takes half the time of full attention at twice 1,024 tokens, and so on; a forward pass never does.
+    cases = [
+        {
+            "n": n,
+            "is_training": is_training,
+            "sweeps": ["n"],
+            "results": {"sbm": {"ratio": 1024 / n if is_training else 2.0}},
+        }
+        for n in (512, 2048)
+        for is_training in (True, False)
+    ]
+    files |= {"bench_fitted": {"suites": {"fitted": {"found": {"cases": cases}}}}}
     (tmp_path / "results").mkdir()
     for name, content in files.items():
         (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content), "utf-8")
@@ -53,6 +65,8 @@ def results(tmp_path):
         ('show(points_lost("listops", "full", "sbm", "least"), ".0f")', "−10"),
         ('show(layer_density("listops", 2), ".1f")', "0.6"),
         ("algorithm_1_limit(1)", "0.632"),
+        ('show(fitted_break_even("training"), ",.0f")', "1,000"),
+        ('fitted_break_even("forward")', NOT_YET),
         ('median("listops", "linear", "accuracy")', NOT_YET),
         ('median("listops", "sbm", "f1")', NOT_YET),
         ('median("elsewhere", "sbm", "accuracy")', NOT_YET),

@@ -1,0 +1,105 @@
+"""What pages say about the notebooks: how long they take, and the picture to remember of each.
+
+It counts, and is no hook itself; hooks import it. One rule holds for every time that is shown: :data:`WORDS_PER_MINUTE`
+words of prose and :data:`LINES_PER_MINUTE` lines of code a minute. Code that the page folds, exercises included, is not
+counted; the time for an exercise comes on top.
+"""
+
+import base64
+import io
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+WORDS_PER_MINUTE = 200
+LINES_PER_MINUTE = 20
+MINUTES_PER_EXERCISE = 10
+PICTURE = "picture"  # the tag of the cell that draws the picture to remember
+WIDTH = 640  # of a thumbnail, in pixels: twice what a page shows
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook of the course.
+
+    Attributes:
+        path: Its file.
+    """
+
+    path: Path
+
+    @property
+    def number(self) -> str:
+        """Its two digits."""
+        return self.path.name[:2]
+
+    @property
+    def uri(self) -> str:
+        """Where it is in the docs."""
+        return f"notebooks/{self.path.name}"
+
+    @cached_property
+    def cells(self) -> list[dict]:
+        """Its cells, sources joined."""
+        cells = json.loads(self.path.read_text(encoding="utf-8"))["cells"]
+        return [cell | {"source": "".join(cell["source"])} for cell in cells]
+
+    @property
+    def n_exercises(self) -> int:
+        """How many exercises it has."""
+        return sum(cell["source"].startswith("### ") and " · " in cell["source"].split("\n")[0] for cell in self.cells)
+
+    @property
+    def minutes(self) -> int:
+        """How long reading takes, exercises not included."""
+        shown = [cell for cell in self.cells if not cell["metadata"].get("jupyter", {}).get("source_hidden")]
+        words = sum(len(cell["source"].split()) for cell in shown if cell["cell_type"] == "markdown")
+        lines = sum(len(_lines(cell["source"])) for cell in shown if cell["cell_type"] == "code")
+        return math.ceil(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE)
+
+    @property
+    def picture(self) -> tuple[bytes, str] | None:
+        """The picture to remember, a PNG with the text that describes it; the last figure where no cell is tagged."""
+        figures = [(cell, png) for cell in self.cells for png in _pictures(cell)]
+        tagged = [found for found in figures if PICTURE in found[0]["metadata"].get("tags", [])]
+        if not figures:
+            return None
+        cell, png = (tagged or figures)[-1]
+        alt = cell["metadata"].get("alt", "")
+        return base64.b64decode(png), alt[-1] if isinstance(alt, list) else alt
+
+
+def notebooks() -> list[Notebook]:
+    """All of them, in order."""
+    return [Notebook(path) for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+
+
+def thumbnail(png: bytes) -> bytes:
+    """The same picture, no wider than :data:`WIDTH`."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    if image.width > WIDTH:
+        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.quantize(128).save(buffer, "png", optimize=True)
+    return buffer.getvalue()
+
+
+def spelled(minutes: int) -> str:
+    """A time as one says it: ``"25 min"``, ``"1 h 40 min"``."""
+    hours, rest = divmod(minutes, 60)
+    return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest or not hours))
+
+
+def _lines(source: str) -> list[str]:
+    return [line for line in source.splitlines() if line.strip()]
+
+
+def _pictures(cell: dict) -> list[str]:
+    data = [output.get("data", {}) for output in cell.get("outputs", [])]
+    return ["".join(found["image/png"]) for found in data if "image/png" in found]

@@ -1,0 +1,76 @@
+"""Three questions at the end of each notebook page, from ``docs/quizzes/NN.toml``.
+
+A file holds three tables ``[[question]]``. Each has a text ``ask`` and three or four tables ``[[question.choice]]``
+with a ``text`` and with what to ``say`` to whoever picks it; exactly one of them has ``right = true``. Maths stands
+between dollar signs, code between backticks. ``assets/quiz.js`` judges the answers and remembers them in the browser.
+"""
+
+import re
+import tomllib
+from html import escape
+from pathlib import Path
+
+from mkdocs.structure.toc import AnchorLink
+
+FOLDER = Path(__file__).parents[1] / "quizzes"
+LAST_CELL = re.compile(r'<div class="jp-Cell jp-MarkdownCell\b[^>]*\bid="cell-id=')
+TITLE = "Three questions"
+NOTE = "Your answers stay in this browser, and three right ones put a tick on the"
+CODE = re.compile(r"`([^`]+)`")
+
+
+def on_page_content(html, page, config, files):
+    number = Path(page.file.src_uri).name[:2]
+    path = FOLDER / f"{number}.toml"
+    if not page.file.src_uri.endswith(".ipynb") or not path.exists():
+        return html
+    *_, last = LAST_CELL.finditer(html)
+    page.toc.items[0].children.append(AnchorLink(TITLE, "three-questions", 2))
+    return html[: last.start()] + quiz(number, read(path)) + html[last.start() :]
+
+
+def read(path):
+    """The questions of a file; raises ValueError, naming the question, if it is not as described above."""
+    questions = tomllib.loads(path.read_text(encoding="utf-8")).get("question", [])
+    if len(questions) != 3:
+        raise ValueError(f"{path.name}: expected three questions, got {len(questions)}")
+    for question in questions:
+        name, choices = f"{path.name}: {question.get('ask', '')[:40]!r}", question.get("choice", [])
+        if set(question) != {"ask", "choice"} or not 3 <= len(choices) <= 4:
+            raise ValueError(f"{name}: expected 'ask' and three or four choices")
+        for choice in choices:
+            if not {"text", "say"} <= set(choice) <= {"text", "say", "right"}:
+                raise ValueError(f"{name}: expected 'text' and 'say' in each choice, got {sorted(choice)}")
+        if [choice.get("right", False) for choice in choices].count(True) != 1:
+            raise ValueError(f"{name}: expected one choice with right = true")
+    return questions
+
+
+def quiz(number, questions):
+    """The questions as HTML, which stays hidden where no script can judge an answer."""
+    body = "".join(_question(i, question) for i, question in enumerate(questions))
+    note = f'<p class="quiz-note">{NOTE} <a href="../learning-path.html">learning path</a>.</p>'
+    return (
+        f'<section class="quiz" data-notebook="{number}" aria-labelledby="three-questions" data-search-exclude hidden>'
+        f'<h2 id="three-questions">{TITLE}</h2>{body}'
+        f'<p class="quiz-done" role="status"></p>{note}</section>'
+    )
+
+
+def _question(number, question):
+    choices = "".join(map(_choice, question["choice"]))
+    ask = f'<p class="quiz-ask" id="ask-{number + 1}">{_text(question["ask"])}</p>'
+    return (
+        f'<div class="quiz-question" role="group" aria-labelledby="ask-{number + 1}">{ask}'
+        f'<ul>{choices}</ul><div class="quiz-say" role="status"></div></div>'
+    )
+
+
+def _choice(choice):
+    is_right = " data-right" if choice.get("right") else ""
+    button = f'<button type="button" aria-pressed="false"{is_right}>{_text(choice["text"])}</button>'
+    return f"<li>{button}<template>{_text(choice['say'])}</template></li>"
+
+
+def _text(text):
+    return CODE.sub(r"<code>\1</code>", escape(" ".join(text.split()), quote=False))

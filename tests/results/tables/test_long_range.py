@@ -1,0 +1,23 @@
+"""The tables of the page on long-range tasks, from results that are made up."""
+
+from results.tables.long_range import accuracy_table
+
+
+def run(trial, accuracy, density):
+    return {"trial": trial, "test": {"accuracy": accuracy, "density": density}, "chance": 0.125}
+
+
+def test_densities_are_shown_where_a_mask_hides_something():
+    titles = {"full": "full attention", "sbm": "SBM"}
+    topics = [run("full", 0.75, 1.0), run("full", 0.77, 1.0), run("sbm", 0.5, 0.25)]
+    results = {
+        "listops": {"titles": titles, "runs": [run("full", 0.3456, 1.0)]},
+        "retrieval-topics": {"titles": titles, "runs": topics},
+    }
+    assert accuracy_table(results).split("\n") == [
+        "| | ListOps | Retrieval,<br>topics |",
+        "|---|---|---|",
+        "| full attention | 34.6 | 76.0 ± 1.4 |",
+        "| SBM | – | 50.0 (25.0) |",
+        "| always the commonest label | 12.5 | 12.5 |",
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from results.tables.files import Files
 from results.tables.grid import grid
-from results.tables.longer_inputs import longer_table
+from results.tables.longer_inputs import longer_table, same_share_table
 from sbmt.experiments.training.long_range import PAPER
 
 TASKS = {
@@ -105,7 +105,8 @@ def long_range_page(files: Files) -> dict[str, str]:
     if edges:
         tables["long-range-edges"] = accuracy_table(edges)
     if files.has("longer_inputs"):
-        tables["longer-inputs"] = longer_table(files.load("longer_inputs")["tasks"])
+        longer = files.load("longer_inputs")["tasks"]
+        tables |= {"longer-inputs": longer_table(longer), "longer-shares": same_share_table(longer)}
     if files.has("retrieval_ceiling"):
         tables["retrieval-ceiling"] = retrieval_ceiling_table(files.load("retrieval_ceiling"))
     if files.has("full_size"):

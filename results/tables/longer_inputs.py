@@ -1,38 +1,57 @@
-"""The table of networks that are asked about longer inputs than they were trained on."""
+"""The tables of networks that are asked about longer inputs than they were trained on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from results.tables.grid import grid
 
-KINDS = "fitted", "random", "window", "fitted, all edges", "random, all edges"
+FEW = "fitted", "random", "window"
+MANY = "fitted, all edges", "random, all edges"
 
 
 def longer_table(tasks: dict[str, Any]) -> str:
-    """A row for each task and length: full attention's accuracy, points lost under masks, cost of reading an input."""
-    headings = ("", "tokens", "full", "pairs", "fitted", "random", "window", "pairs", "fitted", "random")
-    return grid((*headings, "time", "memory"), rows(tasks))
-
-
-def rows(tasks: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Two groups of masks: with as many edges per query as at the first length, and with as large a share of pairs."""
-    for name, task in tasks.items():
-        for at in task["lengths"]:
-            kinds = at["kinds"]
-            few, all_edges = (
-                (share(kinds[group[0]]), *(lost(kinds[kind]) for kind in group)) if group[0] in kinds else ("",) * 3
-                for group in (KINDS[:3], KINDS[3:])
+    """Masks with as many edges a query as at the length of training: points they lose, and the time of one answer."""
+    headings = ("", "tokens", "full attention", "pairs", *FEW, "time")
+    return grid(
+        headings,
+        [
+            (
+                name,
+                *length_of(at),
+                share(at["kinds"]["fitted"]),
+                *losses(at, FEW),
+                f"{at['times']['fitted']['ratio']:.2f} ×",
             )
-            times, memory = at["times"]["fitted"], at["memory"]
-            cost = f"{times['ratio']:.2f} ×", f"{memory['fitted']['added'] / memory['full']['added']:.1f} ×"
-            yield name, f"{at['length']:,}", f"{kinds['full']['accuracy']:.3f}", *few, *all_edges, *cost
+            for name, at in lengths(tasks)
+        ],
+    )
+
+
+def same_share_table(tasks: dict[str, Any]) -> str:
+    """Masks that hold as large a share of the pairs as at the length of training."""
+    rows = [
+        (name, *length_of(at), share(at["kinds"][MANY[0]]), *losses(at, MANY))
+        for name, at in lengths(tasks)
+        if MANY[0] in at["kinds"]
+    ]
+    return grid(("", "tokens", "full attention", "pairs", "fitted", "random"), rows)
+
+
+def lengths(tasks: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every task with each of its lengths."""
+    return ((name, at) for name, task in tasks.items() for at in task["lengths"])
+
+
+def length_of(at: dict[str, Any]) -> tuple[str, str]:
+    """The length, and full attention's accuracy."""
+    return f"{at['length']:,}", f"{at['kinds']['full']['accuracy']:.3f}"
+
+
+def losses(at: dict[str, Any], kinds: Iterable[str]) -> list[str]:
+    """Points of accuracy lost against full attention, ± standard error."""
+    return [f"{100 * at['kinds'][kind]['lost']:.1f} ± {100 * at['kinds'][kind]['lost_error']:.1f}" for kind in kinds]
 
 
 def share(kind: dict[str, float]) -> str:
     """The share of pairs that are edges."""
     return f"{100 * kind['density']:.1f} %"
-
-
-def lost(kind: dict[str, float]) -> str:
-    """Points of accuracy lost against full attention, ± standard error."""
-    return f"{100 * kind['lost']:.1f} ± {100 * kind['lost_error']:.1f}"

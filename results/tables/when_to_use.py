@@ -32,7 +32,7 @@ ROWS = (
 
 def when_to_use_page(files: Files) -> dict[str, str]:
     """The tables by name, without those whose results are missing."""
-    tables = {}
+    tables: dict[str, str] = {}
     if files.has("bench"):
         bench = files.load("bench")
         if "attention" in bench["suites"]:
@@ -75,13 +75,15 @@ def fit_line(bench: dict[str, Any], kind: str, *, is_training: bool) -> tuple[fl
 
 def limits_table(bench: dict[str, Any]) -> str:
     """Per length, the density below which SBM takes fewer operations, and less time."""
-    lines = {is_training: [fit_line(bench, kind, is_training=is_training) for kind in KINDS] for is_training in (0, 1)}
+    lines = {
+        is_training: [fit_line(bench, kind, is_training=is_training) for kind in KINDS] for is_training in (False, True)
+    }
     rows = []
     for n in LENGTHS:
         choosing = 2 * D_HEAD + N_CLUSTERS + N_CLUSTERS**2 / (2 * D_HEAD)
         operations = 1 - choosing / n - N_CLUSTERS**2 / (2 * n**2)
         cells = [f"{operations:.0%}".replace("%", " %")]
-        cells += [_percents([(1 - a / n) / b for a, b, _ in lines[is_training]]) for is_training in (0, 1)]
+        cells += [_percents([(1 - a / n) / b for a, b, _ in lines[is_training]]) for is_training in (False, True)]
         rows.append((f"{n:,}", *cells))
     worst = max(off for line in lines.values() for *_, off in line)
     table = grid(("tokens", "operations", "seconds, inference", "seconds, training"), rows)

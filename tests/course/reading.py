@@ -43,7 +43,7 @@ def cells(path: Path) -> list:
 def kind_of(cell) -> str:
     if cell.cell_type == "markdown":
         return "hint" if cell.source.startswith("<details><summary>Hint</summary>\n\n") else "prose"
-    if "nbval-skip" in cell.metadata.get("tags", []):
+    if "stub" in cell.metadata.get("tags", []):
         return "stub"
     marks = [name for name in ("Solution", "Check") if re.search(rf"^# {name}\b", cell.source, re.MULTILINE)]
     return marks[0].lower() if len(marks) == 1 else "code"

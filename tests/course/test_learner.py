@@ -21,9 +21,14 @@ ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exer
 
 
 @pytest.fixture(autouse=True)
-def no_windows(monkeypatch):
+def as_in_a_kernel_of_its_own(monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    threads = torch.get_num_threads()
+    yield
+    torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(threads)
+    matplotlib.rcdefaults()
 
 
 def wrong_answers(path: Path) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION
+from sbmt.experiments.plots.style import BLUE, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION
 
 Mark = tuple[str, str, str]
 """Colour, marker, and whether it is filled: ``full`` or ``none``."""
@@ -25,12 +25,12 @@ MARKS: dict[str, Mark] = {
     "sbm": (VERMILLION, "D", "full"),
     "sbm-loops": (VERMILLION, "D", "none"),
     "random-equal": (PURPLE, "s", "full"),
-    "window": (PURPLE, "s", "none"),
-    "linear": (GREEN, "^", "full"),
-    "nystromformer": (ORANGE, "v", "full"),
-    "performer": (SKY, "P", "full"),
-    "linformer": (INK, "X", "full"),
-    "reformer": (GREEN, "h", "none"),
+    "window": (ORANGE, "s", "full"),
+    "linear": (QUIET, "^", "full"),
+    "nystromformer": (QUIET, "v", "full"),
+    "performer": (QUIET, "P", "full"),
+    "linformer": (QUIET, "X", "full"),
+    "reformer": (SKY, "h", "full"),
 }
 _OTHERS: tuple[Mark, ...] = tuple((QUIET, marker, fill) for fill in ("full", "none") for marker in "<>p*d8H")
 COMMONEST: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1.1, "label": "always the commonest label"}

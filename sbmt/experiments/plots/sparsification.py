@@ -9,18 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION
+from sbmt.experiments.plots.style import GREEN, INK, ORANGE, PURPLE, SKY
 
 STYLES = {
-    "fitted": {"color": BLUE, "linewidth": 2.6, "zorder": 5},
-    "k-means": {"color": GREEN},
-    "hashing": {"color": ORANGE},
-    "window": {"color": PURPLE},
-    "window and random": {"color": SKY},
-    "random": {"color": QUIET},
+    "fitted": {"color": GREEN, "linewidth": 2.6, "zorder": 5},
+    "k-means": {"color": SKY},
+    "hashing": {"color": SKY, "linestyle": "--"},
+    "window": {"color": ORANGE},
+    "window and random": {"color": ORANGE, "linestyle": "--"},
+    "random": {"color": PURPLE},
     "ideal rates": {"color": INK, "linestyle": "--", "linewidth": 1.2},
-    "oracle": {"color": VERMILLION, "linestyle": ":"},
+    "oracle": {"color": INK, "linestyle": ":"},
 }
+SHARES = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0
 _COLUMNS, _PANEL = 3, (2.6, 2.5)  # inches
 
 
@@ -32,7 +33,9 @@ def plot_recall(axes: Axes, result: dict[str, Any], title: str) -> None:
         x, y = [p["density"] for p in points], [p["recall"] for p in points]
         axes.plot(x, y, marker="o", markersize=3.5, label=name, **style)  # type: ignore[arg-type]
     axes.set(title=title, xscale="log", ylim=(0, 1.02))
-    axes.set_xticks([0.01, 0.02, 0.05, 0.1], ["1 %", "2 %", "5 %", "10 %"])
+    low, high = axes.get_xlim()
+    shown = [share for share in SHARES if low <= share <= high]
+    axes.set_xticks(shown, [f"{share:.0%}".replace("%", " %") for share in shown])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(axis="y")

@@ -1,14 +1,15 @@
 """What pages say about the notebooks: how long they take, and the picture to remember of each.
 
 It counts, and is no hook itself; hooks import it. One rule holds for every time that is shown: :data:`WORDS_PER_MINUTE`
-words of prose and :data:`LINES_PER_MINUTE` lines of code a minute. Code that the page folds, exercises included, is not
-counted; the time for an exercise comes on top.
+words of prose and :data:`LINES_PER_MINUTE` lines of code a minute. What the page folds as code, an aside or a hint is
+not counted; the time for an exercise comes on top.
 """
 
 import base64
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 WORDS_PER_MINUTE = 200
 LINES_PER_MINUTE = 20
 MINUTES_PER_EXERCISE = 10
+ASIDE = re.compile(r"<details><summary>(?:Aside|Hint).*?</details>", re.DOTALL)
 PICTURE = "picture"  # the tag of the cell that draws the picture to remember
 WIDTH = 640  # of a thumbnail, in pixels: twice what a page shows
 
@@ -57,7 +59,7 @@ class Notebook:
     def minutes(self) -> int:
         """How long reading takes, exercises not included."""
         shown = [cell for cell in self.cells if not cell["metadata"].get("jupyter", {}).get("source_hidden")]
-        words = sum(len(cell["source"].split()) for cell in shown if cell["cell_type"] == "markdown")
+        words = sum(len(ASIDE.sub("", cell["source"]).split()) for cell in shown if cell["cell_type"] == "markdown")
         lines = sum(len(_lines(cell["source"])) for cell in shown if cell["cell_type"] == "code")
         return math.ceil(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE)
 

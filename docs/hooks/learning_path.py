@@ -55,7 +55,7 @@ def rule():
     """How the time is counted, in a sentence."""
     return (
         f"{course.WORDS_PER_MINUTE} words of prose and {course.LINES_PER_MINUTE} lines of code a minute, "
-        "folded code left out"
+        "what is folded left out"
     )
 
 

@@ -68,6 +68,11 @@ def test_times_are_counted(tmp_path: Path) -> None:
     course = load_hook("course")
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["word " * 390]},
+        {
+            "cell_type": "markdown",
+            "metadata": {},
+            "source": ["<details><summary>Hint</summary>", "w " * 999, "</details>"],
+        },
         {"cell_type": "code", "metadata": {}, "source": ["x = 1\n", "\n"] * 10, "outputs": []},
         {"cell_type": "code", "metadata": {"jupyter": {"source_hidden": True}}, "source": ["y\n"] * 99, "outputs": []},
     ]

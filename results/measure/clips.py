@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+sys.path.append(str(ROOT))  # where results.clips is
 
 import sbmt  # noqa: E402
+from results.clips import Course, draw_clip, fit_clip, in_tenths  # noqa: E402
 from sbmt.command import run_command  # noqa: E402
 from sbmt.experiments.data.batches import Batch  # noqa: E402
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens  # noqa: E402
 from sbmt.experiments.files import read_json, write_json  # noqa: E402
-from sbmt.experiments.plots.clips import Course, draw_clip, fit_clip, in_tenths  # noqa: E402
 from sbmt.experiments.plots.repeated_tokens import see_mask  # noqa: E402
 from sbmt.experiments.training import RepeatedTokensConfig, build_model  # noqa: E402
 from sbmt.experiments.training.generated import TEST_SEED  # noqa: E402

@@ -1,8 +1,8 @@
 import torch
 
+from results.clips import Course, fit_clip
 from results.measure.clips import EVERY, shown_tokens, train
 from sbmt.experiments.files import read_json, write_json
-from sbmt.experiments.plots.clips import Course, fit_clip
 from sbmt.experiments.plots.repeated_tokens import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig, build_model
 from sbmt.experiments.training.repeated_tokens import fitted

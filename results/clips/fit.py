@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.colors import to_hex
 from torch import Tensor
 
-from sbmt.experiments.plots.clips.film import Film, Number, box, number, words
+from results.clips.film import Film, Number, box, number, words
 from sbmt.experiments.plots.style import MASK_COLOURS, ORANGE
 
 LEVELS = (1, 3, 5, 7, 9)

@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from results.clips import Course, Snapshot, draw_clip, fit_clip, in_tenths
+from results.clips.draw import CELL, LEFT, SEED, TOP, Draw, N, example_model, make_film, trace_draws
+from results.clips.film import Film, box, words
+from results.clips.fit import LEVELS
+from results.clips.fit import SIDE as MASK_SIDE
 from sbmt.experiments.files import read_json
-from sbmt.experiments.plots.clips import Course, Snapshot, draw_clip, fit_clip, in_tenths
-from sbmt.experiments.plots.clips.draw import CELL, LEFT, SEED, TOP, Draw, N, example_model, make_film, trace_draws
-from sbmt.experiments.plots.clips.film import Film, box, words
-from sbmt.experiments.plots.clips.fit import LEVELS
-from sbmt.experiments.plots.clips.fit import SIDE as MASK_SIDE
 from sbmt.samplers import sample_fastrg
 
 ROOT = Path(__file__).parents[3]

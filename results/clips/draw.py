@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import torch
 
+from results.clips.film import FADE, Film, Number, box, number, words
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
-from sbmt.experiments.plots.clips.film import FADE, Film, Number, box, number, words
 from sbmt.experiments.plots.style import GREEN, ORANGE, PURPLE
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile
 

@@ -48,7 +48,7 @@ class Visit:
         self.page.on("requestfailed", self._note_failure)
         self.page.on("request", lambda request: self.requests.append(request.url))
 
-    def _note_failure(self, request: Any) -> None:
+    def _note_failure(self, request: object) -> None:
         if request.failure != "net::ERR_ABORTED":  # the reader went on before a picture had come
             self.complaints.append(f"not loaded: {request.url}")
 

@@ -18,6 +18,7 @@ WORDS_PER_MINUTE = 200
 LINES_PER_MINUTE = 20
 MINUTES_PER_EXERCISE = 10
 ASIDE = re.compile(r"<details><summary>(?:Aside|Hint).*?</details>", re.DOTALL)
+EXERCISES, AFTER_THEM = "## Exercises", "## What to remember"
 PICTURE = "picture"  # the tag of the cell that draws the picture to remember
 WIDTH = 640  # of a thumbnail, in pixels: twice what a page shows
 
@@ -58,7 +59,10 @@ class Notebook:
     @property
     def minutes(self) -> int:
         """How long reading takes, exercises not included."""
-        shown = [cell for cell in self.cells if not cell["metadata"].get("jupyter", {}).get("source_hidden")]
+        starts = [cell["source"].split("\n")[0] for cell in self.cells]
+        exercises = slice(*(starts.index(title) if title in starts else 0 for title in (EXERCISES, AFTER_THEM)))
+        others = [cell for cell in self.cells if cell not in self.cells[exercises]]
+        shown = [cell for cell in others if not cell["metadata"].get("jupyter", {}).get("source_hidden")]
         words = sum(len(ASIDE.sub("", cell["source"]).split()) for cell in shown if cell["cell_type"] == "markdown")
         lines = sum(len(_lines(cell["source"])) for cell in shown if cell["cell_type"] == "code")
         return math.ceil(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE)

@@ -76,6 +76,8 @@ def test_times_are_counted(tmp_path: Path) -> None:
         {"cell_type": "code", "metadata": {}, "source": ["x = 1\n", "\n"] * 10, "outputs": []},
         {"cell_type": "code", "metadata": {"jupyter": {"source_hidden": True}}, "source": ["y\n"] * 99, "outputs": []},
     ]
+    for text in ("## Exercises\n" + "word " * 999, "## What to remember"):
+        cells.append({"cell_type": "markdown", "metadata": {}, "source": [text]})
     path = tmp_path / "00_a.ipynb"
     path.write_text(course.json.dumps({"cells": cells}))
     assert course.Notebook(path).minutes == 3  # 390 / 200 + 10 / 20 = 2.45

@@ -10,21 +10,11 @@ MANY = "fitted, all edges", "random, all edges"
 
 
 def longer_table(tasks: dict[str, Any]) -> str:
-    """Masks with as many edges a query as at the length of training: points they lose, and the time of one answer."""
-    headings = ("", "tokens", "full attention", "pairs", *FEW, "time")
-    return grid(
-        headings,
-        [
-            (
-                name,
-                *length_of(at),
-                share(at["kinds"]["fitted"]),
-                *losses(at, FEW),
-                f"{at['times']['fitted']['ratio']:.2f} ×",
-            )
-            for name, at in lengths(tasks)
-        ],
-    )
+    """Masks with as many edges a query as at the length of training: points they lose, and the cost of one answer."""
+    rows = [
+        (name, *length_of(at), share(at["kinds"]["fitted"]), *losses(at, FEW), *cost(at)) for name, at in lengths(tasks)
+    ]
+    return grid(("", "tokens", "full attention", "pairs", *FEW, "time", "memory"), rows)
 
 
 def same_share_table(tasks: dict[str, Any]) -> str:
@@ -50,6 +40,12 @@ def length_of(at: dict[str, Any]) -> tuple[str, str]:
 def losses(at: dict[str, Any], kinds: Iterable[str]) -> list[str]:
     """Points of accuracy lost against full attention, ± standard error."""
     return [f"{100 * at['kinds'][kind]['lost']:.1f} ± {100 * at['kinds'][kind]['lost_error']:.1f}" for kind in kinds]
+
+
+def cost(at: dict[str, Any]) -> tuple[str, str]:
+    """Time and memory of an answer under the fitted mask, over full attention's."""
+    added = at["memory"]
+    return f"{at['times']['fitted']['ratio']:.2f} ×", f"{added['fitted']['added'] / added['full']['added']:.1f} ×"
 
 
 def share(kind: dict[str, float]) -> str:

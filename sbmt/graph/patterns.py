@@ -98,4 +98,4 @@ def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:
     batch, heads, n_queries, _ = edges.shape
     place = torch.arange(n_queries, dtype=edges.keys.dtype, device=edges.keys.device).repeat(batch * heads)
     counts = edges.degrees().to(place.dtype)  # an index of half the size
-    return (place.repeat_interleave(counts, output_size=edges.n_edges) - edges.keys).abs() <= window // 2
+    return place.repeat_interleave(counts, output_size=edges.n_edges).sub_(edges.keys).abs_() <= window // 2

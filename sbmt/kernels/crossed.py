@@ -53,8 +53,8 @@ def _(grad: Tensor, nodes: Tensor, centres: Tensor, *rest: Any) -> tuple[Tensor,
 
 
 def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:4])
-    ctx.n_partitions = inputs[4]
+    nodes, centres, part, _, ctx.n_partitions = inputs
+    ctx.save_for_backward(nodes, centres, part, output)  # and not what it is a copy of
 
 
 def _differentiate_memberships(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

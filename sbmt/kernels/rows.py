@@ -88,8 +88,10 @@ def _(
 
 
 def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output, *inputs[:12])
     *ctx.sizes_and_rule, _, ctx.use_gpu = inputs[12:]
+    out, log_total, weights = output
+    weights = weights if ctx.use_gpu else weights.new_empty(0)  # the CPU computes them again
+    ctx.save_for_backward(out, log_total, weights, *inputs[:12])
     ctx.set_materialize_grads(False)
 
 

@@ -13,11 +13,11 @@ from results.tables.results import Results
 VERDICTS = ("reproduced", "corrected", "refuted", "open")
 GRADES = ("conclusion", "proof", "slip")
 GROUPS = {
-    "conclusion": ("Conclusions that fall", "the claim does not hold, or only in another form"),
-    "proof": ("Arguments that fall", "the claim may stand, but not by the argument given for it"),
-    "open": ("Open at full size", "only runs at full size can decide it, and those were not done"),
-    "reproduced": ("What holds", "the claim holds here too, at the size given"),
-    "slip": ("Slips", "a misprint or a missing word; nothing depends on it"),
+    "conclusion": ("Conclusions that fall", "*refuted*, or *corrected*: true only in another form"),
+    "proof": ("Arguments that fall", "the claim may stand, but not for the reason given"),
+    "open": ("Open at full size", "only runs at full size can decide"),
+    "reproduced": ("What holds", "found here, too"),
+    "slip": ("Slips", "nothing depends on them"),
 }
 """The parts of the page: heading, and what it means that a claim stands there."""
 
@@ -101,7 +101,7 @@ def _entry(claim: Claim, results: Results) -> str:
     lines.append(f"**{claim.verdict.capitalize()}.** {results.render(claim.finding)}")
     if claim.figure:
         lines.append(f"![{claim.caption}](assets/{claim.figure})")
-    lines.append(f"<small>Evidence: {short_links(results.root, claim.evidence)}</small>")
+    lines.append(f"<small>{short_links(results.root, claim.evidence)}</small>")
     return "\n\n".join(lines)
 
 

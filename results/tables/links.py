@@ -54,6 +54,11 @@ def link(root: Path, name: str) -> str:
     return f"[{shown}]({address}#{place})"
 
 
+def address(root: Path, name: str) -> str:
+    """Where the :func:`link` of the same name leads."""
+    return link(root, name).rpartition("](")[2].removesuffix(")")
+
+
 def short_links(root: Path, names: Sequence[str]) -> str:
     """Links by the names of their pages, such as *notebook 03*; with headings only where two would be the same."""
     found = [LINK.fullmatch(link(root, name)) for name in names]

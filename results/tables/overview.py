@@ -1,43 +1,59 @@
-"""The results page: every result file with its question, its answer and where it comes from."""
+"""The results page: every result file with its question, its answer and where it comes from, and a few pictures."""
 
+import tomllib
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from results.tables.commands import command_of, read_questions
-from results.tables.links import short_links
+from results.tables.grid import grid
+from results.tables.links import address, short_links
 from results.tables.results import Results
+
+
+def read_pictures(root: Path) -> dict[str, dict[str, str]]:
+    """The pictures of ``results/questions.toml`` by the group of questions above whose table they stand."""
+    rows = tomllib.loads((root / "results" / "questions.toml").read_text("utf-8"))["picture"]
+    return {row["group"]: row for row in rows}
 
 
 def overview_page(results: Results) -> dict[str, str]:
     """The parts of the results page by name."""
     rows = read_questions(results.root)
     groups = list(dict.fromkeys(row["group"] for row in rows))
-    parts = [_group(name, [row for row in rows if row["group"] == name], results) for name in groups]
+    pictures = read_pictures(results.root)
+    parts = [_group(name, [row for row in rows if row["group"] == name], pictures, results) for name in groups]
     return {"answers": "\n\n".join(parts), "origins": _origins(rows, results)}
 
 
-def _group(name: str, rows: Sequence[dict[str, Any]], results: Results) -> str:
-    lines = [f"## {name}", ""]
-    for row in rows:
-        told = short_links(results.root, row["pages"])
-        answer = results.render(row["answer"]) if results.has(row["file"]) else "*Not measured yet.*"
-        lines += [f"**{row['question']}** {answer}<br>", f"`{row['file']}.json` → {told}", ""]
-    targets = [f"`{target}`" for target in dict.fromkeys(row["again"] for row in rows)]
-    return "\n".join([*lines, f"To measure this again: {', '.join(targets)}."])
+def _group(name: str, rows: Sequence[dict[str, Any]], pictures: dict[str, dict[str, str]], results: Results) -> str:
+    lines = [f"## {name}"]
+    if picture := pictures.get(name):
+        lines.append(f"![{picture['caption']}](assets/{picture['file']})")
+    answers = [results.render(row["answer"]) if results.has(row["file"]) else "*Not measured yet.*" for row in rows]
+    questions = [f"[{row['question']}]({address(results.root, row['pages'][0])})" for row in rows]
+    columns = {"question": questions, "answer": answers}
+    if any(row["pages"][1:] for row in rows):
+        columns["see also"] = [short_links(results.root, row["pages"][1:]) for row in rows]
+    return "\n\n".join([*lines, grid(list(columns), zip(*columns.values(), strict=True))])
 
 
 def _origins(rows: Sequence[dict[str, Any]], results: Results) -> str:
-    """A sentence with what the files have in common, and a table with the rest."""
+    """What the files have in common, which targets measure several of them, and a table with the rest."""
     found = [row["file"] for row in rows if results.has(row["file"])]
     places = list(dict.fromkeys(place for name in found if (place := _place(name, results))))
-    heads = ("file", "again", "how much, how and when", *["on"] * (len(places) > 1))
+    heads = ("question", "file", "again", "how much, how and when", *["on"] * (len(places) > 1))
+    targets = [f"`{one}`" for one, n_files in Counter(row["again"] for row in rows).items() if n_files > 1]
     lines = ["Measured on " + "; or on ".join(f"{place}" for place in places) + "."]
-    lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name in found:
-        cells = [f"`{name}.json`", f"`{command_of(name, results)}`", _measured(_studies(name, results))]
-        cells += [_place(name, results) or "any"] * (len(places) > 1)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    lines += [f"Many files at once are made again by {', '.join(targets)}.", ""]
+    table = []
+    for row in (row for row in rows if results.has(row["file"])):
+        name = row["file"]
+        cells = [row["question"], f"`{name}.json`", f"`{command_of(name, results)}`"]
+        cells += [_measured(_studies(name, results)), *[_place(name, results) or "any"] * (len(places) > 1)]
+        table.append(cells)
+    return "\n".join([*lines, grid(heads, table)])
 
 
 def _measured(studies: Sequence[dict[str, Any]]) -> str:

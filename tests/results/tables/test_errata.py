@@ -111,7 +111,7 @@ def test_figures_exist_and_say_what_they_show():
 def test_links_to_evidence_are_told_apart():
     for text in errata_page(RESULTS).values():
         for line in text.split("\n"):
-            names = re.findall(r"\[([^\]]+)\]\(", line.partition("Evidence:")[2])
+            names = re.findall(r"\[([^\]]+)\]\(", line.partition("<small>")[2])
             assert len(set(names)) == len(names), line
 
 

@@ -134,8 +134,8 @@ def test_missing_results_are_said_to_be_missing(tmp_path, monkeypatch):
         (tmp_path / "results" / f"{name}.json").unlink()
     assert write_tables_here(tmp_path, monkeypatch) == 0
     text = {page: (tmp_path / "docs" / f"{page}.md").read_text("utf-8") for page in SHOWN}
-    assert "cosine *not measured yet* at p" in text["errata"]
-    assert "**Does the proof hold?** *Not measured yet.*" in text["results"]
+    assert "the exact gradient is *not measured yet* for equation 9" in text["errata"]
+    assert "| [Does the proof hold?](theory.md) | *Not measured yet.* |" in text["results"]
     for page, (target, n_tables) in SHOWN.items():
         assert text[page].count(f"*Not measured yet: run `{target}`.*") == n_tables, page
     assert write_tables_here(tmp_path, monkeypatch, "--check") == 0

@@ -10,7 +10,7 @@ _FITTED: dict[str, Any] = {"preset": "fitted", "n_clusters": 256, "block_model_r
 _GATED: dict[str, Any] = PARTS | {"n_clusters": 256, "density_weight": 0.1, "density_kind": "expected"}
 
 
-def _study(task: str, window: int, n_seeds: int) -> Study:
+def _study(task: str, window: int, n_seeds: int, **settings: Any) -> Study:
     """Masks of two densities on one task: fitted, random and fixed ones, all with a sink and a loop at every token."""
     alike = LONG_RANGE_STUDIES[task]
     near = {"attention": "random_mask", "mask_density": 0.0, "window": window, "sink": True}
@@ -21,8 +21,12 @@ def _study(task: str, window: int, n_seeds: int) -> Study:
         Trial("window", f"window, {window + 1} tokens", near),
         Trial("straight-through", "straight-through, λ = 0.1", _GATED),
     )
-    return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config, trials, n_seeds)
+    return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config.override(**settings), trials, n_seeds)
 
 
-EQUAL_EDGES_STUDIES = {study.name: study for study in (_study("pathfinder", 4, 3), _study("listops", 4, 3))}
-"""On the tasks where the attention of a trained network is concentrated: see the page on attention mass."""
+EQUAL_EDGES_STUDIES = {
+    study.name: study
+    for study in (_study("pathfinder", 4, 3), _study("listops", 4, 2, positions="rotary", steps=2400))
+}
+"""On the tasks where the attention of a trained network is concentrated: see the page on attention mass. ListOps takes
+rotary positions and twice the steps, without which its attentions can hardly be told apart."""

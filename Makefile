@@ -28,7 +28,7 @@ GPU_ARGS ?=
 TRITON := triton==3.9.0
 STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 recall
 GLUE := sst2 qnli mnli qqp
-LONG_RANGE := listops text retrieval-topics retrieval image pathfinder pathfinder-edges twins
+LONG_RANGE := listops text retrieval-topics retrieval image pathfinder pathfinder-edges listops-edges twins
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
@@ -57,10 +57,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Whatever takes one core takes its turn together, the longest first; the rest take both cores. Triton comes last, so
-# that all else is tested without it.
+# Whatever takes one core takes its turn beside another: the short ones first, so that the long ones end together. The
+# rest take both cores. Triton comes last, so that all else is tested without it.
 test: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 2 PYTEST_WORKERS=0 lint notebooks-test site-test install-test
+	$(MAKE) --no-print-directory --jobs 2 PYTEST_WORKERS=0 lint install-test notebooks-test site-test
 	$(MAKE) --no-print-directory --jobs 1 unit gpu-test
 
 lint: $(STAMP)
@@ -114,6 +114,7 @@ long-range: $(STAMP)
 	for task in $(LONG_RANGE); do \
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
 	done
+	$(BIN)/python results/measure/paired.py
 	$(BIN)/python results/measure/retrieval_ceiling.py
 	$(BIN)/python results/measure/full_size.py
 	[ -e runs/longer/listops/result.json ] || $(BIN)/sbmt train listops --reduced --attention full --positions rotary \

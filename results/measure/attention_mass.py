@@ -29,7 +29,7 @@ from sbmt.sparsification.watch import seen_heads
 RESULT = Path(__file__).resolve().parents[1] / "attention_mass.json"
 RUNS = RESULT.parents[1] / "runs"
 NETWORKS = {
-    "ListOps": "listops/full-seed0",
+    "ListOps": "listops-edges/full-seed0",
     "Text": "text/full-seed0",
     "Retrieval, topics": "retrieval-topics/full-seed0",
     "Image": "image/full-seed0",

@@ -53,6 +53,22 @@ def interval_table(results: dict[str, dict[str, Any]]) -> str:
     return grid(("task", "attention", "seed", "accuracy", "95 % interval", "guessing", "seconds"), rows)
 
 
+def paired_table(studies: dict[str, dict[str, Any]], titles: dict[str, str]) -> str:
+    """Points that masks of equal edges lose to full attention answer by answer, and those by which fitted ones lead."""
+    names = [name for task in TASKS if (name := f"{task}-edges") in studies]
+    rows = [
+        (titles[trial], *(_points(studies[n]["lost"][trial]) for n in names)) for trial in studies[names[0]]["lost"]
+    ]
+    for trial in studies[names[0]]["ahead"]:
+        leads = (_points(studies[name]["ahead"][trial]) for name in names)
+        rows.append((f"*{titles[trial]}: ahead of random ones by*", *leads))
+    return grid(("", *(TASKS[name.removesuffix("-edges")] for name in names)), rows)
+
+
+def _points(difference: dict[str, float]) -> str:
+    return f"{100 * difference['mean']:.1f} ± {100 * difference['error']:.1f}"
+
+
 def settings_table(results: dict[str, dict[str, Any]]) -> str:
     """How each task was reduced."""
     rows = []
@@ -104,6 +120,9 @@ def long_range_page(files: Files) -> dict[str, str]:
     edges = {task: files.load(f"{task}-edges") for task in TASKS if files.has(f"{task}-edges")}
     if edges:
         tables["long-range-edges"] = accuracy_table(edges)
+    if edges and files.has("paired"):
+        titles = next(iter(edges.values()))["titles"]
+        tables["long-range-paired"] = paired_table(files.load("paired")["studies"], titles)
     if files.has("longer_inputs"):
         longer = files.load("longer_inputs")["tasks"]
         tables |= {"longer-inputs": longer_table(longer), "longer-shares": same_share_table(longer)}

@@ -18,15 +18,14 @@ def _study(task: str, window: int, n_seeds: int, **settings: Any) -> Study:
         FULL,
         *(Trial(f"fitted-{c}", f"fitted, c = {c}", _FITTED | {"edges_per_query": float(c)}) for c in (4, 2)),
         *(Trial(f"random-{c}", f"random, as c = {c}", CONTROL, density_of=f"fitted-{c}") for c in (4, 2)),
-        Trial("window", f"window, {window + 1} tokens", near),
+        Trial("window", "window", near),
         Trial("straight-through", "straight-through, λ = 0.1", _GATED),
     )
     return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config.override(**settings), trials, n_seeds)
 
 
 EQUAL_EDGES_STUDIES = {
-    study.name: study
-    for study in (_study("pathfinder", 4, 3), _study("listops", 4, 2, positions="rotary", steps=2400))
+    study.name: study for study in (_study("pathfinder", 4, 3), _study("listops", 2, 2, positions="rotary", steps=2400))
 }
 """On the tasks where the attention of a trained network is concentrated: see the page on attention mass. ListOps takes
 rotary positions and twice the steps, without which its attentions can hardly be told apart."""

@@ -1,6 +1,6 @@
 """The tables of the page on long-range tasks, from results that are made up."""
 
-from results.tables.long_range import accuracy_table
+from results.tables.long_range import accuracy_table, paired_table
 
 
 def run(trial, accuracy, density):
@@ -20,4 +20,17 @@ def test_densities_are_shown_where_a_mask_hides_something():
         "| full attention | 34.6 | 76.0 ± 1.4 |",
         "| SBM | – | 50.0 (25.0) |",
         "| always the commonest label | 12.5 | 12.5 |",
+    ]
+
+
+def test_points_lost_come_with_their_error():
+    lost = {"fitted-2": {"mean": 0.0123, "error": 0.004}, "random-2": {"mean": -0.02, "error": 0.01}}
+    ahead = {"fitted-2": {"mean": -0.0323, "error": 0.0055}}
+    titles = {"full": "full attention", "fitted-2": "fitted", "random-2": "random"}
+    assert paired_table({"listops-edges": {"lost": lost, "ahead": ahead}}, titles).split("\n") == [
+        "| | ListOps |",
+        "|---|---|",
+        "| fitted | 1.2 ± 0.4 |",
+        "| random | -2.0 ± 1.0 |",
+        "| *fitted: ahead of random ones by* | -3.2 ± 0.5 |",
     ]

@@ -1,0 +1,61 @@
+"""Networks trained under masks of equal edges, compared answer by answer; writes ``results/paired.json``.
+
+The networks are those that ``sbmt study pathfinder-edges`` and ``sbmt study listops-edges`` leave in ``runs/``. All
+seeds' answers to the same test examples are compared with those of another mask and the same seed. It takes ten minutes
+on one core.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from sbmt.command import run_command
+from sbmt.experiments.cli.progress import progress_bars
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
+from sbmt.experiments.training.evaluate import evaluate
+from sbmt.experiments.training.run import load_run, manifest
+
+RESULT = Path(__file__).resolve().parents[1] / "paired.json"
+RUNS = RESULT.parents[1] / "runs"
+DRAWS = 4  # of every mask
+
+
+def share_right(folder: Path) -> Tensor:
+    """How often a trained network answers each of its test examples correctly, over draws of its masks."""
+    run = load_run(folder)
+    answers = [evaluate(run, run.config.n_examples("test"), seed=seed) for seed in range(DRAWS)]
+    return torch.stack([found.predicted == found.labels for found in answers]).double().mean(0)
+
+
+def difference(one: Tensor, other: Tensor) -> dict[str, float]:
+    """How much more often one is right than the other, and the standard error of that over examples."""
+    ahead = one - other
+    return {"mean": float(ahead.mean()), "error": float(ahead.std() / len(ahead) ** 0.5)}
+
+
+def compared(right: dict[str, Tensor]) -> dict[str, dict[str, dict[str, float]]]:
+    """What each trial loses to full attention, and how far fitted masks are ahead of random ones as dense."""
+    lost = {trial: difference(right["full"], mine) for trial, mine in right.items() if trial != "full"}
+    drawn = {trial: trial.replace("fitted", "random") for trial in right if trial.startswith("fitted")}
+    return {"lost": lost, "ahead": {trial: difference(right[trial], right[twin]) for trial, twin in drawn.items()}}
+
+
+def main() -> None:
+    """Asks every network of every study."""
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {}
+    with progress_bars(Console()) as progress:
+        for name, study in EQUAL_EDGES_STUDIES.items():
+            answers: dict[str, list[Tensor]] = {trial.name: [] for trial in study.trials}
+            for trial, seed in progress.track(study.plan(), description=name):
+                answers[trial.name].append(share_right(RUNS / name / f"{trial.name}-seed{seed}"))
+            found[name] = compared({trial: torch.cat(of_seeds) for trial, of_seeds in answers.items()})
+    write_json(RESULT, {"studies": found, "manifest": manifest()})
+
+
+if __name__ == "__main__":
+    run_command(main, "paired")

@@ -50,6 +50,7 @@ def finite_gradients(out, *tensors):
     return all(t.grad is None or bool(t.grad.isfinite().all()) for t in tensors)
 
 
+@pytest.mark.bad_input  # some of what the kit gives; other tests check the shapes
 @every_attention
 def test_nothing_to_attend(name):
     """One real token, none, tokens that no edge reaches: see the checks for what must hold."""

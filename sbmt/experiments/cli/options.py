@@ -34,14 +34,19 @@ class _Command:
     def __init__(self, command: Callable[..., None], config: type, without: frozenset[str]) -> None:
         update_wrapper(self, command)
         self.command, self.config, self.without = command, config, without
+        self._known: list[tuple[str, type]] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self.command(*args, **kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        own = [p for p in inspect.signature(self.command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        return inspect.Signature([*own, *self._parameters({p.name for p in own})])
+        known = [(name, options_of(name)) for name in ATTENTIONS]
+        if known != self._known:  # Typer and inspect ask for it dozens of times
+            own = [p for p in inspect.signature(self.command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+            self._signature = inspect.Signature([*own, *self._parameters({p.name for p in own})])
+            self._known = known
+        return self._signature
 
     def _parameters(self, taken: set[str]) -> Iterator[inspect.Parameter]:
         hints = get_type_hints(self.config)

@@ -25,6 +25,8 @@ def test_train_evaluate_inspect_round_trip(run, tmp_path):
     assert result["config"]["length"] == 8
     assert set(result["manifest"]) == {"command", "date", "sbmt", "python", "torch", "machine", "threads"}
 
+    code, _, err = run("train", "repeated-tokens", *TINY, "--output", "r")
+    assert code == 2 and "--resume" in err
     code, out, _ = run("evaluate", "r", "--sequences", "8", "--n-samples", "2")
     assert code == 0
     assert "density" in out
@@ -104,13 +106,9 @@ def test_study_trains_prints_and_writes(run, tmp_path, tiny_study):
     assert result["study"] == "tiny" and set(result["medians"]) == {"sbm", "linear"}
     assert [r["trial"] for r in result["runs"]] == ["sbm", "linear", "sbm"]
     assert result["manifest"]["command"].startswith("sbmt study tiny")
-
-
-def test_study_goes_on_with_what_is_there(run, tmp_path, tiny_study):
-    assert run("study", "tiny", "--output", "s")[0] == 0
-    first = (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
-    assert run("study", "tiny", "--output", "s")[0] == 0
-    assert (tmp_path / "s" / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
+    first = (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
+    assert run("study", "tiny", "--output", "runs/tiny")[0] == 0  # goes on with what is there
+    assert (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
 
 
 def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
@@ -176,11 +174,3 @@ def test_mistakes_exit_with_2_and_no_traceback(run, tmp_path, arguments, words):
     code, out, err = run(*arguments)
     assert code == 2 and "Traceback" not in out
     assert err.startswith("sbmt: expected ") and err.count("\n") == 1 and words in err
-
-
-@pytest.mark.bad_input
-def test_a_folder_that_holds_a_run_is_not_overwritten(run):
-    run("train", "repeated-tokens", *TINY, "--output", "r")
-    code, _, err = run("train", "repeated-tokens", *TINY, "--output", "r")
-    assert code == 2
-    assert "--resume" in err

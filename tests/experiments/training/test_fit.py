@@ -1,7 +1,6 @@
 """Runs on small examples of every family: resumed ones equal whole ones, and the best weights are kept."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -74,7 +73,7 @@ def script_dev(monkeypatch):
 
 
 KILLED = """
-import json, os, signal, sys, torch
+import json, lightning.pytorch, os, signal, sys, torch
 from pathlib import Path
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import CONFIGS
@@ -83,28 +82,33 @@ def kill(step):
     if step.number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-torch.set_num_threads(int(sys.argv[3]))
-values = json.loads(sys.argv[2])
-fit(CONFIGS[values["task"]].from_dict(values), Path(sys.argv[1]), on_step=kill, accelerator="cpu")
+torch.set_num_threads(int(sys.argv[1]))
+for folder in map(Path, sys.argv[2:]):
+    values = json.loads(folder.with_suffix(".json").read_text())
+    if not (child := os.fork()):
+        fit(CONFIGS[values["task"]].from_dict(values), folder, on_step=kill, accelerator="cpu")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 """
 
 
-@pytest.mark.parametrize("name", ["listops", "mlm", "mnli"])
-def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, monkeypatch, family, name):
+def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, monkeypatch, family):
     """SIGKILL at step 5 of 7 in another process, in the middle of an epoch; the last checkpoint is of step 4."""
-    monkeypatch.setattr(pair_products, "cutoffs", cutoffs)  # both processes choose between kernels in the same way
-    config, killed = family[name](), tmp_path / "killed"
-    arguments = [killed, json.dumps(config.to_dict()), str(torch.get_num_threads())]
-    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], cwd=Path(__file__).parents[3], env=os.environ)
-    assert done.returncode == -signal.SIGKILL
-    left = sorted(path.name for path in killed.iterdir())
-    assert left == ["best.safetensors", "config.json", "metrics.csv", "state.safetensors"]
-    seen = []
-    run = fit(config, killed, resume=True, on_step=lambda step: seen.append(step.number))
-    assert seen == [5, 6, 7]
-    whole = fit(config, tmp_path / "whole")
-    assert run.test == whole.test and has_same_numbers(killed, tmp_path / "whole")
-    assert {path.name for path in killed.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    monkeypatch.setattr(pair_products, "cutoffs", cutoffs)  # all processes choose between kernels in the same way
+    configs = {tmp_path / name: family[name]() for name in ("listops", "mlm", "mnli")}
+    for killed, config in configs.items():
+        killed.with_suffix(".json").write_text(json.dumps(config.to_dict()))
+    arguments = [sys.executable, "-c", KILLED, str(torch.get_num_threads()), *configs]
+    subprocess.run(arguments, cwd=Path(__file__).parents[3], check=True)
+    for killed, config in configs.items():
+        left = sorted(path.name for path in killed.iterdir())
+        assert left == ["best.safetensors", "config.json", "metrics.csv", "state.safetensors"]
+        seen = []
+        run = fit(config, killed, resume=True, on_step=lambda step, seen=seen: seen.append(step.number))
+        assert seen == [5, 6, 7]
+        whole = fit(config, tmp_path / "whole" / killed.name)
+        assert run.test == whole.test and has_same_numbers(killed, tmp_path / "whole" / killed.name)
+        files = [{path.name for path in folder.iterdir()} for folder in (killed, tmp_path / "whole" / killed.name)]
+        assert files[0] == files[1]
 
 
 @pytest.mark.parametrize(

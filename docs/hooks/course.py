@@ -6,7 +6,6 @@ not counted; the time for an exercise comes on top.
 """
 
 import base64
-import io
 import json
 import math
 import re
@@ -20,7 +19,6 @@ MINUTES_PER_EXERCISE = 10
 ASIDE = re.compile(r"<details><summary>(?:Aside|Hint).*?</details>", re.DOTALL)
 EXERCISES, AFTER_THEM = "## Exercises", "## What to remember"
 PICTURE = "picture"  # the tag of the cell that draws the picture to remember
-WIDTH = 640  # of a thumbnail, in pixels: twice what a page shows
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,18 +80,6 @@ class Notebook:
 def notebooks() -> list[Notebook]:
     """All of them, in order."""
     return [Notebook(path) for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
-
-
-def thumbnail(png: bytes) -> bytes:
-    """The same picture, no wider than :data:`WIDTH`."""
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    if image.width > WIDTH:
-        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.quantize(128).save(buffer, "png", optimize=True)
-    return buffer.getvalue()
 
 
 def spelled(minutes: int) -> str:

@@ -30,8 +30,7 @@ PROGRESS = (
 def on_files(files, *, config):
     for notebook in course.notebooks():
         if notebook.picture:
-            uri, png = IMAGE.format(notebook.number), course.thumbnail(notebook.picture[0])
-            files.append(File.generated(config, uri, content=png))
+            files.append(File.generated(config, IMAGE.format(notebook.number), content=notebook.picture[0]))
     return files
 
 
@@ -70,9 +69,9 @@ def _card(notebook, question, runs, caption):
     picture = ""
     if notebook.picture:
         alt = escape(notebook.picture[1] or re.sub(r"<[^>]*>", "", caption))
-        picture = f'<img src="{IMAGE.format(notebook.number)}" alt="{alt}" loading="lazy">'
+        image = f'<img src="{IMAGE.format(notebook.number)}" alt="{alt}" loading="lazy">'
+        picture = f'<div class="course-picture">{image}</div>'
     return (
-        f'<li data-notebook="{notebook.number}"><div class="course-picture">{picture}</div>'
-        f'<div class="course-text"><p class="course-title"><b>{notebook.number}</b> {question} '
-        f'<span class="course-tick"></span></p><p class="course-time">{time}</p><p>{caption}</p></div></li>'
+        f'<li data-notebook="{notebook.number}"><p class="course-title"><b>{notebook.number}</b> {question} '
+        f'<span class="course-tick"></span></p><p class="course-time">{time}</p>{picture}<p>{caption}</p></li>'
     )

@@ -18,6 +18,7 @@ INPUT = re.compile(r'<div\b[^>]*\bclass="[^"]*\bjp-Cell-inputWrapper\b[^>]*>')
 OUTPUT = re.compile(r'<div\b[^>]*\bclass="[^"]*\bjp-Cell-outputWrapper\b[^>]*>')
 ALT = re.compile(r'(<img\b[^>]*?\balt=")[^"]*(")')
 BET = "Make your prediction, then open"
+EXERCISE = {"Solution": "Solution", "Check": "How your answer is judged (spoiler)"}  # remark, summary of its fold
 
 
 def on_page_content(html, page, config, files):
@@ -41,8 +42,8 @@ def _shown(html, cell):
     if "bet" in metadata.get("tags", []):
         html = _fold(html, OUTPUT, BET, "bet")
     if metadata.get("jupyter", {}).get("source_hidden"):
-        kind = next((name for name in ("Solution", "Check") if f"# {name}" in source), None)
-        html = _details(html, kind, kind.lower()) if kind else _fold(html, INPUT, "Code", "code")
+        kind = next((name for name in EXERCISE if f"# {name}" in source), None)
+        html = _details(html, EXERCISE[kind], kind.lower()) if kind else _fold(html, INPUT, "Code", "code")
     return html
 
 

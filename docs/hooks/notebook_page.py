@@ -1,9 +1,8 @@
 """What each notebook page says about itself, in a line under its title.
 
-The line offers the notebook as a file, the command that opens it, the time that reading takes (see ``course.py``), and
-links to what it needs, as the notebook's own header has them. If ``mkdocs.yml`` sets ``repo_url``, there is a link to
-the source as well, and one to Colab where the repository is on GitHub. All are plain links: no badge is fetched from
-anywhere.
+The line offers the notebook as a file, the command that opens it, and the time that reading takes (see ``course.py``).
+If ``mkdocs.yml`` sets ``repo_url``, there is a link to the source as well, and one to Colab where the repository is on
+GitHub. All are plain links: no badge is fetched from anywhere.
 
 ``on_post_build`` puts the notebooks beside their pages, so that they can be downloaded.
 """
@@ -20,8 +19,6 @@ sys.path.append(str(Path(__file__).parent))
 import course
 
 HEADING = re.compile(r"<h1\b.*?</h1>", re.DOTALL)
-NEEDS = re.compile(r"<td[^>]*>You need</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
-NEEDED = re.compile(r'<a href="[^"]*"[^>]*>.*?</a>', re.DOTALL)
 RULE = "../learning-path.html#how-long-it-takes"
 BRANCH = "main"
 FACTS = ' data-md-component="source"'  # the theme asks GitHub how many stars a repository has
@@ -31,7 +28,7 @@ def on_page_content(html, page, config, files):
     notebook = _notebook_of(page)
     if notebook is None:
         return html
-    line = _line(notebook, html, config["repo_url"])
+    line = _line(notebook, config["repo_url"])
     return HEADING.sub(lambda heading: heading[0] + line, html, count=1)
 
 
@@ -48,16 +45,13 @@ def _notebook_of(page):
     return next((notebook for notebook in course.notebooks() if notebook.uri == page.file.src_uri), None)
 
 
-def _line(notebook, html, repository):
+def _line(notebook, repository):
     name = escape(notebook.path.name)
     parts = [
         f'<a href="{name}" download>Download the notebook</a>',
         "or open it with <code>make lab</code>",
         f'<a href="{RULE}">{course.spelled(notebook.minutes)}</a> to read',
     ]
-    needs = NEEDS.search(html)
-    if needs and NEEDED.search(needs[1]):
-        parts.append("needs " + ", ".join(NEEDED.findall(needs[1])))
     parts += _elsewhere(notebook, repository)
     return f'<p class="nb-line" data-search-exclude>{"".join(f"<span>{part}</span>" for part in parts)}</p>'
 

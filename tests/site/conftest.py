@@ -38,6 +38,10 @@ class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=3600")  # a visitor of many pages asks for what they share once
+        super().end_headers()
+
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
@@ -58,8 +62,8 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def quick_address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where it is served with one page in its search index: every page that is opened builds that index anew."""
+def quick_site(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site with one page in its search index: every page that is opened builds that index anew."""
     folder = tmp_path_factory.mktemp("quick_site")
     for entry in site.iterdir():
         if entry.name != "search":
@@ -67,13 +71,21 @@ def quick_address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (folder / "search").mkdir()
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     index["docs"] = [doc for doc in index["docs"] if doc["location"].startswith("theory.html")]
-    (folder / "search" / "search_index.json").write_text(json.dumps(index), encoding="utf-8")
-    with served(folder) as address:
+    text = json.dumps(index)
+    (folder / "search" / "search_index.json").write_text(text, encoding="utf-8")
+    (folder / "search" / "search_index.js").write_text(f"var __index = {text}", encoding="utf-8")  # for pages from disk
+    return folder
+
+
+@pytest.fixture(scope="session")
+def quick_address(quick_site: Path) -> Iterator[str]:
+    """Where that one is served, with a slash at the end."""
+    with served(quick_site) as address:
         yield address
 
 
 @pytest.fixture
-def page(browser, address: str) -> Iterator[object]:
+def page(browser, quick_address: str) -> Iterator[object]:
     """The playground, in a fresh profile."""
-    with visit(browser, address + "playground.html") as page:
+    with visit(browser, quick_address + "playground.html") as page:
         yield page

@@ -4,7 +4,7 @@
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 1;
   const pen = canvas.getContext("2d", { willReadFrequently: true });
-  const known = new Map(), behind = new Map(), poor = new Map(), seen = new Set();
+  const known = new Map(), behind = new Map(), faded = new Map(), poor = new Map(), seen = new Set();
 
   const parse = (colour) => { // by painting it: any syntax will do
     if (!known.has(colour)) {
@@ -27,16 +27,24 @@
     }
     return behind.get(node);
   };
-  const opacity = (node) => (node ? getComputedStyle(node).opacity * opacity(node.parentElement) : 1);
+  const opacity = (node) => {
+    if (!node) return 1;
+    if (!faded.has(node)) faded.set(node, getComputedStyle(node).opacity * opacity(node.parentElement));
+    return faded.get(node);
+  };
   const luminance = (colour) => {
     const [red, green, blue] = colour.map((x) => (x / 255 <= 0.03928 ? x / 3294.6 : ((x / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   };
 
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const unread = "script, style, annotation, [aria-hidden=true], .headerlink, details:not([open]) > :not(summary)";
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT, (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return NodeFilter.FILTER_ACCEPT;
+    return node.matches(unread) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
+  });
   while (walker.nextNode()) {
     const node = walker.currentNode.parentElement, text = walker.currentNode.data.trim();
-    if (!text || seen.has(node) || node.closest("script, style, annotation, [aria-hidden=true], .headerlink")) continue;
+    if (!text || seen.has(node)) continue;
     seen.add(node);
     if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
     const style = getComputedStyle(node), isDrawn = node.namespaceURI.endsWith("svg");

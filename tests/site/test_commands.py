@@ -13,6 +13,7 @@ pytestmark = pytest.mark.site
 
 SHELL = re.compile(r"^```(?:bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 STARTS = ("sbmt ", "-m sbmt.experiments.cli ")
+SBMT = get_command(app)
 
 
 def commands(text):
@@ -31,7 +32,7 @@ PAGES = [str(source) for source in SOURCES if any(commands((DOCS / source).read_
 
 def parse(words):
     """Lets the command line read the words, without doing what they say."""
-    command, name = get_command(app), "sbmt"
+    command, name = SBMT, "sbmt"
     while hasattr(command, "commands"):
         name, *words = words
         command = command.commands[name]

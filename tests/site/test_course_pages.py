@@ -23,10 +23,7 @@ def visit(browser) -> Iterator[Visit]:
 def line_of(repository: str | None, number: int = 2) -> str:
     """The line under a notebook's title, in a site with this setting."""
     page = SimpleNamespace(file=SimpleNamespace(src_uri=str(NOTEBOOKS[number])))
-    html = (
-        '<h1 id="a">A</h1><table><tr><td>You need</td><td><a href="00_x.html">00</a>, <a href="01_y.html">01</a></td>'
-    )
-    return load_hook("notebook_page").on_page_content(html, page, {"repo_url": repository}, None)
+    return load_hook("notebook_page").on_page_content("<h1>A</h1>", page, {"repo_url": repository}, None)
 
 
 def test_links_to_the_repository_come_with_one_setting() -> None:
@@ -56,12 +53,6 @@ def test_a_notebook_can_be_downloaded(site: Path, name: str) -> None:
     assert (site / name).read_bytes() == (ROOT / name).read_bytes()
     assert "<code>make lab</code>" in line and re.search(r"\d+ min</a> to read", line)
     assert not re.search("Source|Colab", line)
-
-
-def test_what_a_notebook_needs_is_what_its_header_says(site: Path) -> None:
-    assert 'needs <a href="00_x.html">00</a>, <a href="01_y.html">01</a><' in line_of(None)
-    html = (site / str(NOTEBOOKS[0]).replace(".ipynb", ".html")).read_text("utf-8")
-    assert '<a href="../prerequisites.html">' in re.search(r'<p class="nb-line".*?</p>', html)[0]
 
 
 def test_times_are_counted(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """Notebooks as the site shows them: solutions folded, remarks for the tests left out, printed tables with columns."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.site.visits import NARROW, NOTEBOOKS, ROOT, Visit, load_hook
+from tests.site.visits import NARROW, NOTEBOOKS, ROOT, WIDE, Visit, load_hook
 
 pytestmark = pytest.mark.site
+
+SUMMARIES = load_hook("notebook_cells").EXERCISE
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +24,11 @@ def visit(browser) -> Iterator[Visit]:
 def hidden_cells(name: str) -> list[dict]:
     cells = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
     return [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")]
+
+
+def summary_of(cell: dict) -> str:
+    source = "".join(cell["source"])
+    return next((said for kind, said in SUMMARIES.items() if f"# {kind}" in source), "Code")
 
 
 def test_a_cell_is_folded_with_what_it_prints(tmp_path) -> None:
@@ -62,30 +71,28 @@ def test_what_else_a_cell_asks_for(metadata, expected) -> None:
 
 
 @pytest.mark.parametrize("name", list(map(str, NOTEBOOKS)))
-def test_solutions_are_folded_and_open(visit: Visit, quick_address: str, name: str) -> None:
-    page = visit.open(quick_address + name.replace(".ipynb", ".html")).page
-    hidden = hidden_cells(name)
-    folds = page.locator("details:is(.solution, .check, .code)")
-    assert folds.count() == len(hidden) >= 2
-    for cell in hidden:
-        code = page.locator(f"[id='cell-id={cell['id']}'] .highlight-ipynb")
-        summary = page.locator(f"[id='cell-id={cell['id']}'] details:not(.bet) > summary")
-        source = "".join(cell["source"])
-        kind = next((name for name in ("Solution", "Check") if f"# {name}" in source), "Code")
-        assert summary.inner_text().strip() == kind
+def test_solutions_are_folded(site: Path, name: str) -> None:
+    html = (site / name.replace(".ipynb", ".html")).read_text(encoding="utf-8")
+    cells = dict(part.split('"', 1) for part in html.split('id="cell-id=')[1:])
+    hidden = {cell["id"]: summary_of(cell) for cell in hidden_cells(name)}
+    assert len(hidden) >= 2
+    for key, cell in cells.items():
+        found = re.findall(r'<details class="fold (?!bet)\w+"><summary>(.*?)</summary>', cell)
+        assert found == ([hidden[key]] if key in hidden else [])
+        assert key not in hidden or cell.index("<details") < cell.index("highlight-ipynb")
+
+
+def test_a_fold_is_opened_by_mouse_and_keys(visit: Visit, quick_address: str) -> None:
+    page = visit.open(quick_address + str(NOTEBOOKS[4].with_suffix(".html"))).page
+    for kind in ("solution", "check", "code"):
+        fold = page.locator(f"details.{kind}").first
+        code, summary = fold.locator(".highlight-ipynb"), fold.locator("summary")
         assert not code.is_visible()
         summary.click()
         assert code.is_visible()
-    summary.focus()
-    page.keyboard.press("Enter")
-    assert not code.is_visible()
-    page.keyboard.press("Enter")
-    assert code.is_visible()
-    assert visit.poor_contrasts() == []
-    visit.toggle_colours()
-    assert visit.poor_contrasts() == []
-    page.set_viewport_size(NARROW)
-    assert visit.width() <= NARROW["width"]
+        for is_open in (False, True):
+            page.keyboard.press("Enter")
+            assert code.is_visible() == is_open
 
 
 @pytest.mark.parametrize("name", list(map(str, NOTEBOOKS)))
@@ -112,3 +119,20 @@ def test_printed_tables_keep_their_lines(visit: Visit, quick_address: str, numbe
     assert all(height < lines + 1 for lines, height, _, _ in boxes)
     assert any(is_wide for *_, is_wide, _ in boxes)
     assert {overflow for *_, overflow in boxes} == {"auto"}
+
+
+def test_a_hundred_characters_of_code_are_in_sight(visit: Visit, quick_address: str) -> None:
+    page = visit.open(quick_address + str(NOTEBOOKS[4].with_suffix(".html"))).page
+    room, hundred = page.eval_on_selector(
+        ".jp-CodeCell > .jp-Cell-inputWrapper pre",
+        """node => {
+            const style = getComputedStyle(node), line = document.createElement("span");
+            line.textContent = "0".repeat(100);
+            node.append(line);
+            const padding = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+            return [node.clientWidth - padding, line.getBoundingClientRect().width];
+        }""",
+    )
+    assert hundred <= room
+    prose = page.eval_on_selector(".jp-RenderedMarkdown p", "node => node.getBoundingClientRect().width")
+    assert prose < room and visit.width() <= WIDE["width"]

@@ -44,6 +44,7 @@ def test_page_reads_well(visit: Visit, quick_address: str, site: Path, name: str
     check_maths(page)
     assert "hamiltonian" in visit.search("Hamiltonian").lower()
     page.keyboard.press("Escape")
+    visit.unfold()
 
     assert visit.colours() == "default"
     assert visit.poor_contrasts() == []
@@ -60,9 +61,9 @@ def test_page_reads_well(visit: Visit, quick_address: str, site: Path, name: str
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_page_reads_well_from_disk(browser, site: Path, name: str) -> None:
+def test_page_reads_well_from_disk(browser, quick_site: Path, name: str) -> None:
     with Visit(browser) as visit:
-        page = visit.open((site / name).as_uri()).page
+        page = visit.open((quick_site / name).as_uri()).page
         check_maths(page)
         assert "hamiltonian" in visit.search("Hamiltonian").lower()
         page.keyboard.press("Escape")

@@ -69,9 +69,9 @@ def test_points_are_moved_by_keyboard(page):
     assert page.locator("[data-part=summary]").get_attribute("aria-live") == "polite"
 
 
-def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, address):
+def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, quick_address):
     options = {"has_touch": True, "is_mobile": True, "viewport": {"width": 390, "height": 800}}
-    with visit(browser, address + "playground.html", **options) as page:
+    with visit(browser, quick_address + "playground.html", **options) as page:
         fingers = page.context.new_cdp_session(page)
 
         def swipe(start, end):
@@ -95,8 +95,8 @@ def test_a_cell_can_be_watched(page):
     assert state(page).nDraws == 1 and float(text(page, "says-exact").rstrip(" %")) < 5
 
 
-def test_colours_follow_the_theme_and_paper_is_light(browser, address):
-    with visit(browser, address + "playground.html", colours="dark") as page:
+def test_colours_follow_the_theme_and_paper_is_light(browser, quick_address):
+    with visit(browser, quick_address + "playground.html", colours="dark") as page:
         parts = ("plane", "probabilities", "mask", "chart")
         dark = [picture(page, part) for part in parts]
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -109,8 +109,8 @@ def test_colours_follow_the_theme_and_paper_is_light(browser, address):
         assert all(a != b for a, b in zip(dark, light, strict=True)) and paper == light
 
 
-def test_motion_is_for_those_who_like_it(browser, address):
-    with visit(browser, address + "playground.html", reduced_motion="no-preference") as page:
+def test_motion_is_for_those_who_like_it(browser, quick_address):
+    with visit(browser, quick_address + "playground.html", reduced_motion="no-preference") as page:
         page.locator("[data-part=redraws]").click()
         page.wait_for_function("window.sbmtPlayground.session.nDraws > 42")
         assert state(page).nDraws < 140  # on its way
@@ -119,10 +119,10 @@ def test_motion_is_for_those_who_like_it(browser, address):
         assert state(page).nDraws == 1  # what is pressed ends it
 
 
-def test_without_javascript_there_is_a_picture(browser, address):
+def test_without_javascript_there_is_a_picture(browser, quick_address):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(address + "playground.html")
+    page.goto(quick_address + "playground.html")
     assert page.locator("#pg-still img").is_visible() and page.locator("#pg-still figcaption").is_visible()
     assert page.locator("#pg").is_hidden() and page.locator("[data-setup]").first.is_hidden()
     assert page.locator("#pg-still img").bounding_box()["width"] > 500

@@ -123,10 +123,10 @@ def test_maths_in_questions_is_typeset(visit: Visit, quick_address: str) -> None
 
 
 @pytest.mark.parametrize("refused", ["getItem", "setItem"])
-def test_without_storage_answers_are_judged_all_the_same(browser, site: Path, refused: str) -> None:
+def test_without_storage_answers_are_judged_all_the_same(browser, quick_site: Path, refused: str) -> None:
     with Visit(browser) as visit:
         page = visit.page
-        page.goto((site / PAGE).as_uri())  # from disk, too
+        page.goto((quick_site / PAGE).as_uri())  # from disk, too
         page.evaluate(f"() => {{ Storage.prototype.{refused} = () => {{ throw new DOMException('no') }} }}")
         page.locator(".quiz button[data-right]").first.click()
         assert page.locator(".quiz-say").first.inner_text().startswith("✓ Right.")

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
+import jaxtyping
 import pytest
 
 from sbmt.attention.dispatch import BACKENDS
@@ -21,6 +22,7 @@ FENCE = re.compile(r"^```python.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.mark.parametrize("source", [s for s in map(str, SOURCES) if FENCE.search((DOCS / s).read_text("utf-8"))])
 def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # for what pages write
+    jaxtyping.config.update("jaxtyping_disable", True)  # as readers run it; a fixture of all tests sets this back
     namespace: dict[str, object] = {}
     with ExitStack() as stack:
         for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # one page leaves nothing for the next

@@ -16,6 +16,7 @@ AT_ONCE = """addEventListener("DOMContentLoaded", () => {
     style.textContent = "*, ::before, ::after { transition: none !important; animation: none !important }";
     document.head.append(style);
 })"""
+IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 
@@ -78,6 +79,14 @@ class Visit:
         result = self.page.locator(".md-search-result__item").first
         result.wait_for(state="visible")
         return result.inner_text()
+
+    def unfold(self) -> None:
+        """Opens whatever a notebook page folds: nothing of it is in sight before, and all of it after."""
+        folded = self.page.locator(".jupyter-wrapper details.fold > :not(summary)")
+        assert not any(folded.evaluate_all(IN_SIGHT))
+        opens = "nodes => nodes.forEach(node => { node.open = true })"
+        self.page.eval_on_selector_all(".jupyter-wrapper details", opens)
+        assert all(folded.evaluate_all(IN_SIGHT))
 
     def colours(self) -> str:
         """Name of the colour scheme: ``default`` is light, ``slate`` dark."""

@@ -83,7 +83,7 @@ def fit_loss(
     """
     batch, heads, n_queries, _ = edges.shape
     real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
-    positive = rate + max(exploration, torch.finfo(rate.dtype).tiny)
+    positive = (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)
     gained = torch.xlogy(weights.detach().to(rate.dtype), positive).sum()
     return (block_model.sum_of_rates().sum() - edges_per_query * gained) / (heads * real).clamp(min=1)
 

@@ -100,6 +100,15 @@ def test_the_loss_is_the_likelihood_of_c_times_the_attention(exploration):
     assert float(loss().detach()) == pytest.approx(by_hand / (N + 7), rel=1e-5)
 
 
+def test_a_rate_of_zero_gets_no_infinite_gradient():
+    """As a warm-up may meet it, which attends to pairs that the block model rules out."""
+    model = BlockModel(*(torch.ones(1, 1, 1, 1) for _ in range(3)), link="poisson")
+    edges = EdgeList.from_dense(torch.ones(1, 1, 1, 1, dtype=torch.bool))
+    rate = torch.zeros(1, requires_grad=True)
+    loss = fit_loss(model, edges, rate, torch.ones(1), 16.0, 0.0)
+    assert loss.isfinite() and torch.autograd.grad(loss, rate)[0].isfinite().all()
+
+
 def test_no_real_query_is_no_loss():
     ones, nobody = torch.ones(1, 1, 3, 1, requires_grad=True), torch.zeros(1, 3, dtype=torch.bool)
     model = BlockModel(ones, torch.ones(1, 1, 1), ones, nobody, nobody, "poisson")

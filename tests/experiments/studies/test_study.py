@@ -51,11 +51,12 @@ def test_processes_give_the_same_numbers(folder, tmp_path):
     assert {(name, step.number) for name, _, step in reports if step != 0} == {(name, TINY.steps) for name in NAMES}
 
 
-def test_a_failure_in_a_run_is_told(tmp_path):
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_failure_in_a_run_is_told(tmp_path, n_workers):
     full = Trial("full", "full attention", {"attention": "full"})
     broken = replace(DEMO, trials=(full,), config=replace(TINY, learning_rate=1e30))
     with pytest.raises(SbmtError, match="finite loss"):
-        run_study(broken, tmp_path)
+        run_study(broken, tmp_path, n_workers=n_workers)
 
 
 def test_a_worker_that_is_killed_is_told(tmp_path):

@@ -21,7 +21,7 @@ def products_as_users_have_them(monkeypatch):
 
 def train(folder, words):
     command = ["train", "repeated-tokens", *words.split(), "--output", str(folder)]
-    CliRunner().invoke(app, command, catch_exceptions=False)
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
 
 
 @pytest.mark.slow

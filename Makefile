@@ -119,8 +119,6 @@ long-range: $(STAMP)
 	$(BIN)/python results/measure/paired.py
 	$(BIN)/python results/measure/retrieval_ceiling.py
 	$(BIN)/python results/measure/full_size.py
-	[ -e runs/longer/listops/result.json ] || $(BIN)/sbmt train listops --reduced --attention full --positions rotary \
-	    --output runs/longer/listops $$([ ! -d runs/longer/listops ] || echo --resume)
 	$(BIN)/python results/measure/longer_inputs.py
 	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \

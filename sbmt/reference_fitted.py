@@ -7,18 +7,29 @@ from torch import Tensor, nn
 class FittedAttention(nn.Module):
     """Attends along a sparse mask, makes up for the pairs left out, and learns to draw the pairs that matter."""
 
-    def __init__(self, d_head: int, n_heads: int, n_clusters: int, n_groups: int = 4, edges_per_query: float = 16.0):
+    def __init__(
+        self,
+        d_head: int,
+        n_heads: int,
+        n_clusters: int,
+        n_groups: int = 4,
+        edges_per_query: float = 16.0,
+        shared_graph: bool = False,
+    ):
         super().__init__()
         self.n_partitions, self.n_active, self.edges_per_query, self.extra_keys = 2 * n_groups, 2, edges_per_query, 3.0
-        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head))  # one layer is enough here
+        self.shared_graph, width = shared_graph, n_heads * d_head if shared_graph else d_head
+        n_graphs = 1 if shared_graph else n_heads  # one for all heads, which broadcasts
+        self.node_mlp = nn.Sequential(nn.Linear(width, d_head))  # one layer is enough here
         n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
-        self.clusters = nn.Parameter(torch.randn(n_heads, n_parts, d_head) / d_head**0.5)
-        self.log_rate, self.sink = nn.Parameter(torch.zeros(n_heads)), nn.Parameter(torch.zeros(n_heads))
+        self.clusters = nn.Parameter(torch.randn(n_graphs, n_parts, d_head) / d_head**0.5)
+        self.log_rate, self.sink = nn.Parameter(torch.zeros(n_graphs)), nn.Parameter(torch.zeros(n_heads))
         self.log_start: Tensor  # ln min(1, c/n), so that training starts with about c edges per query
         self.register_buffer("log_start", torch.tensor(0.0))
 
     def membership(self, tokens: Tensor) -> Tensor:
         """Divides each token among two parts of every partition; the gradient of the task stops here."""
+        tokens = tokens.transpose(1, 2).flatten(2)[:, None] if self.shared_graph else tokens  # heads side by side
         logits = (self.node_mlp(tokens.detach()) @ self.clusters.mT).unflatten(-1, (self.n_partitions, -1))
         least = logits.topk(min(self.n_active, logits.shape[-1])).values[..., -1:]
         return logits.masked_fill(logits < least, -torch.inf).softmax(-1).transpose(2, 3)  # batch heads partitions n s

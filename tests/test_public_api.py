@@ -16,7 +16,8 @@ MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
     "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto', "
-    "learning='straight_through', edges_per_query=None, n_groups=1, n_active=2, reweight=False, sink=False"
+    "learning='straight_through', edges_per_query=None, n_groups=1, n_active=2, reweight=False, sink=False, "
+    "shared_graph=False"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
@@ -29,6 +30,7 @@ SIGNATURES = [
     (EdgeList.from_dense, f"mask, {MASKS}"),
     (EdgeList.union, "self, other"),
     (EdgeList.with_self_loops, "self"),
+    (EdgeList.for_heads, "self, n_heads"),
     (
         sbmt.sample_edges,
         "block_model, sampler='exact', *, exploration=0.0, generator=None, first_example=0",

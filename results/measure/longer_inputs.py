@@ -3,12 +3,9 @@
 Fitted masks take the place of full attention at the length of training, and stay as they are for longer inputs. Their
 rates belong to pairs, so that a query's edges grow with the number of keys; one factor for all rates brings them back
 to as many as before. Random masks and windows get as many edges. Wanted are ``runs/pathfinder/full-seed0``, which
-``make long-range`` leaves, and
-
-    sbmt train listops --reduced --attention full --positions rotary --output runs/longer/listops
-
-where positions are rotary, since a table ends where training ended. For Pathfinder, every pixel becomes a square of
-pixels with the position it had, which does not change what full attention answers. It takes half an hour on one core.
+``make long-range`` leaves, and ``runs/listops-edges/full-seed0`` of ``sbmt study listops-edges``, whose positions are
+rotary, since a table ends where training ended. For Pathfinder, every pixel becomes a square of pixels with the
+position it had, which does not change what full attention answers. It takes half an hour on one core.
 """
 
 import copy
@@ -67,7 +64,7 @@ class Task:
 
 
 TASKS = {
-    "ListOps": Task("longer/listops", 8.0, (100, 200), 2000),
+    "ListOps": Task("listops-edges/full-seed0", 8.0, (100, 200), 2000),
     "Pathfinder": Task("pathfinder/full-seed0", 8.0, (144, 576, 2304), 1000),
 }
 

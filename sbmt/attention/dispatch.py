@@ -282,6 +282,8 @@ def is_tiled(
         backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
         exploration: δ.
     """
+    if block_model.shape[1] != query.shape[1]:  # one graph for all heads
+        return False
     is_asked_for = backend == "gpu" and sampler == "bernoulli"
     is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
     if not (is_asked_for or is_free) or not can_tile(query, value, block_model):

@@ -297,13 +297,16 @@ class BlockModel:
 
 
 def check_block_model(block_model: object, query: Tensor | None = None, key: Tensor | None = None) -> None:
-    """Raises SbmtError unless it is a block model, and one for these queries and keys if they are given."""
+    """Raises SbmtError unless it is a block model, and one for these queries and keys if they are given.
+
+    A block model of one head serves any number of them.
+    """
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     if query is None or key is None:
         return
     expected, device = (*query.shape[:3], key.shape[2]), block_model.device
-    if block_model.shape != expected:
+    if block_model.shape not in (expected, (expected[0], 1, *expected[2:])):
         raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
     if device != query.device:
         raise SbmtError(f"a block model on {query.device}, as the query", device, "build it there")

@@ -55,7 +55,7 @@ def routing_density(layer: RoutingAttention, n: int) -> float:
 
 def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     """The block model, the draw and the edges; memberships are computed per head of each example, or just per head."""
-    n_heads, _, d_head = layer.clusters.shape
+    n_heads, d_head = layer.n_heads, layer.d_head
     n_clusters, n_groups = layer.n_clusters, layer.n_groups
     is_bilinear, is_sigmoid, is_crossed = layer.link.is_linear, layer.membership == "sigmoid", False
     pairs = "k²" if n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
@@ -72,16 +72,25 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
         products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 20·{per}·n·g·a")
         block_matrix = part("block matrix", "4·h·k·d", "6·h·k")
         is_crossed = layer.sampler == "exact" and layer.link.is_poisson and per == "b·h"
-    parts = (
-        nodes,
+    mask = (
         products,
         block_matrix,
         *(CROSSED_SAMPLING if is_crossed else sampling_parts(layer.sampler, pairs)),
         *window_parts(layer.window),
         *(CROSSED_RATES if is_crossed else rate_parts(layer, pairs)),
-        *edge_parts(layer.backend),
     )
-    return ModuleCost(parts, sizes)
+    if layer.shared_graph:
+        first = f"4·{per}·n·d²"  # the tokens of all heads side by side
+        second = "" if layer.membership == "crossed" else " + " + f"4·{per}·n·d²".replace("h·", "")
+        nodes = part(nodes.name, first + second, nodes.elementwise.text.replace("h·", ""))
+        mask = tuple(_for_one_head(part) for part in mask)
+    return ModuleCost((nodes, *mask, *edge_parts(layer.backend)), sizes)
+
+
+def _for_one_head(step: Part) -> Part:
+    """What a graph that all heads share costs: e edges of it stand for m of theirs."""
+    texts = (formula.text.replace("h·", "").replace("m", "e") for formula in (step.flops, step.elementwise))
+    return part(step.name, *texts)
 
 
 CROSSED_SAMPLING = (

@@ -150,7 +150,8 @@ def _edges(module: nn.Module, sizes: Mapping[str, int], density: float | None) -
         return {}
     if not 0 <= density <= 1:
         raise SbmtError("density in [0, 1]", density, "give the share of the pairs that are edges")
-    return {"m": round(density * sizes["b"] * sizes.get("h", 1) * sizes["n"] ** 2)}
+    per_head = density * sizes["b"] * sizes["n"] ** 2
+    return {"m": round(per_head * sizes.get("h", 1)), "e": round(per_head)}
 
 
 def _per_attention(density: float | Sequence[float] | None, n_attentions: int) -> Iterator[float | None]:

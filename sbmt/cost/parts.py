@@ -10,6 +10,7 @@ SYMBOLS = {
     "h": "heads",
     "n": "tokens of a sequence",
     "m": "edges, over all sequences and heads",
+    "e": "edges of graphs that heads share, over all sequences",
     "d": "width of a head",
     "k": "clusters (SBM, routing), random features (Performer), mixtures (Linformer), landmarks (Nyströmformer)",
     "D": "width of the model",

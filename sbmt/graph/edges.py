@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_shape
+from sbmt.errors import SbmtError, check_shape, check_sizes
 from sbmt.graph.blocks import block_mask, places
 from sbmt.graph.csr import merge_rows, transpose_edges, window_cells
 from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs
@@ -285,6 +285,28 @@ class EdgeList:
         masks = self.query_mask, self.key_mask
         near = window_cells(self.shape, window // 2, *masks, self.keys.device)
         return self.union(EdgeList.from_cells(near, self.shape, *masks))
+
+    def for_heads(self, n_heads: int) -> tuple["EdgeList", Int[Tensor, " n_edges"]]:
+        """The graph of one head for each of many, and which of these edges each edge of the result is.
+
+        Raises:
+            SbmtError: If this is a graph of several heads.
+
+        Cost: O(heads · (n + edges)).
+        """
+        batch, heads, n_queries, n_keys = self.shape
+        check_sizes(n_heads=n_heads)
+        if heads != 1:
+            raise SbmtError("a graph of one head to share", f"{heads} heads", "draw it from a block model of one head")
+        degrees = self.degrees().view(batch, 1, n_queries).expand(-1, n_heads, -1).flatten()
+        row_ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
+        first, first_of_copy = self.row_ptr[:-1:n_queries].repeat_interleave(n_heads), row_ptr[::n_queries]
+        n_edges = n_heads * self.n_edges
+        source = torch.arange(n_edges, device=self.keys.device)
+        source += (first - first_of_copy[:-1]).repeat_interleave(first_of_copy.diff(), output_size=n_edges)
+        shape, masks = (batch, n_heads, n_queries, n_keys), (self.query_mask, self.key_mask)
+        many = None if self.multiplicity is None else self.multiplicity[source]
+        return EdgeList(row_ptr, self.keys[source], shape, *masks, many), source
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:

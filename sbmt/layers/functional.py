@@ -49,7 +49,8 @@ def sbm_attention(
         query: ``(batch, heads, n_queries, d)``.
         key: ``(batch, heads, n_keys, d)``.
         value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where the mask comes from; its masks say what is padding.
+        block_model: Where the mask comes from; its masks say what is padding. If it has one head, all heads of the
+            queries attend along one graph, and a fit explains the mean of their attention.
         sampler: See :func:`~sbmt.samplers.sample_edges`.
         exploration: δ in [0, 1).
         gate_rule: How the straight-through gate enters, see :func:`~sbmt.attention.edge_attention`.
@@ -125,17 +126,25 @@ def sbm_attention(
         gate = None if gate is None else gate.masked_fill(is_certain, 1.0)
         bias = None if bias is None else bias.masked_fill(is_certain, 0.0)
 
+    graph, heads = edges, query.shape[1]
+    density = sampled_density(graph, gate).expand(-1, heads)
+    source = None
+    if graph.shape[1] < heads:  # shared
+        edges, source = graph.for_heads(heads)
+        gate, bias = (None if t is None else t.index_select(0, source) for t in (gate, bias))
     scale = dropout_scale(edges, dropout, dropout_seed, first_example, value.dtype) if dropout else None
     terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=edges_per_query is not None)
     values, weights = attend_along(query, key, value, edges, terms, backend)
 
-    density = sampled_density(edges, gate)
     if is_closed:
         expected_density = block_model.expected_density()
     else:
-        expected_density = estimated_density(block_model.link, law, edges, rate, exploration, is_certain)
-    output = AttentionOutput(values, density, expected_density, edges if return_edges else None)
+        expected_density = estimated_density(block_model.link, law, graph, rate, exploration, is_certain)
+    output = AttentionOutput(values, density, expected_density.expand(-1, heads), edges if return_edges else None)
     if weights is None or edges_per_query is None:
         return output
-    targets = weights if is_near is None else weights.masked_fill(is_near, 0.0)
-    return replace(output, auxiliary_loss=fit_loss(block_model, edges, rate, targets, edges_per_query, exploration))
+    targets = weights.detach()
+    if source is not None:
+        targets = targets.new_zeros(graph.n_edges).index_add_(0, source, targets) / heads
+    targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
+    return replace(output, auxiliary_loss=fit_loss(block_model, graph, rate, targets, edges_per_query, exploration))

@@ -56,6 +56,10 @@ class SBMAttention(nn.Module):
     and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
     learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
 
+    With ``shared_graph`` all heads attend along one graph: one block model reads the tokens of all heads side by side,
+    h d numbers each, and its clusters number k in all. Drawing and fitting then cost a layer what they cost a head;
+    heads still weigh the edges by themselves, and a fit by likelihood explains the mean of their attention.
+
     Two attributes of such a layer may be set between steps. While ``is_dense`` is True, training attends all pairs of
     real tokens without reweighting, and fits the block model to them: a warm-up. ``edges_per_query`` is c.
 
@@ -86,6 +90,7 @@ class SBMAttention(nn.Module):
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
+        shared_graph: Whether the heads share one block model and one mask.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
@@ -127,6 +132,7 @@ class SBMAttention(nn.Module):
         n_active: int = 2,
         reweight: bool = False,
         sink: bool = False,
+        shared_graph: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups, n_active=n_active)
@@ -151,14 +157,16 @@ class SBMAttention(nn.Module):
         self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
         self.is_diagonal, self.n_groups, self.n_clusters = is_diagonal, n_groups, n_clusters
+        self.n_heads, self.d_head, self.shared_graph = n_heads, d_head, shared_graph
         self.n_active = min(n_active, n_parts)
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         is_crossed = membership == "crossed"
-        hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
-        self.node_mlp = nn.Sequential(*hidden, nn.Linear(d_head, d_head))
+        n_graphs, width = (1, n_heads * d_head) if shared_graph else (n_heads, d_head)
+        hidden = () if is_crossed else (nn.Linear(width, d_head), nn.ReLU())
+        self.node_mlp = nn.Sequential(*hidden, nn.Linear(width if is_crossed else d_head, d_head))
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters
-        self.clusters = nn.Parameter(torch.empty(n_heads, n_rows, d_head))
+        self.clusters = nn.Parameter(torch.empty(n_graphs, n_rows, d_head))
         if membership == "sigmoid":
             nn.init.kaiming_normal_(self.clusters)
         else:  # |C_a|² ≈ 2, or 1 for each part of a pair: like clusters meet e² times as often
@@ -168,7 +176,7 @@ class SBMAttention(nn.Module):
                     parameter.mul_(SHARPNESS[membership])
         self.log_rate = None
         if learning == "likelihood":
-            self.log_rate = nn.Parameter(torch.zeros(n_heads))
+            self.log_rate = nn.Parameter(torch.zeros(n_graphs))
             self.register_buffer("log_start", torch.tensor(torch.inf))  # infinite before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
         self.is_dense = False
@@ -190,6 +198,8 @@ class SBMAttention(nn.Module):
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         if self.learning == "likelihood":
             query, key = query.detach(), key.detach()
+        if self.shared_graph:
+            query, key = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key))  # heads side by side
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
@@ -279,7 +289,7 @@ class SBMAttention(nn.Module):
         )
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
-        n_heads, _, d_head = self.clusters.shape
+        n_heads, d_head = self.n_heads, self.d_head
         for name, tokens in (("query", query), ("key", key)):
             if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
                 got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
@@ -290,11 +300,11 @@ class SBMAttention(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings in one line."""
-        n_heads, _, d_head = self.clusters.shape
         return (
-            f"d_head={d_head}, n_heads={n_heads}, n_clusters={self.n_clusters}, sampler={self.sampler!r}, "
+            f"d_head={self.d_head}, n_heads={self.n_heads}, n_clusters={self.n_clusters}, sampler={self.sampler!r}, "
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
             f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}, "
             f"learning={self.learning!r}, edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, "
-            f"n_active={self.n_active}, reweight={self.reweight}, sink={self.sink is not None}"
+            f"n_active={self.n_active}, reweight={self.reweight}, sink={self.sink is not None}, "
+            f"shared_graph={self.shared_graph}"
         )

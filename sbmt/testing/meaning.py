@@ -18,9 +18,11 @@ LEAST_LAW = 0.63  # Algorithm 1 draws an edge with probability 1 − e^(−p) �
 
 
 def check_heads(subject: Subject) -> None:
-    """A head reads nothing of the other heads."""
+    """A head reads nothing of the other heads, unless an attribute ``shared_graph`` says that they share a mask."""
     if subject.n_heads == 1:
         raise NotApplicableError("it has one head")
+    if getattr(subject.module, "shared_graph", False):
+        raise NotApplicableError("its heads share a graph")
     tokens, other = subject.padded_tokens(), subject.tokens().changed(lambda t: t.flip(0) + 1)
     query, key, value = (torch.cat([a[:, :1], b[:, 1:]], 1) for a, b in zip(tokens[:3], other[:3], strict=True))
     changed = Tokens(query, key, value, tokens.mask)

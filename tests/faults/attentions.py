@@ -47,6 +47,7 @@ SETTINGS = {
     "link": ("bilinear", "poisson"),
     "is_diagonal": (False, True),
     "self_loops": (False, True),
+    "shared_graph": (False, True),
     "window": (None, 0, 1, 2, 10**9),
     "dropout": (0.0, 0.99, 0.2),
     "backend": ("auto", *available_backends()),
@@ -64,6 +65,7 @@ SETTINGS = {
 }
 """What the settings of attentions may be."""
 SBM = ("n_clusters", "sampler", "gate_rule", "exploration", "link", "is_diagonal", "self_loops", "window", "backend")
+SBM += ("shared_graph",)
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": (*SBM, "n_positions"),

@@ -65,6 +65,25 @@ def test_transposing_swaps_axes_and_twice_does_nothing(mask):
     assert torch.equal(back.row_ptr, edges.row_ptr) and torch.equal(back.keys, edges.keys)
 
 
+@given(masks(), st.integers(1, 3))
+def test_heads_share_a_graph(mask, n_heads):
+    mask = mask[:, :1]
+    own = EdgeList.from_dense(mask)
+    own = EdgeList(own.row_ptr, own.keys, own.shape, multiplicity=torch.arange(own.n_edges))
+    shared, source = own.for_heads(n_heads)
+    assert torch.equal(shared.to_dense(), mask.expand(-1, n_heads, -1, -1))
+    assert torch.equal(own.keys[source], shared.keys) and torch.equal(shared.multiplicity, source)
+    example, row = shared.rows() // (n_heads * mask.shape[2]), shared.rows() % mask.shape[2]
+    assert torch.equal(own.rows()[source], example * mask.shape[2] + row)
+
+
+def test_only_the_graph_of_one_head_is_shared():
+    with pytest.raises(SbmtError, match="a graph of one head to share, got 3 heads"):
+        EdgeList.from_dense(random_mask()).for_heads(3)
+    with pytest.raises(SbmtError, match="n_heads ≥ 1, got 0"):
+        EdgeList.from_dense(random_mask()[:, :1]).for_heads(0)
+
+
 @given(masks(is_square=True), st.randoms(use_true_random=False))
 def test_unions_are_logical_or(mask, random):
     other = mask[..., random.sample(range(mask.shape[3]), mask.shape[3])]

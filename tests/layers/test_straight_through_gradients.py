@@ -48,13 +48,14 @@ def to_block_model(grad, query_membership, block_matrix, key_membership):
 @backends
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
-def test_gradients_of_memberships_and_block_matrix(exploration, gate_rule, backend):
+@pytest.mark.parametrize("n_graphs", [HEADS, 1])
+def test_gradients_of_memberships_and_block_matrix(n_graphs, exploration, gate_rule, backend):
     query, key, value = inputs()
     generator = seeded(1)
-    y, z = (torch.rand(BATCH, HEADS, n, K, generator=generator, dtype=torch.float64) for n in (N, M))
-    b = torch.rand(HEADS, K, K, generator=generator, dtype=torch.float64)
+    y, z = (torch.rand(BATCH, n_graphs, n, K, generator=generator, dtype=torch.float64) for n in (N, M))
+    b = torch.rand(n_graphs, K, K, generator=generator, dtype=torch.float64)
     b[:, 0, 1], b[:, 1, 0] = 1.0, 0.0  # far from symmetric, and some rates exceed 1
-    assert 0 < ((y @ b @ z.mT) > 1).sum() < BATCH * HEADS * N * M
+    assert 0 < ((y @ b @ z.mT) > 1).sum() < BATCH * n_graphs * N * M
     leaves = [t.requires_grad_() for t in (y, b, z)]
     out = sbm_attention(
         query,
@@ -71,6 +72,7 @@ def test_gradients_of_memberships_and_block_matrix(exploration, gate_rule, backe
     assert 0 < mask.sum() < mask.numel()
     expected = gradient_to_probabilities(query, key, value, mask, gate_rule)
     assert (expected[~mask] == 0).all() and (expected[mask] != 0).any()
+    expected = expected.sum(1, keepdim=True) if n_graphs == 1 else expected  # all heads teach the graph they share
     ours = torch.autograd.grad(loss_of(out.values), leaves)
     for mine, by_hand in zip(ours, to_block_model(expected, *(t.detach() for t in leaves)), strict=True):
         torch.testing.assert_close(mine, by_hand, rtol=0, atol=1e-10)

@@ -26,6 +26,7 @@ PASSING = {
     "faithful": dict(name="sbm", n_clusters=3, preset="faithful"),
     "fitted": dict(name="sbm", n_clusters=64, preset="fitted"),
     "fitted, random only of many": dict(name="sbm", n_clusters=4, preset="fitted"),
+    "shared": dict(name="sbm", n_clusters=64, preset="fitted", shared_graph=True),
     "poisson, dropout": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
@@ -39,6 +40,7 @@ PASSING = {
 BY_POSITION = {"random, window", "by position", "linformer"}
 NO_SOFTMAX = {
     "fitted",
+    "shared",
     "fitted, random only of many",
     "random, empty",
     "linear",
@@ -48,8 +50,8 @@ NO_SOFTMAX = {
     "performer",
     "nystromformer",
 }
-WINDOWED = {"fitted", "random, window", "recommended"}
-SELF_ATTENTION = {"fitted", "fitted, random only of many", "random, window", "recommended", "reformer", "routing"}
+WINDOWED = {"fitted", "shared", "random, window", "recommended"}
+SELF_ATTENTION = {*WINDOWED, "fitted, random only of many", "reformer", "routing"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
 ALL = set(CHECKS)
 # What each broken attention fails: the checks it is written for, and others that it may fail too.
@@ -113,7 +115,8 @@ def test_ours_pass(name):
     assert all(result.is_passed for result in results)
     skipped = {result.name for result in results if result.is_skipped}
     assert ("permutation" in skipped) == (name in BY_POSITION)
-    assert skipped <= MAY_BE_SKIPPED
+    assert skipped - {"heads"} <= MAY_BE_SKIPPED
+    assert ("heads" in skipped) == (name == "shared")
     assert ("weights" in skipped) == (name in NO_SOFTMAX)
     assert ("two masks" in skipped) == (name in ("reformer", "routing"))
     assert ("more keys" in skipped) == (name in SELF_ATTENTION)

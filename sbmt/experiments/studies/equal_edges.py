@@ -17,6 +17,7 @@ def _study(task: str, window: int, n_seeds: int, **settings: Any) -> Study:
     trials = (
         FULL,
         *(Trial(f"fitted-{c}", f"fitted, c = {c}", _FITTED | {"edges_per_query": float(c)}) for c in (4, 2)),
+        Trial("shared-4", "fitted, c = 4, one graph", _FITTED | {"edges_per_query": 4.0, "shared_graph": True}),
         *(Trial(f"random-{c}", f"random, as c = {c}", CONTROL, density_of=f"fitted-{c}") for c in (4, 2)),
         Trial("window", "window", near),
         Trial("straight-through", "straight-through, λ = 0.1", _GATED),

@@ -39,6 +39,11 @@ SETTINGS = {
         {"n_clusters": 1024, "edges_per_query": 80.0},
         n_chunk=32,
     ),
+    "shared-graph": Setting(
+        {"length": 256, "steps": 2500, "learning_rate": 1.5e-3, "n_heads": 4, "d_model": 128, "d_hidden": 128},
+        {"n_clusters": 1024, "edges_per_query": 80.0},
+        n_chunk=32,
+    ),
     "twins": Setting(
         {"length": 64, "steps": 2000, **_WIDE},
         {"n_clusters": 1024, "edges_per_query": 80.0},
@@ -69,11 +74,22 @@ def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int) -> Study:
 
 
 _FRESH = RepeatedTokensConfig(fresh_values=True)
+
+
+def _shared() -> Study:
+    """A graph for each of four heads, and one for all of them."""
+    study = _study("shared-graph", "fresh values, four heads", _FRESH, 3)
+    each = replace(study.trials[0], title="a graph for each head")
+    one = Trial("shared", "one graph for all heads", each.settings | {"shared_graph": True}, n_seeds=each.n_seeds)
+    return replace(study, trials=(each, one))
+
+
 UNSEEN_STUDIES = {
     study.name: study
     for study in (
         _study("fresh-64", "fresh values, 64 tokens", _FRESH, 5),
         _study("fresh-256", "fresh values, 256 tokens", _FRESH, 5),
+        _shared(),
         _study("twins", "twins among photographs", TwinsConfig(), 3),
     )
 }

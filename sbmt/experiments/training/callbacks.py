@@ -209,6 +209,9 @@ def attention_seen(
     model = layer.block_model(query, key, *masks)
     edges = sample_edges(model, layer.sampler, generator=torch.Generator().manual_seed(0))
     rate = model.edge_rate(edges)
+    if edges.shape[1] < query.shape[1]:  # heads share a graph
+        edges, source = edges.for_heads(query.shape[1])
+        rate = rate[source]
     bias = reweighting_bias(law_of(layer.sampler, layer.link), rate, 0.0)
     _, weights = edge_attention(query, key, value, edges, bias=bias, sink=layer.sink, return_weights=True)
     head = edges.rows() // edges.shape[2] % edges.shape[1]

@@ -111,11 +111,13 @@ def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch, settings):
         assert torch.equal(mine, theirs)
 
 
-def known_layer(scale):
-    """A layer of one head that gives token j to cluster j, or all to the first one; its tokens are unit vectors."""
-    layer = SBMAttention(8, 1, 8, link="poisson", membership="softmax", learning="likelihood", edges_per_query=4.0)
+def known_layer(scale, n_heads=1):
+    """A layer that gives token j to cluster j, or all to the first one, by its first head; tokens are unit vectors."""
+    settings = dict(link="poisson", membership="softmax", learning="likelihood", edges_per_query=4.0)
+    layer = SBMAttention(8, n_heads, 8, shared_graph=n_heads > 1, **settings)
     with torch.no_grad():
-        layer.node_mlp = torch.nn.Identity()
+        layer.node_mlp = torch.nn.Linear(8 * n_heads, 8, bias=False)
+        layer.node_mlp.weight.copy_(torch.eye(8, 8 * n_heads))
         layer.clusters.copy_(scale * torch.eye(8))
     return layer, torch.eye(8)[None, None]
 
@@ -126,13 +128,15 @@ def test_clusters_are_counted_by_their_use():
     assert float(effective_clusters(layer, x[..., :1, :].expand(-1, -1, 8, -1))) == pytest.approx(1, rel=0.1)
 
 
-def test_the_attention_seen_is_that_of_full_attention():
-    layer, x = known_layer(2.0)
-    x = torch.randn(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("n_heads", [1, 2])
+def test_the_attention_seen_is_that_of_full_attention(n_heads):
+    layer, x = known_layer(2.0, n_heads)
+    x = torch.randn(400, n_heads, 8, 8, generator=torch.Generator().manual_seed(0))
     seen, density = attention_seen(layer, x, x, x, (None, None))
     p = layer.block_model(x, x).expected_mask().detach()
-    exact = ((x @ x.mT / 8**0.5).softmax(-1) * p).sum() / (400 * 8)
-    assert float(seen) == pytest.approx(float(exact), rel=0.1) and float(density) == pytest.approx(float(p.mean()), 0.1)
+    exact = ((x @ x.mT / 8**0.5).softmax(-1) * p).sum((0, 2, 3)) / (400 * 8)
+    torch.testing.assert_close(seen, exact, rtol=0.1, atol=0.0)
+    torch.testing.assert_close(density, p.mean().expand(n_heads), rtol=0.1, atol=0.0)
 
 
 def test_a_collapse_is_told(monkeypatch):

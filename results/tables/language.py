@@ -31,6 +31,8 @@ def language_page(files: Files) -> dict[str, str]:
         tables |= {table.name: table.markdown() for table in found}
         if (files.root / "results" / "glue.png").exists():
             tables["glue-figure"] = f"![{FIGURE}](assets/glue.png)"
+    if files.has("mlm-edges"):
+        tables["mlm-edges"] = mlm_table(files.load("mlm-edges")).markdown()
     if files.has("window_coverage"):
         tables["window-coverage"] = window_coverage_table(files.load("window_coverage"))
     if files.has("full_size"):

@@ -56,16 +56,19 @@ def interval_table(results: dict[str, dict[str, Any]]) -> str:
 def paired_table(studies: dict[str, dict[str, Any]], titles: dict[str, str]) -> str:
     """Points that masks of equal edges lose to full attention answer by answer, and those by which fitted ones lead."""
     names = [name for task in TASKS if (name := f"{task}-edges") in studies]
-    rows = [
-        (titles[trial], *(_points(studies[n]["lost"][trial]) for n in names)) for trial in studies[names[0]]["lost"]
-    ]
-    for trial in studies[names[0]]["ahead"]:
-        leads = (_points(studies[name]["ahead"][trial]) for name in names)
-        rows.append((f"*{titles[trial]}: ahead of random ones by*", *leads))
-    return grid(("", *(TASKS[name.removesuffix("-edges")] for name in names)), rows)
+    rows = []
+    for kind, label in (("lost", "{}"), ("ahead", "*{}: ahead of random ones by*")):
+        trials = dict.fromkeys(trial for trial in titles for name in names if trial in studies[name][kind])
+        rows += [
+            (label.format(titles[trial]), *(_points(studies[name][kind].get(trial)) for name in names))
+            for trial in trials
+        ]
+    return grid(("", *(TASKS[name.removesuffix("-edges")].replace(", ", ",<br>") for name in names)), rows)
 
 
-def _points(difference: dict[str, float]) -> str:
+def _points(difference: dict[str, float] | None) -> str:
+    if difference is None:
+        return "–"
     return f"{100 * difference['mean']:.1f} ± {100 * difference['error']:.1f}"
 
 
@@ -121,7 +124,7 @@ def long_range_page(files: Files) -> dict[str, str]:
     if edges:
         tables["long-range-edges"] = accuracy_table(edges)
     if edges and files.has("paired"):
-        titles = next(iter(edges.values()))["titles"]
+        titles = {trial: title for result in edges.values() for trial, title in result["titles"].items()}
         tables["long-range-paired"] = paired_table(files.load("paired")["studies"], titles)
     if files.has("longer_inputs"):
         longer = files.load("longer_inputs")["tasks"]

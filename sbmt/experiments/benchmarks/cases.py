@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch.nn.functional import one_hot
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
-from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
+from sbmt.experiments.training.run import SHIPPED_FITTED, SHIPPED_SHARED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 
@@ -29,7 +30,7 @@ class Setting:
     Attributes:
         n: Number of queries and of keys.
         density: Share of the pairs that are edges, in expectation, in (0, 1).
-        kind: ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
+        kind: ``"near-constant"``, ``"structured"``, ``"fitted"`` or ``"shared"``, see the functions of these names.
         n_clusters: k.
         n_heads: Number of heads.
         d_head: Width of a head.
@@ -180,11 +181,19 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     Returns:
         The layer, with its own exploration in training mode, queries and keys.
     """
-    model = load_run(SHIPPED_FITTED).model.eval()
+    return _trained(setting, SHIPPED_FITTED)
+
+
+def shared(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
+    """As :func:`fitted`, but by a network whose heads share one graph."""
+    return _trained(setting, SHIPPED_SHARED)
+
+
+def _trained(setting: Setting, folder: Path) -> tuple[SBMAttention, Tensor, Tensor]:
+    model = load_run(folder).model.eval()
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
-    heads, _, d_head = layer.clusters.shape
-    if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, heads, d_head):
-        expected = f"{layer.n_clusters} clusters and {heads} heads of width {d_head} in a fitted setting"
+    if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, layer.n_heads, layer.d_head):
+        expected = f"{layer.n_clusters} clusters and {layer.n_heads} heads of width {layer.d_head}, as were trained"
         raise SbmtError(expected, setting, "the shipped network has no others: see fitted_setting")
     seen: list[Tensor] = []
     watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
@@ -198,17 +207,17 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
         layer.log_start.copy_(start + shift)
         model = layer.block_model(query[:, :, :_TOKENS_TO_MEASURE], key)
         edges = sample_edges(model)
-        n_loops = heads * model.shape[2]
+        n_loops = model.shape[1] * model.shape[2]
         is_loop = edges.rows() % model.shape[2] == edges.keys
-        return (edges.n_edges - int(is_loop.sum()) + n_loops) / int(model.n_pairs) / heads
+        return (edges.n_edges - int(is_loop.sum()) + n_loops) / int(model.n_pairs) / model.shape[1]
 
     _bisect(density_at, setting, -20.0, 10.0)
     return layer, query.contiguous(), key.contiguous()
 
 
-def fitted_setting(n: int, keys_per_query: float) -> Setting:
-    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
-    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
+def fitted_setting(n: int, keys_per_query: float, kind: str = "fitted") -> Setting:
+    """The setting of :func:`fitted` or :func:`shared` with so many keys per query, the token itself among them."""
+    return Setting(n, keys_per_query / n, kind, n_clusters=1024)
 
 
 def n_groups(setting: Setting) -> int:
@@ -249,7 +258,7 @@ def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, 
 
 
 MADE_UP = {"near-constant": near_constant, "structured": structured}
-KINDS = MADE_UP | {"fitted": fitted}
+KINDS = MADE_UP | {"fitted": fitted, "shared": shared}
 
 
 def thin_block_model(n: int, degree: float, n_clusters: int = 128, n_stars: int = 0) -> BlockModel:

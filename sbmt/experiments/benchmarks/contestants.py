@@ -170,7 +170,8 @@ def window_attention(case: Case) -> AttentionOutput:
 def _drawn(case: Case) -> EdgeList:
     """The mask that the case's layer would attend."""
     edges = sample_edges(case.block_model())
-    return edges if case.layer.window is None else edges.with_window(case.layer.window)
+    edges = edges if case.layer.window is None else edges.with_window(case.layer.window)
+    return edges.for_heads(case.setting.n_heads)[0] if case.layer.shared_graph else edges
 
 
 @cache

@@ -36,15 +36,18 @@ def fitted_tables(found: dict[str, Any]) -> list[Table]:
     """Over the number of tokens and over the keys per query, forward and training step; how the step grows; memory."""
     tables = []
     for is_training, (way, title) in WAYS.items():
-        for sweep in ("n", "keys"):
+        for sweep in ("n", "shared", "keys"):
             cases = [c for c in found["cases"] if sweep in c["sweeps"] and c["is_training"] == is_training]
             if cases:
                 tables.append(_times(f"fitted-{sweep}-{way}", title, cases, FITTED_CONTESTANTS, OURS))
-    long = [c for c in found["cases"] if c["is_training"] and "n" in c["sweeps"] and c["n"] >= GROWS_FROM]
-    if len(long) > 1:
-        growth = slope([case["n"] for case in long], [case["results"][OURS]["median"] for case in long])
-        span = f"{long[0]['n']:,} to {long[-1]['n']:,} tokens"
-        tables.append(Table("fitted-growth", "Growth of a training step", ("", "slope"), ((span, f"{growth:.2f}"),)))
+    rows = []
+    for sweep, what in (("n", "a graph for each head"), ("shared", "one graph for all heads")):
+        long = [c for c in found["cases"] if c["is_training"] and sweep in c["sweeps"] and c["n"] >= GROWS_FROM]
+        if len(long) > 1:
+            growth = slope([case["n"] for case in long], [case["results"][OURS]["median"] for case in long])
+            rows.append((f"{what}, {long[0]['n']:,} to {long[-1]['n']:,} tokens", f"{growth:.2f}"))
+    if rows:
+        tables.append(Table("fitted-growth", "Growth of a training step", ("", "slope"), tuple(rows)))
     return tables + memory_tables(found["memory"], "fitted-memory")
 
 
@@ -99,7 +102,7 @@ def _about(cases: Cases) -> dict[str, list[str]]:
         "density": [percent(case["density"]) for case in cases],
         "k": [f"{case['n_clusters']:,}" for case in cases],
     }
-    if {case["kind"] for case in cases} == {"fitted"}:
+    if {case["kind"] for case in cases} <= {"fitted", "shared"}:
         columns["keys per query"] = [f"{case['n'] * case['density']:.0f}" for case in cases]
     return columns
 
@@ -174,13 +177,15 @@ def memory_tables(found: dict[str, Any], name: str = "memory") -> list[Table]:
     ):
         cases = [case for case in found["cases"] if case["is_training"] is is_training]
         ran = list(dict.fromkeys(one for case in cases for one in case["results"]))
-        rows = [
-            (f"{case['n']:,}", percent(case["density"]), *(_number(case["results"][one].get("step")) for one in ran))
-            for case in cases
-        ]
-        headings = ("n", "density", *(f"{CONTESTANTS[one].title}, MiB" for one in ran))
-        if rows:
-            tables.append(Table(name + suffix, title, headings, tuple(rows), _reasons(cases, CONTESTANTS)))
+        columns = _about(cases)
+        shown = [heading for heading in columns if heading in ("n", "density") or len(set(columns[heading])) > 1]
+        columns = {heading: columns[heading] for heading in shown}
+        for one in ran:
+            columns[f"{CONTESTANTS[one].title}, MiB"] = [
+                _number(c["results"][one].get("step")) for c in _ordered(cases)
+            ]
+        if cases:
+            tables.append(_table(name + suffix, title, columns, _reasons(cases, CONTESTANTS)))
     return tables
 
 

@@ -50,7 +50,7 @@ def study(
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    if name in LONG_RANGE_STUDIES | EQUAL_EDGES_STUDIES:
+    if "chance" in result["runs"][0]:
         console.print(long_range_table({name: result}, "reduced"))
     else:
         console.print(study_table(chosen.title, chosen.trials, runs))

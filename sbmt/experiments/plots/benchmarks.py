@@ -15,6 +15,11 @@ from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
 
 COLOURS = {"near-constant": VERMILLION, "structured": BLUE}
+STEPS = (
+    ("sdpa", "n", BLUE, "full attention"),
+    ("sbm", "n", GREEN, "fitted mask, 16 keys per query"),
+    ("sbm", "shared", VERMILLION, "the same, one graph for all heads"),
+)
 LINES = {True: ("-", "o", "training step"), False: (":", "s", "forward only")}
 
 
@@ -65,19 +70,21 @@ def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
         axes: Where to draw.
         cases: Cases of the suite ``fitted``.
     """
-    steps = [case for case in cases if case["is_training"] and "n" in case["sweeps"]]
-    lines = {}
-    for name, colour, title in (("sdpa", BLUE, "full attention"), ("sbm", GREEN, "fitted mask, 16 keys per query")):
+    sizes: list[int] = []
+    full: list[float] = []
+    for name, sweep, colour, title in STEPS:
+        steps = [case for case in cases if case["is_training"] and sweep in case["sweeps"]]
         points = [(case["n"], case["results"][name]) for case in steps if "median" in case["results"][name]]
         n = [n for n, _ in points]
-        low, lines[name], high = ([one[x] / 1e3 for _, one in points] for x in ("low", "median", "high"))
-        axes.plot(n, lines[name], "-o", markersize=4, color=colour, label=title)
+        low, middle, high = ([one[x] / 1e3 for _, one in points] for x in ("low", "median", "high"))
+        axes.plot(n, middle, "-o", markersize=4, color=colour, label=title)
         axes.fill_between(n, low, high, color=colour, alpha=0.15)
-    sizes = [case["n"] for case in steps]
-    if (where := crossing(sizes, lines["sbm"], lines["sdpa"])) is not None:
-        axes.plot(*where, "o", markersize=9, markerfacecolor="none", color=INK)
-        text = f"{round(where[0], -2):,.0f} tokens"
-        axes.annotate(text, where, xytext=(10, -16), textcoords="offset points", color=INK)
+        full = full or middle
+        sizes = sizes or [case["n"] for case in steps]
+        if (where := crossing(n, middle, full)) is not None:
+            axes.plot(*where, "o", markersize=9, markerfacecolor="none", color=INK)
+            text = f"{round(where[0], -2):,.0f} tokens"
+            axes.annotate(text, where, xytext=(10, -16), textcoords="offset points", color=INK)
     axes.set(xscale="log", yscale="log", xlabel="tokens n", ylabel="seconds of a training step")
     axes.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=30)
     axes.minorticks_off()

@@ -1,32 +1,63 @@
-"""Fitted masks on long-range tasks, against other masks that hold as many edges and get the same chances."""
+"""Fitted masks on real tasks, against other masks that hold as many edges and get the same chances."""
 
 from typing import Any
 
-from sbmt.experiments.studies.long_range import FULL, LONG_RANGE_STUDIES
+from sbmt.experiments.studies.long_range import FULL, LINEAR, LONG_RANGE_STUDIES, REFORMER
 from sbmt.experiments.studies.repeated_tokens import CONTROL, PARTS
 from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.training.language import REDUCED_MLM
 
 _FITTED: dict[str, Any] = {"preset": "fitted", "n_clusters": 256, "block_model_rate": 1e-2}
 _GATED: dict[str, Any] = PARTS | {"n_clusters": 256, "density_weight": 0.1, "density_kind": "expected"}
 
 
-def _study(task: str, window: int, n_seeds: int, **settings: Any) -> Study:
-    """Masks of two densities on one task: fitted, random and fixed ones, all with a sink and a loop at every token."""
+def _fitted(c: int, **settings: Any) -> Trial:
+    return Trial(f"fitted-{c}", f"fitted, c = {c}", _FITTED | {"edges_per_query": float(c)} | settings)
+
+
+def _random(c: int, **settings: Any) -> Trial:
+    return Trial(f"random-{c}", f"random, as c = {c}", CONTROL | settings, density_of=f"fitted-{c}")
+
+
+def _near(width: int) -> Trial:
+    """A window, with a sink and a loop at every token, as all masks here have them."""
+    return Trial("window", "window", {"attention": "random_mask", "mask_density": 0.0, "window": width, "sink": True})
+
+
+def _concentrated(task: str, width: int, n_seeds: int, **settings: Any) -> Study:
+    """Masks of two densities on a task where attention is concentrated."""
     alike = LONG_RANGE_STUDIES[task]
-    near = {"attention": "random_mask", "mask_density": 0.0, "window": window, "sink": True}
-    trials = (
-        FULL,
-        *(Trial(f"fitted-{c}", f"fitted, c = {c}", _FITTED | {"edges_per_query": float(c)}) for c in (4, 2)),
-        Trial("shared-4", "fitted, c = 4, one graph", _FITTED | {"edges_per_query": 4.0, "shared_graph": True}),
-        *(Trial(f"random-{c}", f"random, as c = {c}", CONTROL, density_of=f"fitted-{c}") for c in (4, 2)),
-        Trial("window", "window", near),
-        Trial("straight-through", "straight-through, λ = 0.1", _GATED),
-    )
-    return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config.override(**settings), trials, n_seeds)
+    shared = Trial("shared-4", "fitted, c = 4, one graph", _FITTED | {"edges_per_query": 4.0, "shared_graph": True})
+    gated = Trial("straight-through", "straight-through, λ = 0.1", _GATED)
+    masks = (*map(_fitted, (4, 2)), shared, *map(_random, (4, 2)), _near(width), gated)
+    config = alike.config.override(**settings)
+    return Study(f"{task}-edges", f"{alike.title}, equal edges", config, (FULL, *masks), n_seeds)
+
+
+def _spread(task: str) -> Study:
+    """Masks of one density on a task where attention is spread over most keys."""
+    alike = LONG_RANGE_STUDIES[task]
+    trials = (FULL, _fitted(8), _random(8), _near(8), LINEAR, REFORMER)
+    return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config, trials, 1)
+
+
+def _language() -> Study:
+    """The masked language model with a window of 16 and without."""
+    fitted, random = _fitted(8, window=0), _random(8, window=0)
+    near = Trial("fitted-near", "window and fitted, c = 8", fitted.settings | {"window": 16})
+    chance = Trial("random-near", "window and random", CONTROL | {"window": 16}, density_of="fitted-near")
+    trials = (FULL, fitted, random, _near(16), near, chance)
+    return Study("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
 
 EQUAL_EDGES_STUDIES = {
-    study.name: study for study in (_study("pathfinder", 4, 3), _study("listops", 2, 2, positions="rotary", steps=2400))
+    study.name: study
+    for study in (
+        _concentrated("listops", 2, 2, positions="rotary", steps=2400),
+        _concentrated("pathfinder", 4, 3),
+        *map(_spread, ("text", "retrieval-topics", "image")),
+        _language(),
+    )
 }
-"""On the tasks where the attention of a trained network is concentrated: see the page on attention mass. ListOps takes
-rotary positions and twice the steps, without which its attentions can hardly be told apart."""
+"""The page on attention mass says where attention is concentrated. ListOps takes rotary positions and twice the steps,
+without which its attentions can hardly be told apart."""

@@ -78,7 +78,7 @@ _FRESH = RepeatedTokensConfig(fresh_values=True)
 
 def _shared() -> Study:
     """A graph for each of four heads, and one for all of them."""
-    study = _study("shared-graph", "fresh values, four heads", _FRESH, 3)
+    study = _study("shared-graph", "fresh values, four heads", _FRESH, 2)
     each = replace(study.trials[0], title="a graph for each head")
     one = Trial("shared", "one graph for all heads", each.settings | {"shared_graph": True}, n_seeds=each.n_seeds)
     return replace(study, trials=(each, one))

@@ -7,12 +7,13 @@ from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LongRangeConfig
 from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
-from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, Run, Scores, Step, load_run
+from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, SHIPPED_SHARED, Run, Scores, Step, load_run
 from sbmt.experiments.training.twins import TwinsConfig
 
 __all__ = [
     "SHIPPED",
     "SHIPPED_FITTED",
+    "SHIPPED_SHARED",
     "SIZES",
     "Evaluation",
     "GlueConfig",

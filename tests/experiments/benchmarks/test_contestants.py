@@ -63,8 +63,9 @@ def test_dense_and_full_attention_run_both_ways(case):
     assert (case.layer.sampler, case.layer.backend) == ("exact", "auto")  # variants leave the layer as it is
 
 
-def test_what_fitted_masks_are_compared_with_runs_both_ways():
-    case = build(fitted_setting(256, 8.0))
+@pytest.mark.parametrize("kind", ["fitted", "shared"])
+def test_what_fitted_masks_are_compared_with_runs_both_ways(kind):
+    case = build(fitted_setting(256, 8.0, kind))
     found = {}
     for name, contestant in FITTED_CONTESTANTS.items():
         if name != "flex":

@@ -57,6 +57,7 @@ def test_a_case_says_to_which_sweeps_it_belongs(result):
     assert {(case["kind"], case["n"], *case["sweeps"]) for case in fitted} == {
         ("fitted", 64, "n", "keys"),
         ("fitted", 128, "n"),
+        ("shared", 64, "shared"),
     }
 
 
@@ -73,7 +74,7 @@ def test_growth_is_told_from_long_sequences_alone(result):
         for median in [case["n"] ** 1.25]
     ]
     [growth] = [table for table in fitted_tables(found | {"cases": cases}) if table.name == "fitted-growth"]
-    assert growth.rows == (("4,096 to 8,192 tokens", "1.25"),)
+    assert growth.rows == (("a graph for each head, 4,096 to 8,192 tokens", "1.25"),)
 
 
 @pytest.fixture

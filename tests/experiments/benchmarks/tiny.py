@@ -39,16 +39,17 @@ def gpu_grid(*densities, **changed):
 
 def use_tiny_grids(patch):
     """Makes every quick suite tiny; ``patch`` is pytest's monkeypatch."""
-    sweeps = {
+    made_up = {
         "target": of_both_kinds((128, 0.05)),
         "density": of_both_kinds((128, 0.05)),
         "n": of_both_kinds((64, 0.1), (128, 0.05)),
     }
     some = {name: CONTESTANTS[name] for name in ("sdpa", "sbm", "torch.sparse")}
-    patch.setattr(attention, "QUICK", Grid(sweeps, PACE, some, of_both_kinds((64, 0.1))))
+    patch.setattr(attention, "QUICK", Grid(made_up, PACE, some, of_both_kinds((64, 0.1))))
     fitted = {name: attention.FITTED_CONTESTANTS[name] for name in ("sdpa", "sbm", "window", "transformer_conv")}
     points = [fitted_setting(n, 8.0) for n in (64, 128)]
-    patch.setattr(attention, "FITTED_QUICK", Grid({"n": points, "keys": points[:1]}, PACE, fitted, []))
+    sweeps = {"n": points, "shared": [fitted_setting(64, 8.0, "shared")], "keys": points[:1]}
+    patch.setattr(attention, "FITTED_QUICK", Grid(sweeps, PACE, fitted, []))
     patch.setattr(attention, "GPU_QUICK", gpu_grid(0.1))
     patch.setattr(sampler, "QUICK", sampler.SamplerGrid(64, (0.05, 0.2), (256, 512), PACE, degree=8.0))
     patch.setattr(backends, "QUICK", backends.BackendGrid((1, 2), (16, 32), (1.0, 0.1), PACE, most_cells=2**10))

@@ -124,7 +124,10 @@ def test_every_named_study_can_start(name, tmp_path, toys):
     assert len({trial.name for trial in trials}) == len({trial.title for trial in trials}) == len(trials)
 
 
-@pytest.mark.parametrize("study", UNSEEN_STUDIES.values(), ids=lambda study: study.name)
+WITH_CONTROLS = [study for study in UNSEEN_STUDIES.values() if study.name != "shared-graph"]
+
+
+@pytest.mark.parametrize("study", WITH_CONTROLS, ids=lambda study: study.name)
 def test_what_was_never_seen_is_put_to_all_alike(study):
     """Steps of 4,096 tokens; controls train as fitted masks do, with a sink and reweighting of their own."""
     shared = {f.name for f in fields(study.config)} - {"attention", "options"}
@@ -139,6 +142,25 @@ def test_what_was_never_seen_is_put_to_all_alike(study):
     assert (options["window"].window, options["window"].mask_density) == (8, 0.0)
     seeds = Counter(trial.name for trial, _ in study.plan())
     assert all((n > 2) if name.startswith("fitted") else (n == 2) for name, n in seeds.items())
+
+
+def test_a_shared_graph_is_all_that_differs():
+    study = UNSEEN_STUDIES["shared-graph"]
+    each, one = (study.config.override(**trial.settings) for trial in study.trials)
+    assert study.config.n_heads > 1
+    assert one == replace(each, options=replace(each.options, shared_graph=True)) != each
+    assert Counter(trial.name for trial, _ in study.plan()) == {"fitted": 2, "shared": 2}
+
+
+@pytest.mark.parametrize("study", EQUAL_EDGES_STUDIES.values(), ids=lambda study: study.name)
+def test_fitted_masks_have_a_random_twin_with_the_same_window(study):
+    settings = {trial.name: trial.settings for trial in study.trials}
+    twins = {trial.density_of: trial.settings for trial in study.trials if trial.density_of}
+    assert set(twins) == {name for name in settings if name.startswith("fitted")}
+    for name, twin in twins.items():
+        fitted = study.config.override(**settings[name]).options
+        window = 0 if fitted.window is None else fitted.window  # the preset's self-loops
+        assert (twin["attention"], twin["window"]) == ("random_mask", window) and twin["reweight"] and twin["sink"]
 
 
 def test_masks_with_as_many_edges_get_the_same_chances(tmp_path, toys, tiny):

@@ -132,18 +132,19 @@ def time_ratio(files: Files, kind: str, n: int, density: float, mode: str, conte
     raise KeyError(wanted)
 
 
-def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str) -> float:
-    """Time of a fitted mask over that of full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: str = "fitted") -> float:
+    """Time of a fitted or shared mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
+    wanted = (kind, n, keys_per_query, mode == "training")
     for case in files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]:
-        if (case["n"], case["n"] * case["density"], case["is_training"]) == (n, keys_per_query, mode == "training"):
+        if (case["kind"], case["n"], case["n"] * case["density"], case["is_training"]) == wanted:
             return case["results"]["sbm"]["ratio"]
-    raise KeyError(n, keys_per_query, mode)
+    raise KeyError(*wanted)
 
 
-def fitted_break_even(files: Files, mode: str) -> float:
+def fitted_break_even(files: Files, mode: str, sweep: str = "n") -> float:
     """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention."""
     found = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
-    mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
+    mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
     times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
     where = crossing(list(times), list(times.values()), [1.0] * len(times))
     if where is None:

@@ -160,6 +160,8 @@ def fitted_page(files: Files) -> dict[str, str]:
         tables["fitted-cost"] = attention_cost_table(cost["attention"])
     if unseen := [files.load(name) for name in UNSEEN if files.has(name)]:
         tables["unseen"] = unseen_table(unseen)
+    if files.has("shared-graph"):
+        tables["shared-graph"] = study_table(files.load("shared-graph"))
     if files.has("fitted-parts"):
         tables["fitted-parts"] = study_table(files.load("fitted-parts"))
     if files.has("fitted_variants"):

@@ -95,7 +95,7 @@ QUICK = Grid(
 FITTED_FULL = Grid(
     {
         "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
-        "shared": [fitted_setting(2**power, 16.0, "shared") for power in range(9, 17)],
+        "shared": [fitted_setting(2**power, 16.0, "shared") for power in (10, 11, 12, 14, 16)],
         "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
     },
     Pace(2.0, 5),

@@ -11,7 +11,7 @@ from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
-_SCORES_AT_ONCE = 1 << 17  # scores of parts that are formed at a time
+_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 
 
 class Gradients(NamedTuple):

@@ -64,8 +64,10 @@ SETTINGS = {
     "mask_density": (0.25, 0.0, 1.0, 1e-30, 0.01),
 }
 """What the settings of attentions may be."""
-SBM = ("n_clusters", "sampler", "gate_rule", "exploration", "link", "is_diagonal", "self_loops", "window", "backend")
-SBM += ("shared_graph",)
+SBM = (
+    *("n_clusters", "sampler", "gate_rule", "exploration", "link"),
+    *("is_diagonal", "self_loops", "shared_graph", "window", "backend"),
+)
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": (*SBM, "n_positions"),

@@ -6,7 +6,7 @@
 #   make docs    serve the site while writing it
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (some hours on two cores; resumable)
-#   make long-range  train the reduced long-range tasks (an hour and a half on two cores; resumable)
+#   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
 #   make gpu     measure what the site says of GPUs, on a machine that has one (hours; resumable)
@@ -26,9 +26,10 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 GPU_ARGS ?=
 TRITON := triton==3.9.0
-STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 recall
+STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 shared-graph recall
 GLUE := sst2 qnli mnli qqp
-LONG_RANGE := listops text retrieval-topics retrieval image pathfinder pathfinder-edges listops-edges twins
+LONG_RANGE := listops text retrieval-topics retrieval image pathfinder twins
+LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges text-edges image-edges
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
@@ -134,6 +135,7 @@ language: $(STAMP)
 	done
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
+	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json --figure results/mlm-edges.png
 	$(BIN)/python results/measure/window_coverage.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/write_tables.py

@@ -107,12 +107,17 @@ def seconds_table(bench: dict[str, Any]) -> str:
 
 
 def fitted_table(files: Files) -> str:
-    """Time of a fitted mask over that of full attention, per length."""
-    rows = [
-        (f"{n:,}", *(f"{fitted_ratio(files, n, FITTED_KEYS, mode):.2f}" for mode in ("forward", "training")))
-        for n in FITTED_LENGTHS
-    ]
-    return grid(("tokens", "inference", "training step"), rows)
+    """Time of a fitted mask over that of full attention, per length, for a mask of each head and one that all share."""
+
+    def ratio(n: int, mode: str, kind: str) -> str:
+        try:
+            return f"{fitted_ratio(files, n, FITTED_KEYS, mode, kind):.2f}"
+        except LookupError:
+            return "–"
+
+    columns = [(mode, kind) for mode in ("forward", "training") for kind in ("fitted", "shared")]
+    rows = [(f"{n:,}", *(ratio(n, *column) for column in columns)) for n in FITTED_LENGTHS]
+    return grid(("tokens", "inference", "one graph", "training step", "one graph"), rows)
 
 
 def bytes_table(bench: dict[str, Any]) -> str:

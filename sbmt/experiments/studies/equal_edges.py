@@ -46,7 +46,7 @@ def _language() -> Study:
     fitted, random = _fitted(8, window=0), _random(8, window=0)
     near = Trial("fitted-near", "window and fitted, c = 8", fitted.settings | {"window": 16})
     chance = Trial("random-near", "window and random", CONTROL | {"window": 16}, density_of="fitted-near")
-    trials = (FULL, fitted, random, _near(16), near, chance)
+    trials = (FULL, _near(16), fitted, random, near, chance)
     return Study("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
 

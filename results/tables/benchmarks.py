@@ -10,6 +10,8 @@ from sbmt.experiments.plots.benchmarks import crossing
 
 GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-left-out")
 NO_GPU = "*Not measured yet: run `make gpu`.*"
+SHARED_TABLES = ("fitted-shared-training", "fitted-shared-forward")
+NOT_SHARED = "*Not measured yet: run `make bench`.*"
 FIGURE = "Time of SBM attention over that of full attention, against the density and against the number of tokens"
 FITTED_FIGURE = "Seconds of a training step against the number of tokens, with full attention and with a fitted mask"
 
@@ -30,7 +32,8 @@ def _fitted(files: Files) -> dict[str, str]:
     if not files.has("bench_fitted"):
         return {}
     result = files.load("bench_fitted")
-    tables = {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
+    tables = dict.fromkeys(SHARED_TABLES, NOT_SHARED)
+    tables |= {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
     tables["fitted-gain"] = _gain(result["suites"]["fitted"]["found"]["cases"])
     if (files.root / "results" / "bench_fitted.png").exists():
         tables["fitted-figure"] = f"![{FITTED_FIGURE}](assets/bench_fitted.png)"
@@ -55,11 +58,14 @@ def _gain(cases: list[dict[str, Any]]) -> str:
             for c in cases
             if c["is_training"] is is_training and sweep in c["sweeps"] and "ratio" in c["results"]["sbm"]
         ]
+        if not mine:
+            continue
         ratios = [case["results"]["sbm"]["ratio"] for case in mine]
         where = crossing([case["n"] for case in mine], ratios, [1.0] * len(mine))
-        begins = (
-            f"is as fast as full attention's at about {round(where[0], -2):,.0f} tokens" if where else "is not faster"
-        )
+        if where is not None:
+            begins = f"is as fast as full attention's at about {round(where[0], -2):,.0f} tokens"
+        else:
+            begins = "is faster than full attention's" if ratios[0] < 1 else "is not faster"
         gains = ", ".join(
             f"{1 / r:.1f} times as fast at {c['n']:,}" for c, r in zip(mine, ratios, strict=True) if r < 1
         )

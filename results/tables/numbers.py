@@ -141,10 +141,10 @@ def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: s
     raise KeyError(*wanted)
 
 
-def fitted_break_even(files: Files, mode: str, sweep: str = "n") -> float:
+def fitted_break_even(files: Files, mode: str) -> float:
     """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention."""
     found = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
-    mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
+    mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
     times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
     where = crossing(list(times), list(times.values()), [1.0] * len(times))
     if where is None:

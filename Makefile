@@ -135,7 +135,7 @@ language: $(STAMP)
 	done
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
-	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json --figure results/mlm-edges.png
+	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
 	$(BIN)/python results/measure/window_coverage.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/write_tables.py

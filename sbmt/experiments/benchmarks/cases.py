@@ -20,7 +20,7 @@ from sbmt.samplers import sample_edges
 D_HEAD, N_HEADS = 32, 4
 CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
-_STEPS = 40
+_STEPS = 20
 
 
 @dataclass(frozen=True)

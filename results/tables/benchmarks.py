@@ -10,8 +10,6 @@ from sbmt.experiments.plots.benchmarks import crossing
 
 GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-left-out")
 NO_GPU = "*Not measured yet: run `make gpu`.*"
-SHARED_TABLES = ("fitted-shared-training", "fitted-shared-forward")
-NOT_SHARED = "*Not measured yet: run `make bench`.*"
 FIGURE = "Time of SBM attention over that of full attention, against the density and against the number of tokens"
 FITTED_FIGURE = "Seconds of a training step against the number of tokens, with full attention and with a fitted mask"
 
@@ -32,8 +30,7 @@ def _fitted(files: Files) -> dict[str, str]:
     if not files.has("bench_fitted"):
         return {}
     result = files.load("bench_fitted")
-    tables = dict.fromkeys(SHARED_TABLES, NOT_SHARED)
-    tables |= {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
+    tables = {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
     tables["fitted-gain"] = _gain(result["suites"]["fitted"]["found"]["cases"])
     if (files.root / "results" / "bench_fitted.png").exists():
         tables["fitted-figure"] = f"![{FITTED_FIGURE}](assets/bench_fitted.png)"

@@ -56,7 +56,7 @@ class StaticSBMOptions:
     n_active: int | None = option(None, "crossed memberships: parts of each partition that a token is in")
     reweight: bool | None = option(None, "whether a drawn edge weighs 1/p times as much")
     sink: bool | None = option(None, "whether a learned logit without a value joins each softmax")
-    shared_graph: bool = option(False, "let the heads of a layer share one block model and one mask")
+    shared_graph: bool | None = option(None, "whether the heads of a layer share one block model and one mask")
 
     def __post_init__(self) -> None:
         check_sizes(n_clusters=self.n_clusters)

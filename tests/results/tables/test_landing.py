@@ -119,10 +119,12 @@ def test_steps_are_timed_in_turn():
 
 def test_fitted_masks_are_timed_at_every_length(tmp_path):
     cases = [
-        {"n": n, "density": 16 / n, "is_training": is_training, "results": {"sbm": {"ratio": 1024 / n}}}
+        {"kind": kind, "n": n, "density": 16 / n, "is_training": is_training, "results": {"sbm": {"ratio": ratio / n}}}
+        for kind, ratio in (("fitted", 1024), ("shared", 512))
         for n in FITTED_LENGTHS
         for is_training in (False, True)
+        if n > 512 or kind == "fitted"
     ]
     results = write(tmp_path, bench_fitted={"suites": {"fitted": {"found": {"cases": cases}}}})
     rows = when_to_use_page(results)["when-fitted"].splitlines()
-    assert rows[2] == "| 512 | 2.00 | 2.00 |" and rows[-1] == "| 16,384 | 0.06 | 0.06 |"
+    assert rows[2] == "| 512 | 2.00 | – | 2.00 | – |" and rows[-1] == "| 16,384 | 0.06 | 0.03 | 0.06 | 0.03 |"

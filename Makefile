@@ -8,7 +8,7 @@
 #   make results train and measure what the README and the site quote (some hours on two cores; resumable)
 #   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
-#   make bench   measure what the benchmark page quotes (ten minutes or so, on an otherwise idle machine)
+#   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
 #   make gpu     measure what the site says of GPUs, on a machine that has one (hours; resumable)
 #   make faults  put 10,000 degenerate inputs, mistakes and command lines through it (ten minutes or so on one core)
 #   make clean   remove what was built (distclean: the environment too)

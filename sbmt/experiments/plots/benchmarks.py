@@ -71,7 +71,6 @@ def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
         cases: Cases of the suite ``fitted``.
     """
     sizes: list[int] = []
-    full: list[float] = []
     for name, sweep, colour, title in STEPS:
         steps = [case for case in cases if case["is_training"] and sweep in case["sweeps"]]
         points = [(case["n"], case["results"][name]) for case in steps if "median" in case["results"][name]]
@@ -79,8 +78,8 @@ def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
         low, middle, high = ([one[x] / 1e3 for _, one in points] for x in ("low", "median", "high"))
         axes.plot(n, middle, "-o", markersize=4, color=colour, label=title)
         axes.fill_between(n, low, high, color=colour, alpha=0.15)
-        full = full or middle
         sizes = sizes or [case["n"] for case in steps]
+        full = [case["results"]["sdpa"]["median"] / 1e3 for case in steps if "median" in case["results"]["sdpa"]]
         if (where := crossing(n, middle, full)) is not None:
             axes.plot(*where, "o", markersize=9, markerfacecolor="none", color=INK)
             text = f"{round(where[0], -2):,.0f} tokens"

@@ -21,8 +21,8 @@ class AttentionOutput:
             from the edges that were drawn.
         edges: The :class:`~sbmt.graph.edges.EdgeList` that was attended, if it was asked for.
         auxiliary_loss: A scalar to be added to the loss of the task: how badly a block model that learns by likelihood
-            explains the attention (:mod:`sbmt.block_model.fit`), or how far tokens are from the centroids of
-            :class:`~sbmt.baselines.RoutingAttention`. 0 for everything else.
+            explains the attention (:mod:`sbmt.block_model.fit`; not computed, and 0, where gradients are off), or how
+            far tokens are from the centroids of :class:`~sbmt.baselines.RoutingAttention`. 0 for everything else.
     """
 
     values: Float[Tensor, "batch heads n_queries d"]

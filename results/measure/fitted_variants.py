@@ -56,7 +56,8 @@ class InfluenceAttention(SBMAttention):
         rate = block_model.edge_rate(edges)
         is_self = edges.rows() % edges.shape[2] == edges.keys
         with torch.no_grad():
-            bias = reweighting_bias(law_of(self.sampler, self.link), rate, exploration).masked_fill(is_self, 0.0)
+            drawn_with = law_of(self.sampler, self.link).probability(rate + exploration)
+            bias = reweighting_bias(drawn_with.masked_fill(is_self, 1.0))
             out, weights = edge_attention(query, key, value, edges, bias=bias, sink=self.sink, return_weights=True)
             targets = influence(weights.masked_fill(is_self, 0.0), value, out, edges)
         loss = fit_loss(block_model, edges, rate, targets, self.edges_per_query, exploration)

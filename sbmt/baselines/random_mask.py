@@ -109,9 +109,10 @@ class RandomMaskAttention(nn.Module):
             edges, expected = edges.union(near), share + (1 - share) * expected
         bias = None
         if self.reweight:
-            rate = query.new_full((edges.n_edges,), self.mask_density, dtype=dtype)
-            bias = reweighting_bias(block_model.link, rate, 0.0)
-            bias = bias if self.window is None else bias.masked_fill(is_in_window(edges, self.window), 0.0)
+            drawn_with = query.new_full((edges.n_edges,), self.mask_density, dtype=dtype)
+            if self.window is not None:
+                drawn_with = drawn_with.masked_fill(is_in_window(edges, self.window), 1.0)
+            bias = reweighting_bias(drawn_with)
         dropout = self.dropout if self.training else 0.0
         values = edge_attention(
             query,

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.block_model.link import Link
 from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
 from sbmt.types import AttentionOutput
@@ -45,31 +44,19 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 def estimated_density(
-    link: Link,
-    law: Link,
-    edges: EdgeList,
-    rate: Float[Tensor, " n_edges"],
-    exploration: float,
-    is_certain: Bool[Tensor, " n_edges"] | None = None,
+    edges: EdgeList, probability: Float[Tensor, " n_edges"], drawn_with: Float[Tensor, " n_edges"]
 ) -> Float[Tensor, "batch heads"]:
     r"""The mean edge probability without exploration, estimated from drawn edges: linear where the exact one is not.
 
-    An edge that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$ and a certain one $p_{ij}$,
-    so that value and gradient are those of :meth:`BlockModel.expected_density` on average.
+    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
+    that value and gradient are those of :meth:`BlockModel.expected_density` on average.
 
     Args:
-        link: The block model's, whose probabilities are averaged.
-        law: The link of the probabilities with which edges were drawn (:func:`~sbmt.samplers.law_of`).
         edges: The drawn edges, and all certain ones.
-        rate: Their rates without exploration.
-        exploration: δ with which they were drawn.
-        is_certain: Which edges are there whatever the block model says; None means none.
+        probability: Their probabilities without exploration.
+        drawn_with: Those with which they were drawn, 1 for certain edges. No gradient passes.
     """
-    probability = link.probability(rate)
-    drawn_with = law.probability((rate + exploration).detach())
-    if is_certain is not None:
-        drawn_with = drawn_with.masked_fill(is_certain, 1.0)
-    share = probability / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
+    share = probability / drawn_with.detach().clamp(min=torch.finfo(probability.dtype).tiny)
     totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
     return totals.view(edges.shape[:2]) / edges.n_pairs.clamp(min=1)[:, None]
 

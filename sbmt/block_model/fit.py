@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
@@ -31,22 +30,19 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
         raise SbmtError("edges_per_query > 0 with learning='likelihood'", edges_per_query, "16 is a start")
 
 
-def reweighting_bias(law: Link, rate: Float[Tensor, " n_edges"], exploration: float) -> Float[Tensor, " n_edges"]:
-    r"""$-\ln p^\delta_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
+def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
+    r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
     An edge that is drawn with probability p then stands for 1/p pairs, so that the softmax's numerator and denominator
     over drawn edges estimate those over all pairs without bias, as long as p is at least
     :data:`SMALLEST_PROBABILITY`. It carries no gradient.
 
     Args:
-        law: The link of the probabilities with which edges were drawn (:func:`~sbmt.samplers.law_of`).
-        rate: Their rates without exploration.
-        exploration: δ with which they were drawn.
+        drawn_with: The probability with which each edge was drawn, exploration included; 1 for certain edges.
 
     Not in the paper.
     """
-    probability = law.probability((rate + exploration).detach())
-    return -probability.clamp(min=SMALLEST_PROBABILITY).log()
+    return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
 
 def fit_loss(

@@ -65,7 +65,8 @@ def sbm_attention(
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
         learning: How the block model learns: by ``"straight_through"`` gates, or by ``"likelihood"``, that is from the
-            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate.
+            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate. The loss is
+            left at 0 where gradients are off.
         edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
         reweight: Whether a drawn edge's score is raised by -ln p (:func:`~sbmt.block_model.fit.reweighting_bias`).
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
@@ -112,19 +113,23 @@ def sbm_attention(
     is_near = None if window is None else is_in_window(edges, window)
     is_certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
 
-    law = law_of(sampler, block_model.link)
+    law, link = law_of(sampler, block_model.link), block_model.link
     gate = bias = None
     is_closed = block_model.has_closed_density()
     needs_rate = learning == "likelihood" or reweight or not is_closed
     rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
     if learning == "straight_through" and torch.is_grad_enabled():
-        gate = straight_through_gate(block_model.link.unclamped(rate)) if needs_rate else block_model.gate(edges)
+        gate = straight_through_gate(link.unclamped(rate)) if needs_rate else block_model.gate(edges)
         gate = gate if gate.requires_grad else None
-    if reweight:
-        bias = reweighting_bias(law, rate, exploration)
-    if is_certain is not None:  # what is there whatever the block model says
-        gate = None if gate is None else gate.masked_fill(is_certain, 1.0)
-        bias = None if bias is None else bias.masked_fill(is_certain, 0.0)
+        if gate is not None and is_certain is not None:
+            gate = gate.masked_fill(is_certain, 1.0)
+    if needs_rate:
+        probability = link.probability(rate)
+        is_drawn_so = law is link and exploration == 0
+        drawn_with = probability.detach() if is_drawn_so else law.probability((rate + exploration).detach())
+        if is_certain is not None:  # what is there whatever the block model says
+            drawn_with = drawn_with.masked_fill(is_certain, 1.0)
+        bias = reweighting_bias(drawn_with) if reweight else None
 
     graph, heads = edges, query.shape[1]
     density = sampled_density(graph, gate).expand(-1, heads)
@@ -133,16 +138,18 @@ def sbm_attention(
         edges, source = graph.for_heads(heads)
         gate, bias = (None if t is None else t.index_select(0, source) for t in (gate, bias))
     scale = dropout_scale(edges, dropout, dropout_seed, first_example, value.dtype) if dropout else None
-    terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=edges_per_query is not None)
+    is_fitted = learning == "likelihood" and torch.is_grad_enabled()
+    terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=is_fitted)
     values, weights = attend_along(query, key, value, edges, terms, backend)
 
     if is_closed:
         expected_density = block_model.expected_density()
     else:
-        expected_density = estimated_density(block_model.link, law, graph, rate, exploration, is_certain)
+        expected_density = estimated_density(graph, probability, drawn_with)
     output = AttentionOutput(values, density, expected_density.expand(-1, heads), edges if return_edges else None)
-    if weights is None or edges_per_query is None:
+    if not is_fitted:
         return output
+    assert weights is not None and edges_per_query is not None  # likelihood has both
     targets = weights.detach()
     if source is not None:
         targets = targets.new_zeros(graph.n_edges).index_add_(0, source, targets) / heads

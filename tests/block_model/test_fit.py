@@ -37,10 +37,11 @@ def test_the_estimated_density_and_its_gradient_are_unbiased(link, sampler, wind
     model, query = repeated_model(link)
     edges = sample_edges(model, sampler, exploration=DELTA, generator=torch.Generator().manual_seed(1))
     edges = edges if window is None else edges.with_window(window)
-    is_certain = None if window is None else is_in_window(edges, window)
-    estimate = estimated_density(
-        model.link, law_of(sampler, model.link), edges, model.edge_rate(edges), DELTA, is_certain
-    )
+    rate = model.edge_rate(edges)
+    drawn_with = law_of(sampler, model.link).probability(rate + DELTA)
+    if window is not None:
+        drawn_with = drawn_with.masked_fill(is_in_window(edges, window), 1.0)
+    estimate = estimated_density(edges, model.link.probability(rate), drawn_with)
     (mine,) = torch.autograd.grad(estimate.sum(), query, retain_graph=True)
     exact = model.expected_density()
     (theirs,) = torch.autograd.grad(exact.sum(), query)
@@ -55,7 +56,7 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
     assert model.expected_mask(DELTA).min() > SMALLEST_PROBABILITY
     generator = torch.Generator().manual_seed(3)
     scores, value = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((HEADS, N, N), (N, 3)))
-    bias = reweighting_bias(law_of(sampler, model.link), model.edge_rate(edges), DELTA)
+    bias = reweighting_bias(law_of(sampler, model.link).probability(model.edge_rate(edges) + DELTA))
     assert not bias.requires_grad
     weight = torch.zeros(edges.cell_count, dtype=torch.float64)
     weight[edges.cells()] = (scores.flatten()[edges.cells() % (HEADS * N * N)] + bias).exp()
@@ -65,7 +66,7 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
 
 
 def test_rare_edges_are_weighted_as_if_they_were_less_rare():
-    bias = reweighting_bias(LINKS["poisson"], torch.tensor([0.0, 1e-9, 5.0]), 0.0)
+    bias = reweighting_bias(LINKS["poisson"].probability(torch.tensor([0.0, 1e-9, 5.0])))
     assert bias[:2].tolist() == pytest.approx([-torch.tensor(SMALLEST_PROBABILITY).log().item()] * 2)
     assert bias[2] == pytest.approx(-torch.tensor(-5.0).exp().neg().log1p().item())
 

@@ -39,6 +39,17 @@ def test_the_task_and_the_fit_teach_different_parameters(is_training):
     assert learns(layer, inputs, out.auxiliary_loss) == set(BLOCK_MODEL)
 
 
+def test_without_gradients_nothing_is_fitted_and_the_rest_stays_the_same():
+    layer, inputs = fitted(), [tokens(seed=i) for i in range(3)]
+    taught = layer(*inputs, generator=seeded())
+    with torch.no_grad():
+        asked = layer(*inputs, generator=seeded())
+    assert taught.auxiliary_loss != 0
+    assert asked.auxiliary_loss == 0
+    for name in ("values", "density", "expected_density"):
+        assert torch.equal(getattr(asked, name), getattr(taught, name)), name
+
+
 def test_straight_through_gates_may_be_reweighted_too():
     layer, inputs = fitted(learning="straight_through", edges_per_query=None), [tokens().requires_grad_()] * 3
     out = layer(*inputs, generator=seeded())

@@ -36,7 +36,7 @@ def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
     edges = EdgeList.from_dense(torch.from_numpy(drawn)[None, None])
     eye = torch.eye(4, dtype=torch.float64)[None, None]
     model = BlockModel(eye[:, :, :3], torch.zeros(1, 4, 4), eye, link="poisson")
-    bias = reweighting_bias(model.link, torch.from_numpy(RATES[drawn]), 0.0)
+    bias = reweighting_bias(model.link.probability(torch.from_numpy(RATES[drawn])))
     query, key, value = (torch.from_numpy(part)[None, None] for part in (2 * SCORES, np.eye(4), VALUES))
     expected = sbmt.edge_attention(query, key, value, edges, bias=bias)  # scores are halved: 1/√4
     np.testing.assert_allclose(outputs, expected[0, 0].numpy(), rtol=1e-12)
@@ -47,7 +47,8 @@ def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
     same_sink = np.column_stack([SCORES[:, :sink], np.full(3, 0.5)])
     outputs = reweighting.drawn_outputs(same_sink, sunk, rates, 1, seed=7)[0]
     rest = EdgeList.from_dense(torch.from_numpy(drawn * (np.arange(4) != sink) > 0)[None, None])
-    bias = reweighting_bias(model.link, torch.from_numpy(RATES[rest.to_dense()[0, 0].numpy()]), 0.0)
+    rates = torch.from_numpy(RATES[rest.to_dense()[0, 0].numpy()])
+    bias = reweighting_bias(model.link.probability(rates))
     logit = torch.tensor([0.5], dtype=torch.float64)
     expected = sbmt.edge_attention(query, key, torch.from_numpy(sunk)[None, None], rest, bias=bias, sink=logit)
     np.testing.assert_allclose(outputs, expected[0, 0].numpy(), rtol=1e-12)

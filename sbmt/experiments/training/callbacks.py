@@ -212,7 +212,7 @@ def attention_seen(
     if edges.shape[1] < query.shape[1]:  # heads share a graph
         edges, source = edges.for_heads(query.shape[1])
         rate = rate[source]
-    bias = reweighting_bias(law_of(layer.sampler, layer.link), rate, 0.0)
+    bias = reweighting_bias(law_of(layer.sampler, layer.link).probability(rate))
     _, weights = edge_attention(query, key, value, edges, bias=bias, sink=layer.sink, return_weights=True)
     head = edges.rows() // edges.shape[2] % edges.shape[1]
     zeros = weights.new_zeros(edges.shape[1])

@@ -172,20 +172,24 @@ def rates_along_rows(start, stop, active, factors, mask, out):
 
 @kernel
 def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_blocks, to_weight):
-    """Fills the gradients of the queries' weights, S and the keys' weights from the edges of graphs start … stop.
+    """Fills the gradients of the queries' weights, S and the keys' weights from the edges of chunks start … stop.
 
-    A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. Each graph has a
-    gradient of S of its own, so that their sum does not depend on who computed them.
+    A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. The rows of a graph
+    are divided into chunks, ``to_weight.shape[0]`` of them, each with gradients of S and of the graph's keys of its own,
+    so that their sums do not depend on who computed them.
     """
     query_part, query_weight, blocks, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask
     heads, n_partitions, size = blocks.shape[:3]
     n_active = len(active)
     rates, to_rates = np.empty(n_partitions * size, blocks.dtype), np.empty(n_partitions * size, blocks.dtype)
-    for graph in range(start, stop):
-        to_blocks[graph] = 0
-        to_weight[graph * n_keys : (graph + 1) * n_keys] = 0
-        for row in range(graph * n_queries, (graph + 1) * n_queries):
+    n_chunks = to_weight.shape[0]
+    for number in range(start, stop):
+        graph, chunk = number // n_chunks, number % n_chunks
+        to_blocks[number] = 0
+        to_weight[chunk, graph * n_keys : (graph + 1) * n_keys] = 0
+        first_row, last_row = chunk * n_queries // n_chunks, (chunk + 1) * n_queries // n_chunks
+        for row in range(graph * n_queries + first_row, graph * n_queries + last_row):
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
             for e in range(row_ptr[row], row_ptr[row + 1]):
@@ -201,13 +205,13 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
                         t = s + n_active
                         to_rates[part[key, s]] += first * weight[key, s]
                         to_rates[part[key, t]] += second * weight[key, t]
-                        to_weight[key, s] += first * rates[part[key, s]]
-                        to_weight[key, t] += second * rates[part[key, t]]
+                        to_weight[chunk, key, s] += first * rates[part[key, s]]
+                        to_weight[chunk, key, t] += second * rates[part[key, t]]
             for s in range(query_part.shape[1]):
                 f = s // n_active
                 at, of_weight = f * size, grad.dtype.type(0)
                 a, w = query_part[row, s] - at, query_weight[row, s]
                 for b in range(size):
                     of_weight += to_rates[at + b] * blocks[graph % heads, f, a, b]
-                    to_blocks[graph, f, a, b] += w * to_rates[at + b]
+                    to_blocks[number, f, a, b] += w * to_rates[at + b]
                 to_query[row, s] = of_weight

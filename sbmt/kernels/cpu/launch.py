@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from sbmt.kernels.cpu import attention, crossed, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
+_CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
 _SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 
@@ -142,12 +144,15 @@ def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:
 def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries' weights, S and the keys' weights."""
     blocks, n_graphs = factors.blocks, factors.query_weight.shape[0] // mask.n_queries
-    of_blocks = blocks.new_empty(n_graphs, *blocks.shape[1:])
-    of_query, of_key = torch.empty_like(factors.query_weight), torch.empty_like(factors.key_weight)
-    parts = balanced_parts(mask.row_ptr[:: mask.n_queries].numpy(), 4 * factors.key_part.shape[1])
+    n_chunks = max(1, _CHUNKS // n_graphs)
+    of_blocks = blocks.new_empty(n_graphs * n_chunks, *blocks.shape[1:])
+    of_query, of_key = torch.empty_like(factors.query_weight), grad.new_empty(n_chunks, *factors.key_weight.shape)
+    first = np.arange(n_graphs * n_chunks + 1) * mask.n_queries // n_chunks
+    parts = balanced_parts(mask.row_ptr.numpy()[first], 4 * factors.key_part.shape[1])
     given = grad, active_parts(factors), factors, mask, of_query, of_blocks, of_key
     in_parallel(crossed.differentiate_rates, parts, *map(as_arrays, given))
-    return of_query, of_blocks.unflatten(0, (-1, blocks.shape[0])).sum(0), of_key
+    of_blocks = of_blocks.unflatten(0, (-1, blocks.shape[0], n_chunks)).sum((0, 2))
+    return of_query, of_blocks, of_key.sum(0) if n_chunks > 1 else of_key[0]
 
 
 def active_parts(factors: CrossedFactors) -> tuple[int, ...]:

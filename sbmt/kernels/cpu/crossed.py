@@ -175,8 +175,8 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
     """Fills the gradients of the queries' weights, S and the keys' weights from the edges of chunks start … stop.
 
     A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. A graph's rows are
-    divided into ``to_weight.shape[0]`` chunks, each with gradients of S and of the graph's keys of its own, so that their
-    sums do not depend on who computed them.
+    divided into ``to_weight.shape[0]`` chunks, each with gradients of S and of the graph's keys of its own, so that
+    their sums do not depend on who computed them.
     """
     query_part, query_weight, blocks, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask

@@ -1,7 +1,7 @@
 """Networks trained under masks of equal edges, compared answer by answer; writes ``results/paired.json``.
 
 The networks are those that ``sbmt study listops-edges`` and its like leave in ``runs/``. All seeds' answers to the same
-test examples are compared with those of another mask and the same seed. It takes twenty minutes on one core.
+test examples are compared with those of another mask and the same seed. It takes half an hour on one core.
 """
 
 from pathlib import Path
@@ -38,10 +38,14 @@ def difference(one: Tensor, other: Tensor) -> dict[str, float]:
 
 
 def compared(right: dict[str, Tensor]) -> dict[str, dict[str, dict[str, float]]]:
-    """What each trial loses to full attention, and how far fitted masks are ahead of random ones as dense."""
+    """What each trial loses to full attention, and how far fitted masks are ahead of random ones and of a window."""
     lost = {trial: difference(right["full"], mine) for trial, mine in right.items() if trial != "full"}
-    drawn = {trial: trial.replace("fitted", "random") for trial in right if trial.startswith("fitted")}
-    return {"lost": lost, "ahead": {trial: difference(right[trial], right[twin]) for trial, twin in drawn.items()}}
+    fitted = {trial: mine for trial, mine in right.items() if trial.startswith("fitted")}
+    return {
+        "lost": lost,
+        "ahead": {name: difference(mine, right[name.replace("fitted", "random")]) for name, mine in fitted.items()},
+        "ahead_of_window": {name: difference(mine, right["window"]) for name, mine in fitted.items()},
+    }
 
 
 def main() -> None:

@@ -57,7 +57,8 @@ def paired_table(studies: dict[str, dict[str, Any]], titles: dict[str, str]) -> 
     """Points that masks of equal edges lose to full attention answer by answer, and those by which fitted ones lead."""
     names = [name for task in TASKS if (name := f"{task}-edges") in studies]
     rows = []
-    for kind, label in (("lost", "{}"), ("ahead", "*{}: ahead of random ones by*")):
+    labels = {"lost": "{}", "ahead": "*{}: ahead of random ones by*", "ahead_of_window": "*{}: ahead of the window by*"}
+    for kind, label in labels.items():
         trials = dict.fromkeys(trial for trial in titles for name in names if trial in studies[name][kind])
         rows += [
             (label.format(titles[trial]), *(_points(studies[name][kind].get(trial)) for name in names))

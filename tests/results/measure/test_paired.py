@@ -24,3 +24,4 @@ def test_every_trial_is_held_against_full_attention_and_fitted_masks_against_ran
         "window": 1.0,
     }
     assert {trial: one["mean"] for trial, one in found["ahead"].items()} == {"fitted-2": 0.5}
+    assert {trial: one["mean"] for trial, one in found["ahead_of_window"].items()} == {"fitted-2": 0.75}

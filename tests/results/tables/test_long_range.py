@@ -26,11 +26,13 @@ def test_densities_are_shown_where_a_mask_hides_something():
 def test_points_lost_come_with_their_error():
     lost = {"fitted-2": {"mean": 0.0123, "error": 0.004}, "random-2": {"mean": -0.02, "error": 0.01}}
     ahead = {"fitted-2": {"mean": -0.0323, "error": 0.0055}}
+    kinds = {"lost": lost, "ahead": ahead, "ahead_of_window": {"fitted-2": {"mean": 0.01, "error": 0.002}}}
     titles = {"full": "full attention", "fitted-2": "fitted", "random-2": "random"}
-    assert paired_table({"listops-edges": {"lost": lost, "ahead": ahead}}, titles).split("\n") == [
+    assert paired_table({"listops-edges": kinds}, titles).split("\n") == [
         "| | ListOps |",
         "|---|---|",
         "| fitted | 1.2 ± 0.4 |",
         "| random | -2.0 ± 1.0 |",
         "| *fitted: ahead of random ones by* | -3.2 ± 0.5 |",
+        "| *fitted: ahead of the window by* | 1.0 ± 0.2 |",
     ]

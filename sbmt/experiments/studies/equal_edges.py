@@ -56,7 +56,7 @@ def _language() -> Study:
 EQUAL_EDGES_STUDIES = {
     study.name: study
     for study in (
-        _concentrated("listops", 2, 2, positions="rotary", steps=2400),
+        _concentrated("listops", 2, 3, positions="rotary", steps=2400),
         _concentrated("pathfinder", 4, 3),
         _spread("text", 1),
         _spread("retrieval-topics", 3),  # one seed said that masks matter there

@@ -56,18 +56,20 @@ class Task:
         edges_per_query: c of the fitted masks.
         lengths: The first is that of training.
         n_examples: How many the network is asked about at each length.
+        fit_batch: Examples in a step of the fit, which forms all pairs; at most as many as in a step of training.
     """
 
     run: str
     edges_per_query: float
     lengths: tuple[int, ...]
     n_examples: int
+    fit_batch: int = 64
 
 
 TASKS = {
     "ListOps": Task("listops-edges/full-seed0", 8.0, (100, 200), 2000),
     "Pathfinder": Task("pathfinder/full-seed0", 8.0, (144, 576, 2304), 1000),
-    "Text": Task("longer/text-full", 16.0, (1024, 2048, 4096), 700),
+    "Text": Task("longer/text-full", 16.0, (1024, 2048, 4096), 700, fit_batch=4),
 }
 
 
@@ -199,6 +201,8 @@ def folder(task: str, kind: str) -> Path:
 def fitted(task: str, run: Run) -> Run:
     """The run with fitted masks, from this script or an earlier call of it."""
     if not (folder(task, "fitted") / "result.json").exists():
+        batch_size = min(run.config.batch_size, TASKS[task].fit_batch)
+        run = replace(run, config=replace(run.config, batch_size=batch_size))
         fit_run(run, TASKS[task].edges_per_query, STEPS).save(folder(task, "fitted"))
     return load_run(folder(task, "fitted"))
 

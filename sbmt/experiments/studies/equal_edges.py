@@ -28,19 +28,19 @@ def _near(width: int) -> Trial:
     return Trial("window", "window", {"attention": "random_mask", "mask_density": 0.0, "window": width, "sink": True})
 
 
-def _concentrated(task: str, width: int, n_seeds: int, **settings: Any) -> Study:
+def _concentrated(task: str, width: int, *more: Trial, **settings: Any) -> Study:
     """Masks of two densities on a task where attention is concentrated."""
     alike = LONG_RANGE_STUDIES[task]
     shared = Trial("shared-4", "fitted, c = 4, one graph", _FITTED | {"edges_per_query": 4.0, "shared_graph": True})
     masks = (*map(_fitted, (4, 2)), shared, *map(_random, (4, 2)), _near(width))
-    config, trials = alike.config.override(**settings), (FULL, *masks, _STRAIGHT_THROUGH, LINEAR, REFORMER)
-    return Study(f"{task}-edges", f"{alike.title}, equal edges", config, trials, n_seeds)
+    config, trials = alike.config.override(**settings), (FULL, *masks, _STRAIGHT_THROUGH, *more)
+    return Study(f"{task}-edges", f"{alike.title}, equal edges", config, trials, 3)
 
 
 def _spread(task: str, n_seeds: int) -> Study:
     """Masks of one density on a task where attention is spread over most keys."""
     alike = LONG_RANGE_STUDIES[task]
-    trials = (FULL, _fitted(8), _random(8), _near(8), _STRAIGHT_THROUGH, LINEAR, REFORMER)
+    trials = (FULL, _fitted(8), _random(8), _near(8), LINEAR, REFORMER)
     return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config, trials, n_seeds)
 
 
@@ -56,8 +56,8 @@ def _language() -> Study:
 EQUAL_EDGES_STUDIES = {
     study.name: study
     for study in (
-        _concentrated("listops", 2, 3, positions="rotary", steps=2400),
-        _concentrated("pathfinder", 4, 3),
+        _concentrated("listops", 2, LINEAR, REFORMER, positions="rotary", steps=2400),
+        _concentrated("pathfinder", 4),
         _spread("text", 1),
         _spread("retrieval-topics", 3),  # one seed said that masks matter there
         _spread("image", 1),

@@ -5,7 +5,7 @@ rates belong to pairs, so that a query's edges grow with the number of keys; one
 to as many as before. Random masks and windows get as many edges. Positions are rotary, since a table ends where
 training ended; but for Pathfinder every pixel becomes a square of pixels with the position it had, which does not
 change what full attention answers. Texts are film reviews of at least the length that is asked for, cut there. The
-networks are those that ``make long-range`` leaves in ``runs/``. It takes an hour on one core.
+networks are those that ``make long-range`` leaves in ``runs/``. It takes two hours on one core.
 """
 
 import copy

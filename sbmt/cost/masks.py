@@ -136,7 +136,10 @@ def sum_of_rates(pairs: str = "k²") -> Part:
 
 
 def rate_parts(layer: SBMAttention, pairs: str) -> tuple[Part, ...]:
-    """What the mean edge probability, reweighting and the fit are made of: the sum of all rates, and those of edges."""
+    """What the mean edge probability, reweighting and the fit are made of: the sum of all rates, and those of edges.
+
+    The fit is counted, though it takes place only where gradients are on.
+    """
     is_fitted = layer.learning == "likelihood"
     per_edge = part("rates per edge", "2·m·k", "3·m")
     return (

@@ -90,7 +90,7 @@ def all_pairs(
         pairs &= query_mask[:, None, :, None]
     if key_mask is not None:
         pairs &= key_mask[:, None, None, :]
-    return EdgeList.from_dense(pairs, query_mask, key_mask)
+    return EdgeList.from_cells(pairs.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
 
 
 def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:

@@ -86,7 +86,8 @@ def flops_by_torch(model, *inputs):
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
-    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
+    is_fitted = any(getattr(module, "learning", None) == "likelihood" for module in model.modules())
+    with torch.set_grad_enabled(is_fitted), sdpa_kernel(SDPBackend.MATH):  # the fit is counted, gates are not
         with FlopCounterMode(display=False, custom_mapping=edges) as counter:
             output = model(*inputs)
     return counter, output

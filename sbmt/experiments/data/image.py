@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.locate import MOST_IN_MEMORY, checked_sha256, find_files, missing, open_binary, tar_files
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary, tar_files
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source
 
 Batches = dict[str, tuple[str, ...]]
@@ -100,7 +100,7 @@ def _from_files(paths: list[Path], rule: str) -> Examples:
     batches = []
     for path in paths:
         with open_binary(path) as file:
-            batches.append(_records(file.read(MOST_IN_MEMORY), str(path), rule))
+            batches.append(_records(file.read(), str(path), rule))
     return _examples(batches)
 
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from sys import maxunicode
 from tokenize import TokenError
 
 import numpy as np
@@ -65,10 +64,6 @@ def _rows_of_array(content: bytes) -> list[list[str]]:
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.kind not in "US" or array.ndim != 2:
         raise ValueError(f"{array.dtype} of shape {array.shape}")
-    if array.dtype.kind == "U":  # NumPy makes strings even of codes that are not characters
-        codes = np.frombuffer(array.tobytes(), f"{array.dtype.byteorder}u4")
-        if codes.max(initial=0) > maxunicode:
-            raise ValueError("a code that is not a character")
     return [[field.decode() if isinstance(field, bytes) else field for field in row] for row in array.tolist()]
 
 

@@ -33,8 +33,7 @@ def saved(array, **options):
 
 GOOD = {
     "text": as_text(ROWS),
-    "text without an end": as_text(ROWS)[:-1],
-    "text with carriage returns": as_text(ROWS).replace(b"\n", b"\r\n"),
+    "text that editors have changed": as_text(ROWS)[:-1].replace(b"\n", b"\r\n"),
     "array": as_array(ROWS),
     "array of bytes": saved(np.array(ROWS, dtype="S")),
     "array of the other byte order": saved(np.array(ROWS).astype(">U20")),
@@ -68,22 +67,14 @@ NEITHER = "UTF-8 text or an array of strings in .*7.npy, got something else"
     [
         (b"", "lines in .*7.npy, got none"),
         (TEXT.replace(b" 0 1.0", b" 2 1.0"), "label 0 or 1 in line 2 of .*7.npy, got '2'"),
-        (TEXT.replace(b" 0 1.0", b"  1.0"), "label 0 or 1 in line 2 of .*7.npy, got ''"),
         (as_array([*ROWS[:2], [*ROWS[2][:3], "-1", *ROWS[2][4:]]]), "label 0 or 1 in line 3 of .*7.npy, got '-1'"),
         (TEXT + b"\n", "file, number and label in line 4 of .*7.npy, got 1 fields"),
-        (TEXT.replace(b" ", b"\t"), "in line 1 of .*7.npy, got 1 fields"),
         (TEXT.replace(b"sample_5", b"../../../x"), "a file below .* in line 2 of .*7.npy"),
         (TEXT.replace(b"imgs/7 sample_5", b"/imgs sample_5"), "a file below .* in line 2 of .*7.npy"),
-        (TEXT.replace(b"sample_5.png", b""), "a file below .* in line 2 of .*7.npy"),
         (TEXT.replace(b"sample_5", b"a\0b"), "a file below .* in line 2 of .*7.npy"),
-        (ARRAY.replace("sample_5".encode("utf-32-le"), b"\xff" * 32), f"{NEITHER} .a code that is not"),
         (TEXT + b"\xff", f"{NEITHER} .*invalid start byte"),
-        (as_array(ROWS[:0]), f"{NEITHER} .* of shape .0,"),
         (saved(np.zeros((3, 11))), f"{NEITHER} .float64 of shape"),
-        (saved(np.array(ROWS[0])), rf"{NEITHER} .<U12 of shape \(11,\)"),
         (ARRAY[:-1], NEITHER),
-        (ARRAY[:9], NEITHER),
-        (b"\x93NUMPY\x09" + ARRAY[7:], NEITHER),
         (ARRAY.replace(b"(3, 11)", b"(3, 99)"), NEITHER),
     ],
 )
@@ -102,25 +93,19 @@ class Trap:
         return Path.touch, (self.path,)
 
 
-@pytest.mark.parametrize("kind", ["array", "array of one", "pickle"])
+@pytest.mark.parametrize("kind", ["array", "pickle"])
 def test_nothing_is_unpickled(tmp_path, kind):
     trap, trace = Trap(tmp_path / "trace"), tmp_path / "trace"
     objects = np.array([[*ROWS[0][:-1], trap]], dtype=object)
-    contents = {
-        "array": saved(objects, allow_pickle=True),
-        "array of one": saved(np.array(trap, dtype=object), allow_pickle=True),
-        "pickle": pickle.dumps([trap]),
-    }
     with pytest.raises(SbmtError, match=f"{NEITHER}.*a pickle can run code .*np.save"):
-        rows_of(contents[kind], tmp_path)
+        rows_of(pickle.dumps([trap]) if kind == "pickle" else saved(objects, allow_pickle=True), tmp_path)
     assert not trace.exists()
-    (np.load(io.BytesIO(contents[kind]), allow_pickle=True) if kind != "pickle" else pickle.loads(contents[kind]))
+    pickle.loads(pickle.dumps(trap))
     assert trace.exists()  # the trap works
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_metadata_that_are_no_file(tmp_path, make):
-    make(tmp_path / "7.npy")
+def test_metadata_that_are_no_file(tmp_path):
+    os.mkfifo(tmp_path / "7.npy")
     with pytest.raises(SbmtError, match="a regular file .*7.npy, got a folder, a device or a pipe"):
         read_rows(tmp_path / "7.npy", tmp_path)
 
@@ -158,14 +143,11 @@ DAMAGED = "a whole PNG file .*a.png, which line 4 of 7.npy names, got damage"
 @pytest.mark.parametrize(
     "content, words",
     [
-        (b"\x00", DAMAGED),
         (b"GIF89a" + bytes(100), DAMAGED),
         (bomb(1 << 30, 1 << 30), DAMAGED),
         (png(PIXELS[:, :31]), "32 × 32 pixels in .*a.png, which line 4 of 7.npy names, got 31 × 32"),
         (png(COLOURS), "8-bit grey levels in .*a.png, which line 4 of 7.npy names, got an image of mode RGB"),
         (png(PIXELS.astype(np.uint16)), "8-bit grey levels in .*a.png.* of mode I;16"),
-        (png(GREY.convert("1")), "8-bit grey levels in .*a.png.* of mode 1"),
-        (png(GREY.convert("LA")), "8-bit grey levels in .*a.png.* of mode LA"),
         (png(GREY.convert("P")), "8-bit grey levels in .*a.png.* of mode P"),
     ],
 )
@@ -176,13 +158,14 @@ def test_other_images_are_refused(tmp_path, content, words):
 
 def test_a_file_cut_or_changed_anywhere_is_damage(tmp_path):
     """Unless only the length or the checksum of the last part, which is empty, is affected."""
-    whole = png(PIXELS)
+    whole = png(PIXELS[:8, :8])
     cut = [whole[:size] for size in range(1, len(whole))]
     changed = [bytes([*whole[:i], whole[i] ^ 0x10, *whole[i + 1 :]]) for i in range(len(whole))]
     n_told = 0
     for content in cut + changed:
+        (tmp_path / "a.png").write_bytes(content)
         try:
-            assert read(content, tmp_path).tolist() == PIXELS.tolist()
+            assert read_png(tmp_path / "a.png", 8, "line 4 of 7.npy").tolist() == PIXELS[:8, :8].tolist()
         except SbmtError as error:
             assert "a.png, which line 4 of 7.npy names" in str(error)
             n_told += 1

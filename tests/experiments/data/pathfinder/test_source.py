@@ -1,7 +1,6 @@
 """Pathfinder as a source: shards, splits, and Long Range Arena's folders."""
 
 import hashlib
-import json
 import shutil
 
 import numpy as np
@@ -50,15 +49,10 @@ def test_splits_are_a_permutation_by_the_seed(pool_of):
     assert np.concatenate(list(source.arrange(pool).values())).tolist() == order.tolist()
 
 
-def test_what_a_source_says():
+def test_the_defaults_are_long_range_arenas():
     source = pathfinder_source()
     assert len(source.shards) == 200 and len({shard.name for shard in source.shards}) == 200
-    settings = json.loads(json.dumps(source.settings))
-    assert settings == source.settings
-    assert (settings["n_images"], settings["seed"]) == (200_000, 0)
-    assert settings["images"]["contour_length"] == 14 and settings["images"]["continuity"] == 1.0
-    assert (settings["images"]["n_distractors"], settings["images"]["distractor_length"]) == (5, 4)
-    assert pathfinder_source(SMALL, name="other").name == "other"
+    assert source.settings["n_images"] == 200_000 and source.settings["images"] == PathfinderSettings().to_json()
 
 
 @pytest.mark.bad_input
@@ -74,30 +68,24 @@ def test_bad_numbers_are_refused(wrong, words):
 
 @pytest.mark.parametrize("write", [as_text, as_array], ids=["text", "array"])
 def test_a_folder_is_found_and_read(tmp_path, pool_of, write):
-    below = "lra_release/lra_release/pathfinder32/curv_contour_length_14"
-    levels = lay_out(tmp_path / below, {"10": 3, "9": 4, "x": 2}, write)
-    source = pathfinder_folder(tmp_path)
+    folder = tmp_path / "lra_release/lra_release/pathfinder32/curv_contour_length_14"
+    levels = lay_out(folder, {"10": 3, "9": 4, "x": 2}, write)
+    source = pathfinder_folder(tmp_path, 5)
     pool, images = pool_of(source)
     assert [shard.name for shard in source.shards] == ["9", "10", "x"]  # numbers as such, then words
     expected = levels["9"] + levels["10"] + levels["x"]
     assert images == [(pixels.tobytes(),) for pixels in expected]
     assert pool.labels.tolist() == [0, 1, 0, 1, 0, 1, 0, 0, 1] and (pool.lengths == 1024).all()
     assert set(pool.extras["contour_length"]) == {14.0} and set(pool.extras["distractor_length"]) == {4.0}
-    assert source.settings["difficulty"] == "curv_contour_length_14" and source.settings["n_empty"] == 0
     assert [len(x) for x in source.arrange(pool).values()] == [7, 0, 2]
-
-
-def test_what_a_folder_says(tmp_path):
-    lay_out(tmp_path / "curv_baseline", {"1": 3, "2": 2})
-    source = pathfinder_folder(tmp_path / "curv_baseline", 5)
     content = b""
-    for name in ("1.npy", "2.npy"):
-        file = (tmp_path / "curv_baseline" / "metadata" / name).read_bytes()
+    for name in ("9.npy", "10.npy", "x.npy"):
+        file = (folder / "metadata" / name).read_bytes()
         content += f"{name} {len(file)}\n".encode() + file
-    assert json.loads(json.dumps(source.settings)) == {
-        "difficulty": "curv_baseline",
+    assert source.settings == {
+        "difficulty": "curv_contour_length_14",
         "size": 32,
-        "metadata": {"n_files": 2, "sha256": hashlib.sha256(content).hexdigest()},
+        "metadata": {"n_files": 3, "sha256": hashlib.sha256(content).hexdigest()},
         "n_empty": 0,
         "seed": 5,
     }
@@ -127,10 +115,18 @@ def test_other_sizes(tmp_path, pool_of):
         source.shards[0].make()
 
 
-def test_what_is_not_there_is_named(tmp_path):
+@pytest.mark.bad_input
+def test_what_is_not_there_or_damaged_is_named(tmp_path):
     with pytest.raises(SbmtError, match="got no such folders"):
         pathfinder_folder(tmp_path)
     lay_out(tmp_path, {"1": 3})
+    for wrong, words in ((dict(seed=-1), "seed in"), (dict(size=0), "size ≥ 1")):
+        with pytest.raises(SbmtError, match=words):
+            pathfinder_folder(tmp_path, **wrong)
+    source = pathfinder_folder(tmp_path)
+    (tmp_path / "imgs" / "1" / "sample_2.png").write_bytes(png(np.zeros((32, 32), np.uint8))[:-20])
+    with pytest.raises(SbmtError, match=r"a whole PNG file .*sample_2.png, which line 3 of .*1.npy names, got damage"):
+        source.shards[0].make()
     (tmp_path / "imgs" / "1" / "sample_1.png").unlink()
     with pytest.raises(SbmtError, match=r"an image .*sample_1.png, which line 2 of .*1.npy names, got No such file"):
         pathfinder_folder(tmp_path)
@@ -138,18 +134,3 @@ def test_what_is_not_there_is_named(tmp_path):
     (tmp_path / "metadata").mkdir()
     with pytest.raises(SbmtError, match="files .npy in .*metadata, got none"):
         pathfinder_folder(tmp_path)
-
-
-def test_an_image_damaged_later_is_named_by_its_shard(tmp_path):
-    lay_out(tmp_path, {"1": 3})
-    source = pathfinder_folder(tmp_path)
-    (tmp_path / "imgs" / "1" / "sample_2.png").write_bytes(png(np.zeros((32, 32), np.uint8))[:-20])
-    with pytest.raises(SbmtError, match=r"a whole PNG file .*sample_2.png, which line 3 of .*1.npy names, got damage"):
-        source.shards[0].make()
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("wrong, words", [(dict(seed=-1), "seed in"), (dict(size=0), "size ≥ 1")])
-def test_bad_numbers_for_a_folder_are_refused(tmp_path, wrong, words):
-    with pytest.raises(SbmtError, match=words):
-        pathfinder_folder(tmp_path, **wrong)

@@ -39,9 +39,9 @@ def segment_distances(segments):
     return np.where(cross, 0.0, distances)
 
 
-def joined(segments, discs, reach):
+def joined(segments, distances, discs, reach):
     """Whether two discs lie on paddles that hang together, where gaps up to ``reach`` count as joined."""
-    _, component = connected_components(segment_distances(segments) <= reach)
+    _, component = connected_components(distances <= reach)
     under = [distance_to_segments(disc, segments[:, 0], segments[:, 1]).argmin() for disc in discs]
     return int(component[under[0]] == component[under[1]])
 

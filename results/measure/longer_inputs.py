@@ -5,7 +5,8 @@ rates belong to pairs, so that a query's edges grow with the number of keys; one
 to as many as before. Random masks and windows get as many edges. Positions are rotary, since a table ends where
 training ended; but for Pathfinder every pixel becomes a square of pixels with the position it had, which does not
 change what full attention answers. Texts are film reviews of at least the length that is asked for, cut there. The
-networks are those that ``make long-range`` leaves in ``runs/``. It takes two hours on one core.
+networks are those that ``make long-range`` leaves in ``runs/``. It takes two hours on one core. Names of tasks as
+arguments measure these alone, and leave what the file says of others.
 """
 
 import copy
@@ -27,12 +28,13 @@ from torch import Tensor, nn
 from sbmt.baselines import RandomMaskAttention
 from sbmt.command import run_command
 from sbmt.cost.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak
+from sbmt.errors import choose
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.listops.source import listops_source
 from sbmt.experiments.data.prepared import Prepared, prepare
-from sbmt.experiments.files import write_json
+from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.sparsification.compare import fit_run
 from sbmt.experiments.training.data import BatchStream, ExampleFeed
 from sbmt.experiments.training.evaluate import call_model
@@ -56,20 +58,20 @@ class Task:
         edges_per_query: c of the fitted masks.
         lengths: The first is that of training.
         n_examples: How many the network is asked about at each length.
-        fit_batch: Examples in a step of the fit, which forms all pairs; at most as many as in a step of training.
+        fit_batch: Examples in a step of the fit, which forms all pairs of each.
     """
 
     run: str
     edges_per_query: float
     lengths: tuple[int, ...]
     n_examples: int
-    fit_batch: int = 64
+    fit_batch: int = 16
 
 
 TASKS = {
     "ListOps": Task("listops-edges/full-seed0", 8.0, (100, 200), 2000),
     "Pathfinder": Task("pathfinder/full-seed0", 8.0, (144, 576, 2304), 1000),
-    "Text": Task("longer/text-full", 16.0, (1024, 2048, 4096), 700, fit_batch=4),
+    "Text": Task("longer/text-full", 16.0, (1024, 2048, 4096), 700, fit_batch=2),
 }
 
 
@@ -201,9 +203,8 @@ def folder(task: str, kind: str) -> Path:
 def fitted(task: str, run: Run) -> Run:
     """The run with fitted masks, from this script or an earlier call of it."""
     if not (folder(task, "fitted") / "result.json").exists():
-        batch_size = min(run.config.batch_size, TASKS[task].fit_batch)
-        run = replace(run, config=replace(run.config, batch_size=batch_size))
-        fit_run(run, TASKS[task].edges_per_query, STEPS).save(folder(task, "fitted"))
+        about = TASKS[task]
+        fit_run(run, about.edges_per_query, STEPS, batch_size=about.fit_batch).save(folder(task, "fitted"))
     return load_run(folder(task, "fitted"))
 
 
@@ -240,19 +241,21 @@ def main() -> None:
     """Measures and writes."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    if len(sys.argv) > 1:
-        print(json.dumps(memory(*json.loads(sys.argv[1]))))
+    arguments = sys.argv[1:]
+    if arguments and arguments[0].startswith("["):  # a fresh process of this script's own
+        print(json.dumps(memory(*json.loads(arguments[0]))))
         return
+    tasks = {name: choose("task", name, TASKS) for name in arguments} or TASKS
     n_steps = sum(
-        math.ceil(task.n_examples / max(1, 2**13 // n)) * len(KINDS) for task in TASKS.values() for n in task.lengths
+        math.ceil(task.n_examples / max(1, 2**13 // n)) * len(KINDS) for task in tasks.values() for n in task.lengths
     )
-    found = {}
+    found = read_json(RESULT)["tasks"] if arguments and RESULT.exists() else {}
     with progress_bars(Console()) as progress:
         bar = progress.add_task("inputs", total=n_steps)
-        for name in TASKS:
+        for name in tasks:
             found[name] = {
-                "edges_per_query": TASKS[name].edges_per_query,
-                "n_examples": TASKS[name].n_examples,
+                "edges_per_query": tasks[name].edges_per_query,
+                "n_examples": tasks[name].n_examples,
                 "lengths": measure(name, lambda: progress.advance(bar)),
             }
     write_json(RESULT, {"tasks": found, "manifest": manifest()})

@@ -58,7 +58,7 @@ def sparsify(
     with _without_subnormals(), only_writer(folder):
         with progress_bars(console) as progress:
             bar = progress.add_task("fit", total=steps)
-            options = {"n_clusters": clusters, "window": window}
+            options: dict[str, Any] = {"n_clusters": clusters, "window": window}
             sparse = fit_run(
                 full, edges_per_query, steps, lambda step, _: progress.update(bar, completed=step), **options
             )

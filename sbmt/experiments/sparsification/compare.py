@@ -62,15 +62,19 @@ class Inputs:
         split: ``"train"``, in an order that the seed decides, or ``"test"``, in order.
         n_batches: How many; None means that training does not end.
         seed: Of the order.
+        batch_size: Examples in a batch.
     """
 
-    def __init__(self, run: Run, split: str, n_batches: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, run: Run, split: str, n_batches: int | None = None, seed: int = 0, batch_size: int = BATCH
+    ) -> None:
         self.feed = run.config.open_data(run.tokenizer).feeds[split]
-        self.is_train, self.n_batches, self.seed = split == "train", n_batches, seed
+        self.is_train, self.n_batches, self.seed, self.batch_size = split == "train", n_batches, seed, batch_size
 
     def batches(self) -> Iterator[Batch]:
         """With their labels."""
-        order = self.feed.endless(BATCH, self.seed) if self.is_train else self.feed.in_order(BATCH, None)
+        size = self.batch_size
+        order = self.feed.endless(size, self.seed) if self.is_train else self.feed.in_order(size, None)
         stream = BatchStream(self.feed, order)
         for number, batch in enumerate(stream):
             if number == self.n_batches:
@@ -81,7 +85,14 @@ class Inputs:
         return map(inputs, self.batches())
 
 
-def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
+def fit_run(
+    run: Run,
+    edges_per_query: float,
+    steps: int,
+    on_step: OnStep | None = None,
+    batch_size: int = BATCH,
+    **options: Any,
+) -> Run:
     """The same run with fitted masks in the place of full attention, fitted on its training examples, and tested.
 
     Args:
@@ -89,6 +100,7 @@ def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None
         edges_per_query: c.
         steps: Of the fit.
         on_step: See :func:`~sbmt.fit_block_models`.
+        batch_size: Examples in a step of the fit, which forms all pairs of each.
         **options: Options of the attention, in place of those of :func:`~sbmt.sparsify`.
 
     Raises:
@@ -102,7 +114,8 @@ def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        fitted = fit_block_models(model, Inputs(run, "train"), steps=steps, n_measured=1, on_step=on_step)
+        examples = Inputs(run, "train", batch_size=batch_size)
+        fitted = fit_block_models(model, examples, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
     about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}

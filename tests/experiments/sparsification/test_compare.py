@@ -10,6 +10,7 @@ from sbmt.experiments.sparsification.compare import KINDS, Inputs, compare, fit_
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.fit import fit_block_models
 from sbmt.sparsification.watch import seen_heads
 
 OPTIONS = {"n_clusters": 16}
@@ -47,6 +48,19 @@ def test_the_same_seed_gives_the_same_masks(full, sparse):
     again = fit_run(full, 4.0, 3, **OPTIONS)
     mine, theirs = sparse.model.state_dict(), again.model.state_dict()
     assert all(torch.equal(theirs[name], t) for name, t in mine.items())
+
+
+def test_a_step_of_the_fit_takes_as_many_examples_as_asked_for(full, monkeypatch):
+    seen = []
+
+    def watched(model, batches, **options):
+        seen.append(len(next(iter(batches))["tokens"]))
+        return fit_block_models(model, batches, **options)
+
+    monkeypatch.setattr("sbmt.experiments.sparsification.compare.fit_block_models", watched)
+    for n in (2, 5):
+        fit_run(full, 4.0, 1, batch_size=n, **OPTIONS)
+    assert seen == [2, 5]
 
 
 @pytest.mark.parametrize("density", [0.1, 0.4])

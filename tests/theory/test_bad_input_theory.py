@@ -13,7 +13,7 @@ from tests.theory.vector_operations import OPERATIONS
 from theory import conditions, factorised, patterns, random_graphs, realisability, relays, sampler_facts, simulation
 from theory.certificate import certify
 from theory.draws import certify_draws
-from theory.path_cover import check_arcs, matching_deficit
+from theory.path_cover import check_arcs
 
 pytestmark = pytest.mark.bad_input
 
@@ -21,23 +21,7 @@ SQUARE = np.ones((3, 3), dtype=bool)
 EDGES = EdgeList.from_dense(torch.ones(2, 1, 3, 3, dtype=torch.bool))
 OBLONG = EdgeList.from_dense(torch.ones(1, 1, 3, 4, dtype=torch.bool))
 FIRST, FIRST_TWO, NONE = (torch.arange(3)[None] < n for n in (1, 2, 0))
-PATTERNS = (
-    conditions.as_csr,
-    theory.find_hamiltonian_path,
-    theory.path_cover,
-    theory.path_cover_bounds,
-    matching_deficit,
-)
-NO_PATTERN = (
-    [[1]],
-    [[True], [True, False]],
-    None,
-    "x",
-    SQUARE[:2],
-    SQUARE * 1.0,
-    csr_array(SQUARE.astype(int)),
-    SQUARE[None],
-)
+NO_PATTERN = ([[1]], [[True], [True, False]], None, SQUARE[:2], csr_array(SQUARE.astype(int)), SQUARE[None])
 
 
 def masked(query_mask, key_mask):
@@ -49,31 +33,29 @@ def masked(query_mask, key_mask):
     [
         (lambda: patterns.blocks(3, 4), "1 ≤ k ≤ n"),
         (lambda: patterns.blocks(3, 0), "k ≥ 1"),
-        (lambda: patterns.blocks(3.0, 1), "n ≥ 1"),
-        (lambda: theory.three_patterns(4, 5), "1 ≤ k ≤ n"),
         (lambda: theory.three_patterns(4, 2, "first"), "'per_block'"),
         (lambda: theory.three_patterns(4, 2, [0, 4]), "in [0, 4)"),
-        (lambda: theory.three_patterns(4, 2, [-1]), "in [0, 4)"),
         (lambda: theory.three_patterns(4, 2, [1, 1]), "distinct"),
         (lambda: theory.three_patterns(4, 2, [1.5]), "integers"),
         (lambda: patterns.one_based_blocks(4, 0), "k ≥ 1"),
         (lambda: theory.strided(4, 0), "stride ≥ 1"),
         (lambda: theory.fixed(4, 0, 0), "stride ≥ 1"),
         (lambda: theory.fixed(4, 2, 3), "c in [0, 2]"),
-        (lambda: theory.fixed(4, 2, 0.5), "c in [0, 2]"),
         (lambda: theory.sliding_window(4, -1), "window ≥ 0"),
-        *((lambda call=call, junk=junk: call(junk), "square boolean") for call in PATTERNS for junk in NO_PATTERN),
+        *((lambda junk=junk: conditions.as_csr(junk), "square boolean") for junk in NO_PATTERN),
+        (lambda: theory.find_hamiltonian_path(SQUARE[:2]), "square boolean"),
+        (lambda: theory.path_cover(SQUARE[:2]), "square boolean"),
         (lambda: conditions.as_csr(np.ones((0, 0), dtype=bool)), "square boolean"),
         (lambda: conditions.as_csr(EDGES), "one example"),
         (lambda: conditions.as_csr(OBLONG), "as many queries as keys"),
         (lambda: conditions.as_csr(masked(FIRST_TWO, FIRST)), "the same real tokens"),
         (lambda: conditions.as_csr(masked(NONE, NONE)), "the same real tokens"),
-        *((lambda junk=junk: theory.min_layers(junk), "a list of patterns") for junk in (SQUARE, EDGES, None, 3, "x")),
+        *((lambda junk=junk: theory.min_layers(junk), "a list of patterns") for junk in (SQUARE, EDGES, None)),
         (lambda: theory.min_layers([]), "at least one pattern"),
         (lambda: theory.min_layers([SQUARE, np.ones((2, 2), dtype=bool)]), "all of one size"),
         *(
             (lambda order=order: theory.min_layers([SQUARE, SQUARE], order), "a permutation of 1 … 2")
-            for order in (1, "x", (1, 1), (0, 1), (1,), (1.0, 2.0))
+            for order in (1, (1, 1), (0, 1), (1.0, 2.0))
         ),
         (lambda: theory.receptive_sizes([SQUARE], 0), "n_layers ≥ 1"),
         (lambda: theory.missing_pairs([SQUARE], 1, most=0), "most ≥ 1"),
@@ -82,20 +64,19 @@ def masked(query_mask, key_mask):
         (lambda: theory.check_path(SQUARE, 3), "a list of tokens"),
         *(
             (lambda limit=limit: theory.find_hamiltonian_path(SQUARE, limit), "time limit")
-            for limit in (-1.0, float("nan"), "1", None)
+            for limit in (-1.0, math.nan, "1")
         ),
         (lambda: check_arcs(3, [[0, 3]]), "in [0, 3)"),
         (lambda: check_arcs(3, [[0, -1]]), "from 0"),
-        *((lambda arcs=arcs: check_arcs(3, arcs), "pairs of integers") for arcs in ([[0, 0.5]], [[0, 1, 2]], [1, 2])),
+        *((lambda arcs=arcs: check_arcs(3, arcs), "pairs of integers") for arcs in ([[0, 0.5]], [[0, 1, 2]])),
         (lambda: relays.relay_theorem(3, 1, None), "a list of arcs"),
         (lambda: relays.relay_theorem(3, 1, [], 2), "a list of tokens"),
         (lambda: relays.paper_walk(4, 2, "other"), "'same', 'next'"),
         *(
             (lambda cycles=cycles: relays.one_relay_per_block_path(4, cycles, [0, 2]), "each of 4 tokens once")
-            for cycles in ([[0, 1], [2]], [[0, 1], [2, 2]], 3, [0, 1], [["a", [1]], [2, 3]])
+            for cycles in ([[0, 1], [2]], [[0, 1], [2, 2]], 3, [["a", [1]], [2, 3]])
         ),
         (lambda: relays.one_relay_per_block_path(4, [[0, 1], [2, 3]], 2), "a list of relays"),
-        (lambda: relays.one_relay_per_block_path(4, [[0, 1], [2, 3]], [0]), "one relay in every block"),
         (lambda: relays.one_relay_per_block_path(4, [[0, 1], [2, 3]], [0, 1, 2]), "one relay in every block"),
         (lambda: certify(SQUARE), "a list of patterns"),
         (lambda: certify([SQUARE], time_limit=-1), "time limit"),
@@ -114,7 +95,6 @@ def test_the_error_says_what_was_expected(call, word):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: random_graphs.lemma1_probability(0),
         lambda: random_graphs.lemma1_probability("4"),
         lambda: random_graphs.arc_probability(4, "lemma2"),
         lambda: random_graphs.arc_probability(4, math.nan),
@@ -123,13 +103,11 @@ def test_the_error_says_what_was_expected(call, word):
         lambda: random_graphs.prob_cycle_exact(6, 0.5),
         lambda: random_graphs.directed_limit(math.nan),
         lambda: random_graphs.matching_deficiency(-1),
-        lambda: random_graphs.matching_deficiency(math.inf),
         lambda: realisability.in_block_bound(2, 1.5),
         lambda: realisability.min_block_size(2, "binomial"),
         lambda: realisability.realise("A4", 8, 2),
         lambda: realisability.realise("A1", 8, 2, "softmax"),
         lambda: realisability.realise("A1", 8, 2, "poisson", c=1.0, rate=40.0),
-        lambda: realisability.realise("A1", 8, 2, "poisson", rate=0.0),
         lambda: realisability.edge_law(realisability.realise("A1", 8, 2), "gibbs"),
         lambda: OPERATIONS["min_block_size"]({"k": 2, "cap": "2/k"}),
         lambda: sampler_facts.fastrg_rates(SQUARE, SQUARE[:2, :2], SQUARE),
@@ -138,7 +116,6 @@ def test_the_error_says_what_was_expected(call, word):
         lambda: sampler_facts.fastrg_max_density(1),
         lambda: sampler_facts.two_hop_miss(2, 1.1),
         lambda: sampler_facts.mask_means(0.5, [1.0, 2.0], [0.0]),
-        lambda: sampler_facts.mask_means([0.5], [1.0, 2.0], [0.0, 0.0]),
         lambda: sampler_facts.mask_means(1.5, [1.0], [0.0]),
         lambda: sampler_facts.mask_means(0.5, [1.0] * 30, [0.0] * 30),
         lambda: sampler_facts.mask_means(0.5, [], []),

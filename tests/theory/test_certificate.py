@@ -59,7 +59,7 @@ def test_what_is_full_on_the_way_and_not_at_the_end_is_not_full():
 @pytest.mark.parametrize("repeat", [True, False])
 def test_witnesses_hold_on_random_patterns(repeat):
     seen = set()
-    for patterns in random_layers(250, seed=21):
+    for patterns in random_layers(150, seed=21):
         n = len(patterns[0])
         certificate = certify(patterns, repeat=repeat)
         one, two, three = certificate.findings
@@ -119,12 +119,12 @@ def test_edge_lists_sparse_and_dense_get_the_same_certificate():
 
 
 def test_many_tokens_are_certified_by_construction(monkeypatch):
-    """n = 4096, k = 64, complete blocks: nothing is left to the solver."""
+    """n = 1024, k = 32, complete blocks: nothing is left to the solver."""
     monkeypatch.setattr(theory.solver, "MAX_ARCS", 0)
-    certificate = certify(three_patterns(4096, 64))
+    certificate = certify(three_patterns(1024, 32))
     assert outcomes(certificate) == ["proved"] * 3
     assert certificate.condition(3).witness == {"n_layers": 5}
-    assert sorted(certificate.condition(2).witness["order"]) == list(range(4096))
+    assert sorted(certificate.condition(2).witness["order"]) == list(range(1024))
 
 
 # --- words, JSON, picture --------------------------------------------------------------------------------------------
@@ -139,17 +139,11 @@ def test_text_says_it_all():
     assert text.endswith("all three: refuted")
 
 
-@pytest.mark.parametrize("patterns", [three_patterns(10, 4), fixed(9, 3, 1), [three_triangles()]])
-def test_json_holds_everything(patterns):
-    certificate = certify(patterns, time_limit=0)
+def test_json_holds_everything():
+    certificate = certify([three_triangles(), np.eye(10, dtype=bool)], (2, 1), time_limit=0)
     loaded = json.loads(certificate.to_json())
-    assert (loaded["n_tokens"], loaded["n_patterns"]) == (len(patterns[0]), len(patterns))
-    assert [loaded[name] for name in ("outcome", "repeat", "order")] == [
-        certificate.outcome,
-        True,
-        list(certificate.order),
-    ]
-    assert loaded["n_entries"] == [int(pattern.sum()) for pattern in patterns]
+    assert [loaded[name] for name in ("n_tokens", "n_patterns", "repeat", "order")] == [10, 2, True, [2, 1]]
+    assert loaded["outcome"] == "unknown" and loaded["n_entries"] == list(certificate.n_entries)
     assert [finding.pop("name") for finding in loaded["findings"]] == list(NAMES.values())
     assert loaded["findings"] == [vars(finding) for finding in certificate.findings]
 

@@ -1,7 +1,5 @@
 """Conditions 1 and 3, their static look-alike, and the causal variant, against integer products."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 import torch
@@ -25,8 +23,6 @@ from theory.conditions import (
 )
 from theory.factorised import causal_layers, is_causal, links_all_earlier
 from theory.patterns import fixed, strided, three_patterns
-
-ORDERS = list(permutations((1, 2, 3)))
 
 
 def random_layers(n_cases, has_loops, seed, n_max=7):
@@ -93,12 +89,12 @@ def test_layers_agree_with_integer_products(has_loops):
 def test_least_layers_agree_with_waiting_long_enough(has_loops):
     """With and without self-loops; any full set shows within p ((n − 1)² + 2) layers."""
     never = 0
-    for patterns in random_layers(250, has_loops, seed=4, n_max=6):
+    for patterns in random_layers(150, has_loops, seed=4, n_max=6):
         n, p = len(patterns[0]), len(patterns)
         expected = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
         assert min_layers(patterns) == expected
         never += expected is None
-    assert 20 < never < 230
+    assert 10 < never < 140
 
 
 def test_wielandts_matrix_takes_longest():
@@ -109,18 +105,13 @@ def test_wielandts_matrix_takes_longest():
     assert min_layers([pattern]) == (n - 1) ** 2 + 1 > 64
 
 
-@pytest.mark.parametrize("lengths", [(2, 3), (1, 4)])
-def test_sets_that_cycle_are_recognised(lengths):
+def test_sets_that_cycle_are_recognised():
     """One pattern permutes within two cycles, another one across: each is walked for ever without being full."""
-    n = sum(lengths)
-    inside = np.zeros((n, n), dtype=bool)
-    for start, length in ((0, lengths[0]), (lengths[0], lengths[1])):
-        for i in range(length):
-            inside[start + i, start + (i + 1) % length] = True
-    across = np.roll(np.eye(n, dtype=bool), 1, axis=1)
+    inside = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]]
+    across = np.roll(np.eye(5, dtype=bool), 1, axis=1)
     assert is_strongly_connected([inside, across])
     assert min_layers([inside, across]) is None
-    assert slow_min_layers([inside, across], 2 * ((n - 1) ** 2 + 2)) is None
+    assert slow_min_layers([inside, across], 2 * (4**2 + 2)) is None
 
 
 def test_empty_rows_may_fill_again():
@@ -148,21 +139,6 @@ def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     assert connected > 30
 
 
-@pytest.mark.parametrize("n, k", [(16, 4), (18, 3), (64, 8), (10, 4)])
-def test_one_relay_per_block_meets_the_claim_of_three_layers(n, k):
-    patterns = three_patterns(n, k, "per_block")
-    assert [min_layers(patterns, order) for order in ORDERS] == [2, 3, 4, 3, 2, 2]
-
-
-def test_bare_cycles_with_one_relay_per_block_take_five():
-    patterns = three_patterns(16, 4, "per_block")
-    bare = np.eye(16, dtype=bool)
-    for block in range(4):
-        for place in range(4):
-            bare[4 * block + (place + 1) % 4, 4 * block + place] = True
-    assert min_layers([bare, *patterns[1:]]) == 5
-
-
 # --- causal patterns -------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +148,7 @@ def slow_link(layers, n_hops):
     return bool((reached | ~np.tri(len(reached), dtype=bool)).all())
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 9])
+@pytest.mark.parametrize("n", [1, 2, 9])
 def test_two_readings_of_the_criterion_for_factorised_patterns(n):
     """Each row of this list of cases is decided by one condition on n, l and c."""
     for stride in range(1, n + 3):
@@ -192,15 +168,6 @@ def test_two_readings_of_the_criterion_for_factorised_patterns(n):
             both_ways = fixed(n, stride, c, causal=False, self_loops=True)
             holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
             assert (not missing_pairs(both_ways, 2)) == holds
-
-
-@pytest.mark.parametrize("n, stride", [(4, 4), (9, 3), (14, 5)])
-def test_a_strided_window_may_be_one_place_shorter_but_not_two(n, stride):
-    far = strided(n, stride)[1]
-    i, j = np.ogrid[:n, :n]
-    for back, suffices in ((stride - 1, True), (stride - 2, False)):
-        near = (j <= i) & (j >= i - back)
-        assert links_all_earlier([near, far]) is suffices
 
 
 def test_condition_3_fails_for_causal_patterns_and_its_variant_holds():

@@ -9,13 +9,7 @@ import pytest
 from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
 from theory import hamiltonian, solver
 from theory.conditions import union
-from theory.hamiltonian import (
-    arcs_of,
-    check_path,
-    find_hamiltonian_cycle,
-    find_hamiltonian_path,
-    search,
-)
+from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
 from theory.patterns import fixed, strided, three_patterns
 from theory.relays import counterexample
 from theory.solver import Deadline, Undecided, solve_circuit
@@ -51,7 +45,7 @@ def test_what_is_no_permutation_is_no_path(order):
     assert not check_path(np.ones((3, 3), dtype=bool), order)
 
 
-@pytest.mark.parametrize("is_closed, exists, n_graphs, n_max", [(False, has_path, 800, 9), (True, has_cycle, 500, 8)])
+@pytest.mark.parametrize("is_closed, exists, n_graphs, n_max", [(False, has_path, 500, 9), (True, has_cycle, 400, 8)])
 def test_search_agrees_with_dynamic_programming(is_closed, exists, n_graphs, n_max):
     """Found where there is one, with a valid order, and excluded where there is none."""
     outcomes = Counter()
@@ -81,6 +75,8 @@ def disjoint(*patterns):
     return joined
 
 
+FAN = np.zeros((6, 6), dtype=bool)  # three tokens that only one leads to: strongly connected, and too few heads
+FAN[[1, 2, 3], 0] = FAN[4, [1, 2, 3]] = FAN[5, 4] = FAN[0, 5] = True
 STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None]
 
 
@@ -94,6 +90,7 @@ STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None
         (union(three_patterns(16, 4)), "instance", "joined by relays"),
         (disjoint(np.tri(3, dtype=bool), np.tri(2, dtype=bool)), "theorem", "no walk"),
         (STAR, "theorem", "relays can join at most 2"),
+        (FAN, "theorem", "matching"),
         (three_triangles(), "exhaustive", "every order of 10 tokens"),
     ],
 )
@@ -101,16 +98,6 @@ def test_outcomes_say_what_they_rest_on(pattern, evidence, reason):
     found = search(pattern)
     assert found.evidence == evidence and reason in found.reason
     assert (found.order is not None) == (evidence == "instance")
-
-
-def test_a_matching_excludes_paths_too():
-    """Three tokens that only one token leads to: strongly connected, no relays, and too few heads."""
-    pattern = np.zeros((6, 6), dtype=bool)
-    pattern[[1, 2, 3], 0] = True
-    pattern[4, [1, 2, 3]] = pattern[5, 4] = pattern[0, 5] = True
-    found = search(pattern)
-    assert found.order is None and found.evidence == "theorem" and "matching" in found.reason
-    assert not has_path(pattern)
 
 
 def test_no_time_is_no_answer():
@@ -147,8 +134,8 @@ def test_a_wrong_path_never_leaves(monkeypatch):
         find_hamiltonian_path(three_triangles())
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 12])
-def test_causal_patterns_have_the_numbering_as_their_only_path(n):
+def test_causal_patterns_have_the_numbering_as_their_only_path():
+    n = 9
     for stride in range(1, n + 3):
         assert find_hamiltonian_path(union(strided(n, stride))) == list(range(n))
         for c in range(stride + 1):

@@ -1,6 +1,7 @@
 """Patterns entry by entry, and their counts two ways."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from theory.patterns import (
     blocks,
     count_entries,
     fixed,
-    one_based_blocks,
     pattern_counts,
     relay_tokens,
     sliding_window,
@@ -23,73 +23,54 @@ from theory.patterns import (
 SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
 
-@pytest.mark.parametrize("n, k", SIZES)
-def test_blocks_are_intervals_of_nearly_equal_size(n, k):
-    block, sizes = blocks(n, k), block_sizes(n, k)
-    assert block.tolist() == [int(Fraction(i * k, n)) for i in range(n)]
-    q, r = divmod(n, k)
-    assert sorted(sizes) == [q] * (k - r) + [q + 1] * r
-    assert sum(sizes) == n and (np.diff(block) >= 0).all()
-
-
-def test_borders_of_many_tokens_are_exact():
+def test_blocks_are_intervals_of_nearly_equal_size():
+    for n, k in SIZES:
+        block, sizes = blocks(n, k), block_sizes(n, k)
+        assert block.tolist() == [int(Fraction(i * k, n)) for i in range(n)]
+        q, r = divmod(n, k)
+        assert sorted(sizes) == [q] * (k - r) + [q + 1] * r
     n, k = 3 * 10**6, 2 * 10**6
     assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block", "list"])
-@pytest.mark.parametrize("n, k", SIZES)
-def test_three_patterns_entry_by_entry(n, k, relays):
-    named = [0] + [n - 1] * (n > 1) if relays == "list" else relays
-    chosen = set(relay_tokens(n, k, named))
-    first, second, third = three_patterns(n, k, named)
-    for i in range(n):
-        for j in range(n):
+def test_three_patterns_entry_by_entry(relays):
+    for n, k in SIZES:
+        named = [0] + [n - 1] * (n > 1) if relays == "list" else relays
+        chosen = set(relay_tokens(n, k, named))
+        first, second, third = three_patterns(n, k, named)
+        for i, j in product(range(n), repeat=2):
             assert first[i, j] == (i * k // n == j * k // n)
             assert second[i, j] == (i == j or j in chosen)
             assert third[i, j] == (i == j or i in chosen)
-    assert count_entries([first, second, third]) == pattern_counts(n, k, named)
+        assert count_entries([first, second, third]) == pattern_counts(n, k, named)
 
 
-def test_relays():
-    assert relay_tokens(16, 4) == [12, 13, 14, 15]
-    assert relay_tokens(16, 4, "per_block") == [3, 7, 11, 15]
-    assert relay_tokens(10, 4, "per_block") == [2, 4, 7, 9]
+def test_relays_are_listed_as_given():
     assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2]
     assert relay_tokens(10, 4, []) == []
 
 
-def test_numbering_from_one_makes_a_class_too_many():
-    assert np.bincount(one_based_blocks(16, 4)).tolist() == [3, 4, 4, 4, 1]
-    for n, k in SIZES:
-        classes = set(one_based_blocks(n, k).tolist())
-        assert len(classes) == (k if k == n else k + 1)
+def test_strided_entry_by_entry():
+    for n, stride in product((1, 2, 7, 16), (1, 3, 4, 20)):
+        near, far = strided(n, stride)
+        for i in range(n):
+            assert set(np.flatnonzero(near[i])) == set(range(max(0, i - stride), i + 1))
+            assert set(np.flatnonzero(far[i])) == {j for j in range(i + 1) if (i - j) % stride == 0}
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 16])
-@pytest.mark.parametrize("stride", [1, 3, 4, 20])
-def test_strided_entry_by_entry(n, stride):
-    near, far = strided(n, stride)
-    for i in range(n):
-        assert set(np.flatnonzero(near[i])) == set(range(max(0, i - stride), i + 1))
-        assert set(np.flatnonzero(far[i])) == {j for j in range(i + 1) if (i - j) % stride == 0}
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 16])
 @pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("self_loops", [True, False])
-def test_fixed_entry_by_entry(n, stride, c, causal, self_loops):
-    own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
-    for i in range(n):
-        allowed = range(i + 1 if causal else n)
-        assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
-        expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
-        assert set(np.flatnonzero(summary[i])) == expected
+def test_fixed_entry_by_entry(stride, c):
+    for n, causal, self_loops in product((1, 2, 7, 16), (True, False), (True, False)):
+        own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
+        for i in range(n):
+            allowed = range(i + 1 if causal else n)
+            assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
+            expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
+            assert set(np.flatnonzero(summary[i])) == expected
 
 
-@pytest.mark.parametrize("n", [1, 5, 9])
-@pytest.mark.parametrize("window", [0, 1, 2, 5, 40])
-def test_windows_are_those_of_the_layers(n, window):
-    edges = sbmt.graph.patterns.sliding_window((1, 1, n, n), window)
-    assert torch.equal(edges.to_dense()[0, 0], torch.from_numpy(sliding_window(n, window)))
+def test_windows_are_those_of_the_layers():
+    for n, window in product((1, 5, 9), (0, 1, 2, 5, 40)):
+        edges = sbmt.graph.patterns.sliding_window((1, 1, n, n), window)
+        assert torch.equal(edges.to_dense()[0, 0], torch.from_numpy(sliding_window(n, window)))

@@ -58,19 +58,14 @@ def test_lemma_1_promises_more_than_a_probability_up_to_three_tokens():
     assert mean_degrees[-1] == pytest.approx(math.e, abs=0.01)
 
 
-@pytest.mark.parametrize("n, p", [(1, 0.5), (2, 0.3), (3, 0.6), (4, 0.6), (4, 0.2)])
+@pytest.mark.parametrize("n, p", [(1, 0.5), (2, 0.3), (4, 0.6)])
 def test_expected_cycles_are_what_enumeration_counts(n, p):
     expected = sum(weight(p) * count_cycles(n, arcs) for arcs, weight in all_graphs(n)) if n > 1 else 0
     assert graphs.expected_hamiltonian_cycles(n, p) == pytest.approx(expected, abs=1e-12)
+    assert graphs.expected_hamiltonian_cycles(400, 1) == math.inf  # beyond floats
 
 
-def test_expected_cycles_beyond_floats_are_infinite():
-    assert graphs.expected_hamiltonian_cycles(400, 1) == math.inf
-    assert graphs.expected_hamiltonian_cycles(400, 0) == 0
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-@pytest.mark.parametrize("p", [0, 0.05, 0.6, 1])
+@pytest.mark.parametrize("n, p", [(1, 0.6), (2, 0), (3, 1), (4, 0.05), (4, 0.6)])
 def test_degree_probabilities_are_what_enumeration_gives(n, p):
     def has_out(arcs):
         return len({start for start, _ in arcs}) == n
@@ -82,8 +77,7 @@ def test_degree_probabilities_are_what_enumeration_gives(n, p):
     assert graphs.prob_all_degrees(n, p) == pytest.approx(probability(n, p, has_both), abs=1e-13)
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
-@pytest.mark.parametrize("p", [Fraction(1, 64), Fraction(3, 8), Fraction(15, 16)])
+@pytest.mark.parametrize("n, p", [(2, Fraction(3, 8)), (13, Fraction(1, 64)), (13, Fraction(15, 16))])
 def test_degrees_by_another_inclusion_and_exclusion_in_rationals(n, p):
     assert graphs.prob_all_degrees(n, float(p)) == pytest.approx(float(min_degree_by_two_sets(n, 1 - p)), rel=1e-12)
 
@@ -103,8 +97,8 @@ def test_exact_probabilities_of_four_tokens_are_those_of_naive_search():
     assert graphs.prob_path_exact(4, 0.6) == pytest.approx(path, abs=1e-13)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("p", [0, 0.1, 0.5, 0.9, 1, "lemma1"])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("p", [0, 0.5, 1, "lemma1"])
 def test_existence_is_bounded_by_degrees_and_expectation(n, p):
     cycle, path = graphs.prob_cycle_exact(n, p), graphs.prob_path_exact(n, p)
     assert cycle <= graphs.prob_all_degrees(n, p) + 1e-12
@@ -124,18 +118,13 @@ def test_limits_belong_to_the_threshold():
             abs(graphs.prob_all_degrees(n, graphs.threshold_probability(n, c)) - limit.cycle) for n in (50, 200, 800)
         ]
         assert errors[2] < errors[1] < errors[0] and errors[2] < 0.01
-    n = 800
-    with_log_log = graphs.threshold_probability(n, math.log(math.log(n)))
-    assert graphs.prob_all_degrees(n, with_log_log) > graphs.directed_limit(0).cycle + 0.5
-
-
-def test_limits_far_out_are_certain():
-    assert graphs.directed_limit(-1000) == (0, 0)
-    assert graphs.directed_limit(1000) == (1, 1)
+    with_log_log = graphs.threshold_probability(800, math.log(math.log(800)))
+    assert graphs.prob_all_degrees(800, with_log_log) > graphs.directed_limit(0).cycle + 0.5
+    assert graphs.directed_limit(-1000) == (0, 0) and graphs.directed_limit(1000) == (1, 1)
     assert graphs.threshold_probability(10, -5) == 0 and graphs.threshold_probability(10, 50) == 1
 
 
-@pytest.mark.parametrize("mean_degree", [0.5, 2.0, math.e, 3.5])
+@pytest.mark.parametrize("mean_degree", [0.5, math.e, 3.5])
 def test_matching_deficiency_is_what_matchings_of_large_graphs_leave(mean_degree):
     n = 20_000
     sample = random_array((n, n), density=mean_degree / n, format="csr", rng=np.random.default_rng(7))

@@ -35,9 +35,9 @@ def is_cover(pattern, paths):
 
 
 def test_covers_are_covers_and_bounds_are_bounds():
-    """Also the fewest paths, against dynamic programming, on 300 digraphs of up to 8 tokens."""
+    """Also the fewest paths, against dynamic programming, on 200 digraphs of up to 8 tokens."""
     gaps = Counter()
-    for pattern in random_patterns(300, 8, seed=11):
+    for pattern in random_patterns(200, 8, seed=11):
         arcs, least = arcs_of(pattern), least_paths(pattern)
         lower, upper = path_cover_bounds(arcs)
         assert lower <= least <= upper
@@ -47,7 +47,7 @@ def test_covers_are_covers_and_bounds_are_bounds():
         gaps[upper - lower > 0] += 1
         lower, paths = solve_cover(arcs, Deadline(60))
         assert lower == len(paths) == least and is_cover(pattern, paths)
-    assert gaps[True] > 30
+    assert gaps[True] > 20
 
 
 def test_a_cover_stops_once_the_question_is_settled():
@@ -62,12 +62,6 @@ def test_a_cover_stops_once_the_question_is_settled():
     assert not cover_with_few_paths(arcs, 7, 0.0).is_searched
     with pytest.raises(Undecided, match="between 4 and 8"):
         path_cover(arcs, 0.0)
-
-
-def test_complete_graphs_are_covered_at_once():
-    for n in (1, 2, 3, 50):
-        cover = quick_cover(arcs_of(np.ones((n, n), dtype=bool)))
-        assert cover.is_minimal and len(cover.paths) == 1
 
 
 def test_nothing_needs_no_path():
@@ -108,14 +102,8 @@ def test_the_relay_theorem_agrees_with_dynamic_programming():
     assert len(outcomes) == 3 and min(outcomes.values()) > 20
 
 
-def test_path_covers_add_over_blocks():
-    verdict = relay_theorem(12, 3, [[0, 1], [1, 2], [4, 5], [7, 6]])
-    assert verdict.path_cover == 2 + 2 + 1  # 0-1-2 and 3, 4-5 and 7-6, 8; relays 9 to 11 do not count
-    assert [verdict.ham_path, verdict.ham_cycle] == [False, False]
-
-
-def test_arcs_at_relays_do_not_count():
-    assert relay_theorem(4, 1, [[0, 3], [3, 1], [1, 2]]).path_cover == 2
+def test_covers_add_over_blocks_and_arcs_at_relays_do_not_count():
+    assert relay_theorem(12, 3, [[0, 1], [1, 2], [4, 5], [7, 6], [0, 9], [9, 3]]).path_cover == 2 + 2 + 1
 
 
 def test_relays_without_time_are_undecided():
@@ -127,15 +115,11 @@ def test_relays_without_time_are_undecided():
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])
-def test_complete_blocks_always_have_the_canonical_path(relays):
-    for n in range(1, 20):
+def test_complete_blocks_always_have_the_canonical_path_and_search_finds_it(relays):
+    for n in range(1, 13):
         for k in range(1, n + 1):
             assert check_path(union(three_patterns(n, k, relays)), canonical_path(n, k, relays))
-
-
-@pytest.mark.parametrize("relays", ["last", "per_block"])
-def test_the_search_finds_the_canonical_path(relays):
-    for n, k in [(16, 4), (10, 4), (17, 3), (9, 1)]:
+    for n, k in [(10, 4), (17, 3), (9, 1)]:
         assert find_hamiltonian_path(union(three_patterns(n, k, relays))) == canonical_path(n, k, relays)
 
 
@@ -145,7 +129,7 @@ def test_complete_blocks_with_too_few_relays_have_none():
     assert check_path(union(three_patterns(9, 3, [4, 0])), canonical_path(9, 3, [4, 0]))
 
 
-@pytest.mark.parametrize("n, k", [(4, 1), (9, 3), (16, 4), (18, 3), (10, 10), (23, 5)])
+@pytest.mark.parametrize("n, k", [(4, 1), (10, 10), (23, 5)])
 def test_one_relay_per_block_needs_only_the_cycles_and_what_relays_send(n, k):
     rng = np.random.default_rng(n)
     block = blocks(n, k)
@@ -159,7 +143,7 @@ def test_one_relay_per_block_needs_only_the_cycles_and_what_relays_send(n, k):
     assert [order[end - 1] for end in np.cumsum(block_sizes(n, k))] == relays
 
 
-@pytest.mark.parametrize("n, k", [(16, 4), (10, 4), (12, 2), (7, 1)])
+@pytest.mark.parametrize("n, k", [(10, 4), (7, 1)])
 @pytest.mark.parametrize("relay", ["same", "next"])
 def test_the_papers_walk_repeats_relays(n, k, relay):
     walk = paper_walk(n, k, relay)

@@ -13,10 +13,7 @@ from theory import simulation
 from theory.conditions import min_layers
 from theory.draws import certify_draws
 from theory.patterns import blocks, three_patterns
-from theory.random_graphs import (
-    prob_cycle_exact,
-    prob_path_exact,
-)
+from theory.random_graphs import prob_cycle_exact, prob_path_exact
 from theory.realisability import realise, saturated_heads
 from theory.simulation import Estimate
 from theory.solver import Undecided
@@ -40,7 +37,7 @@ def test_estimates_have_the_exact_probabilities(judge):
     judge(*(binomial_p_values(found.hits, n_draws, exact) for found, exact in cases))
 
 
-@pytest.mark.parametrize("n, k, p", [(6, 2, 0.4), (7, 2, 0.3), (7, 1, 0.3), (6, 3, 0.0)])
+@pytest.mark.parametrize("n, k, p", [(7, 2, 0.3), (7, 1, 0.3), (6, 3, 0.0)])
 def test_relay_draws_are_decided_as_all_orders_decide_them(n, k, p):
     relays = three_patterns(n, k)
     naive = []
@@ -55,12 +52,9 @@ def test_block_arcs_stay_in_their_blocks_without_loops():
     arcs = simulation.draw_block_arcs(11, 3, 1.0, np.random.default_rng(0)).toarray()
     block = blocks(11, 3)
     assert np.array_equal(arcs, (block[:, None] == block) & ~np.eye(11, dtype=bool))
-
-
-def test_an_arc_leads_from_the_key_to_the_query_of_its_entry():
     pattern = simulation.draw_graph(9, 0.3, np.random.default_rng(1))
     arcs = simulation.draw_block_arcs(9, 1, 0.3, np.random.default_rng(1)).toarray()
-    assert np.array_equal(arcs, pattern.T) and not np.array_equal(arcs, pattern)
+    assert np.array_equal(arcs, pattern.T) and not np.array_equal(arcs, pattern)  # from the key to the query
 
 
 def test_sampled_relay_arcs_reach_from_none_to_certain():
@@ -144,7 +138,3 @@ def test_blocks_within_the_budget_need_more_relays_than_there_are():
     """At 1/k = 1/8 the 56 non-relays fall into far more than 9 paths; without the budget they are 7."""
     for link, n_paths in (("bilinear", 0), ("poisson", 4)):
         assert counts([realise(name, 64, 8, link) for name in ("A1", "A2", "A3")], 4) == [4, n_paths, 4]
-
-
-def test_a_condition_that_fails_is_counted_as_failing():
-    assert counts([realise("A1", 8, 2, "poisson")], 3) == [3, 0, 0]

@@ -71,8 +71,7 @@ def test_a_heuristic_is_reported_and_never_passed():
 
 
 @pytest.mark.slow
-def test_the_whole_report_writes_its_numbers_and_pictures(report, numbers):
-    assert [row["name"] for row in numbers] == [s.name for s in STATEMENTS]
+def test_the_whole_report_writes_its_pictures(report):
     assert len(list((report / "pictures").glob("*.png"))) == 3
 
 

@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from sbmt.attention import EdgeAttention, edge_attention
-from sbmt.baselines import FullAttention, RandomMaskAttention
-from sbmt.block_model.density import density_penalty
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
-from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
+from sbmt.layers import MultiHeadAttention, SBMAttention
 from sbmt.models import Encoder, SequenceClassifier, TokenTagger
 from tests.layers.inputs import tokens
 
@@ -34,21 +32,17 @@ TENSORS = [  # replacements for query, key and value, and what the error says
     (dict(query=X[:, :, :0]), r"query of shape .*none of them 0"),
     (dict(key=X[:, :, :0], value=X[:, :, :0]), "key of shape .*none of them 0"),
     (dict(query=X[:1]), "one batch size"),
-    (dict(key=X[:, :1], value=X[:, :1]), "head count|2 heads of"),
-    (dict(query=X[..., :3]), "keys as wide as queries|heads of width 4"),
+    (dict(key=X[:, :1], value=X[:, :1]), "head count"),
+    (dict(query=X[..., :3]), "keys as wide as queries"),
     (dict(value=X[:, :, :4]), "as many values as keys"),
 ]
 
 
 @pytest.mark.parametrize("replaced, words", TENSORS)
-@pytest.mark.parametrize("name", ["edge_attention", "sbm", "full", "random_mask"])
-def test_tensors(name, replaced, words):
-    inputs = dict(query=X, key=X, value=X) | replaced
+def test_tensors(replaced, words):
+    """Of every attention, since all check their inputs by the same function; the conformance kit sees to that."""
     with refused(words):
-        if name == "edge_attention":
-            edge_attention(**inputs, edges=EDGES)
-        else:
-            build_attention(name, d_head=4, n_heads=2)(**inputs)
+        edge_attention(**dict(query=X, key=X, value=X) | replaced, edges=EDGES)
 
 
 GATE = torch.ones(EDGES.n_edges)
@@ -60,25 +54,18 @@ GATE = torch.ones(EDGES.n_edges)
         (dict(gate_rule="hard"), "gate_rule among .*'score'.*'weight'.*'hard'"),
         (dict(backend="cuda"), "backend among .*'auto'.*'dense'.*'pyg'.*'cuda'"),
         (dict(gate=GATE[1:]), rf"gate of shape \({EDGES.n_edges},\)"),
-        (dict(gate=GATE[None]), "gate of shape"),
         (dict(gate=GATE.long()), "floating-point gate"),
         (dict(gate=[1.0] * EDGES.n_edges), "gate of shape .*list"),
         (dict(gate=GATE - 1), "positive gate"),
-        (dict(gate=-GATE), "positive gate"),
         (dict(gate=GATE.index_fill(0, torch.tensor([3]), NAN)), "positive gate"),
         (dict(bias=GATE[1:]), rf"floating-point bias of shape \({EDGES.n_edges},\).*one number per edge"),
         (dict(bias=GATE.long()), "floating-point bias"),
-        (dict(bias=0.5), "bias of shape .*float"),
         (dict(bias=GATE.index_fill(0, torch.tensor([3]), NAN)), "finite bias"),
-        (dict(bias=-GATE * math.inf), "finite bias"),
         (dict(sink=GATE), rf"floating-point sink of shape \(2,\), got torch.float32 \({EDGES.n_edges},\).*per head"),
-        (dict(sink=torch.zeros(2, 1)), "sink of shape"),
         (dict(sink=torch.tensor([0, 1])), "floating-point sink"),
         (dict(sink=[0.0, 1.0]), "sink of shape .*list"),
-        (dict(sink=torch.tensor([0.0, NAN])), "sinks that are finite"),
         (dict(sink=torch.tensor([0.0, math.inf])), "sinks that are finite, or −∞ for none"),
         (dict(dropout=1.0), "dropout"),
-        (dict(dropout=-0.1), "dropout"),
         (dict(dropout=NAN), "dropout"),
         (dict(dropout="0.1"), "dropout"),
         (dict(edges=EDGES.to_dense()), "EdgeList.*Tensor.*from_dense"),
@@ -94,24 +81,14 @@ def test_edge_attention(arguments, words):
 @pytest.mark.parametrize("attention, arguments, words", [
     (SBMAttention, dict(d_head=0), "d_head"),
     (SBMAttention, dict(n_heads=0), "n_heads"),
-    (SBMAttention, dict(n_heads=2.0), "n_heads"),
     (SBMAttention, dict(n_clusters=0), "n_clusters"),
-    (SBMAttention, dict(n_clusters=-3), "n_clusters"),
     (SBMAttention, dict(sampler="gumbel"), "sampler among .*'exact'.*'gumbel'"),
     (SBMAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),
     (SBMAttention, dict(link="logit"), "link among .*'bilinear'.*'poisson'.*'logit'"),
-    (SBMAttention, dict(exploration=-0.01), "exploration"),
     (SBMAttention, dict(exploration=1.0), "exploration"),
-    (SBMAttention, dict(exploration=NAN), "exploration"),
     (SBMAttention, dict(window=-1), "window"),
-    (SBMAttention, dict(window=2.5), "window"),
     (SBMAttention, dict(dropout=1.0), "dropout"),
     (SBMAttention, dict(exploration=None), "exploration"),
-    (FullAttention, dict(dropout=-0.5), "dropout"),
-    (FullAttention, dict(n_heads=0), "n_heads"),
-    (RandomMaskAttention, dict(mask_density=1.5), "mask_density"),
-    (RandomMaskAttention, dict(mask_density=NAN), "mask_density"),
-    (RandomMaskAttention, dict(dropout=1.0), "dropout"),
     (EdgeAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),
     (MultiHeadAttention, dict(embed_dim=10, num_heads=3), "embed_dim as a multiple of 3"),
     (MultiHeadAttention, dict(embed_dim=8, num_heads=0), "num_heads"),
@@ -123,7 +100,6 @@ def test_edge_attention(arguments, words):
     (Encoder, ENCODER | dict(n_heads=3), "multiple of 3"),
     (Encoder, ENCODER | dict(dropout=1.0), "dropout"),
     (Encoder, ENCODER | dict(attention_dropout=NAN), "dropout"),
-    (Encoder, ENCODER | dict(attention="full", n_clusters=4), "FullAttention"),
     (Encoder, ENCODER | dict(widow=4), "SBMAttention.*widow"),
 ])  # fmt: skip
 def test_constructors(attention, arguments, words):
@@ -161,18 +137,9 @@ def test_an_unknown_backend_of_a_layer():
         SBMAttention(4, 2, backend="cuda")(X, X, X)
 
 
-@pytest.mark.parametrize("mask", [torch.ones(2, 5), torch.ones(2, 5).long(), torch.ones(2, 4).bool(), [[True] * 5] * 2])
-@pytest.mark.parametrize("which", ["query_mask", "key_mask"])
-@pytest.mark.parametrize("name", ["sbm", "full", "random_mask"])
-def test_masks(name, which, mask):
-    with refused(which):
-        build_attention(name, d_head=4, n_heads=2)(X, X, X, **{which: mask})
-
-
 VECTORS = torch.randn(2, 5, 8)
 
 
-@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -189,8 +156,8 @@ VECTORS = torch.randn(2, 5, 8)
         (dict(query=VECTORS[:1]), "one batch size"),
     ],
 )
-def test_multi_head(attention, arguments, words):
-    layer = MultiHeadAttention(8, 2, attention=attention)
+def test_multi_head(arguments, words):
+    layer = MultiHeadAttention(8, 2)
     with refused(words):
         layer(**dict(query=VECTORS, key=VECTORS, value=VECTORS) | arguments)
 
@@ -198,12 +165,10 @@ def test_multi_head(attention, arguments, words):
 IDS = torch.zeros(2, 5, dtype=torch.int64)
 
 
-@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask"])
 @pytest.mark.parametrize(
     "ids, mask, words",
     [
         (IDS.float(), None, "token ids as an int64 tensor"),
-        (IDS.bool(), None, "token ids as an int64 tensor"),
         (IDS.tolist(), None, "token ids as an int64 tensor.*list"),
         (IDS[0], None, "token ids as an int64 tensor"),
         (IDS[:, :0], None, "n ≥ 1"),
@@ -211,22 +176,13 @@ IDS = torch.zeros(2, 5, dtype=torch.int64)
         (IDS + 11, None, r"token ids in \[0, 11\).*to 11"),
         (torch.zeros(2, 7, dtype=torch.int64), None, "at most 6 tokens"),
         (IDS, torch.ones(2, 5), "mask as a bool tensor"),
-        (IDS, torch.ones(2, 5).long(), "mask as a bool tensor"),
         (IDS, [[True] * 5] * 2, "mask as a bool tensor"),
         (IDS, torch.ones(2, 4).bool(), r"mask of shape \(2, 5\)"),
-        (IDS, torch.ones(3, 5).bool(), r"mask of shape \(2, 5\)"),
         (IDS, torch.ones(5).bool(), r"mask of shape \(2, 5\)"),
     ],
 )
-def test_models(ids, mask, words, attention):
-    encoder = Encoder(**ENCODER, attention=attention)
+def test_models(ids, mask, words):
+    encoder = Encoder(**ENCODER)
     for model in (encoder, TokenTagger(encoder, 2), SequenceClassifier(encoder, 2, 4)):
         with refused(words):
             model(ids, mask)
-
-
-def test_density_penalty():
-    with refused("at least one attention output"):
-        density_penalty([])
-    with refused("kind among .*'sampled'"):
-        density_penalty([FullAttention(4, 2)(X, X, X)], "both")

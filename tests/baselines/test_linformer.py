@@ -30,9 +30,8 @@ def one_by_one(query, key, value, mask, projection):
 
 
 @masked
-@pytest.mark.parametrize("n_positions", [6, 9])
-def test_it_is_the_definition(n_positions, hides_keys, hides_queries):
-    layer = make(n_positions=n_positions)
+def test_it_is_the_definition(hides_keys, hides_queries):
+    layer = make()
     check_against_twin(layer, lambda *case: one_by_one(*case, layer.projection), hides_keys, hides_queries)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt.baselines import FullAttention
-from sbmt.baselines.nystromformer import NystromAttention, pseudo_inverse, segment_means
+from sbmt.baselines.nystromformer import NystromAttention, pseudo_inverse
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError
 from tests.baselines.cases import same_values_and_gradients
@@ -51,8 +51,7 @@ def attend_by_hand(query, key, value, is_query, is_key, n_landmarks):
     return torch.stack(rows).view(batch, heads, n_queries, -1)
 
 
-@pytest.mark.parametrize("n_landmarks", [1, 2, 4, 99])
-@pytest.mark.parametrize("mask", [REAL, SCATTERED], ids=["prefix", "scattered"])
+@pytest.mark.parametrize("n_landmarks, mask", [(1, REAL), (4, REAL), (2, SCATTERED), (99, SCATTERED)])
 def test_it_is_the_product_of_three_factors(mask, n_landmarks):
     inputs = leaves()
     layer = NystromAttention(16, 2, n_landmarks=n_landmarks, n_iterations=25)
@@ -64,7 +63,7 @@ def test_it_is_the_product_of_three_factors(mask, n_landmarks):
     torch.testing.assert_close(out.density, out.edges.density(), check_dtype=False)
 
 
-@pytest.mark.parametrize("n_queries, n_keys", [(9, 5), (5, 9), (1, 9), (9, 1)])
+@pytest.mark.parametrize("n_queries, n_keys", [(9, 5), (1, 9)])
 def test_queries_and_keys_have_landmarks_of_their_own(n_queries, n_keys):
     inputs = leaves(n_queries, n_keys)
     query_mask = torch.arange(n_queries) < torch.tensor([[n_queries], [0], [2], [3]])
@@ -99,22 +98,7 @@ def test_the_iteration_converges_cubically_to_the_pseudo_inverse():
         torch.testing.assert_close(identity - matrix @ pseudo_inverse(matrix, step), error, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("mask", [REAL, SCATTERED], ids=["prefix", "scattered"])
-@pytest.mark.parametrize("n_landmarks", [1, 4, 99])
-def test_landmarks_are_means_of_segments_of_real_tokens(n_landmarks, mask):
-    x = tokens(4, 2, 9).masked_fill(~mask[:, None, :, None], 0.0)
-    landmarks, is_landmark = segment_means(x, mask, n_landmarks)
-    assert torch.equal(is_landmark.sum(1), mask.sum(1).clamp(max=n_landmarks))
-    for b in range(4):
-        for h in range(2):
-            count = is_landmark[b].sum()
-            assert is_landmark[b, :count].all() and (landmarks[b, h, count:] == 0).all()
-            if count:
-                by_hand = landmarks_by_hand(x[b, h][mask[b]], n_landmarks)
-                torch.testing.assert_close(landmarks[b, h, :count], by_hand)
-
-
-@pytest.mark.parametrize("n_conv", [1, 3, 5, 21])
+@pytest.mark.parametrize("n_conv", [3, 21])
 def test_the_convolution_is_a_loop_over_neighbours(n_conv):
     inputs = leaves()
     torch.manual_seed(0)
@@ -131,8 +115,7 @@ def test_the_convolution_is_a_loop_over_neighbours(n_conv):
     same_values_and_gradients(layer(*inputs, **masks).values, expected, [*inputs, layer.conv.weight], atol=1e-7)
 
 
-@pytest.mark.parametrize("n_landmarks", [4, 12])
-@pytest.mark.parametrize("n_conv", [None, 3])
+@pytest.mark.parametrize("n_landmarks, n_conv", [(4, None), (12, 3)])
 def test_padding_changes_nothing(n_conv, n_landmarks):
     """Also before the inverse has converged, and where the longer batch has room for more landmarks."""
     inputs = leaves()
@@ -144,12 +127,6 @@ def test_padding_changes_nothing(n_conv, n_landmarks):
     )
     assert (long[:, :, 9:] == 0).all()
     same_values_and_gradients(long[:, :, :9], short, inputs)
-
-
-def test_examples_do_not_depend_on_each_other():
-    inputs, layer = leaves(), NystromAttention(16, 2, n_landmarks=4, n_iterations=2)
-    together = layer(*inputs).values
-    torch.testing.assert_close(layer(*(x[2:3] for x in inputs)).values, together[2:3], rtol=0, atol=1e-12)
 
 
 def test_dropout_is_on_the_first_factor_and_keeps_the_mean():

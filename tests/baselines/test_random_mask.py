@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.attention import edge_attention
 from sbmt.baselines import RandomMaskAttention
 from sbmt.counter_rng import examples_from
@@ -18,23 +17,13 @@ KEY_MASK = torch.arange(N) < torch.tensor([[N], [6], [N], [0]])  # nowhere, at t
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("mask_density", [0.02, 0.25, 0.9])
-@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("mask_density, is_training", [(0.02, True), (0.25, False), (0.9, True)])
 def test_the_density_is_the_one_asked_for(is_training, mask_density, judge):
     layer, x = RandomMaskAttention(4, 3, mask_density=mask_density).train(is_training), tokens(4, 3, 64)
     out = layer(x, x, x, generator=seeded(), return_edges=True)
     judge(binomial_p_values(out.edges.n_edges, 4 * 3 * 64 * 64, mask_density))
     torch.testing.assert_close(out.density, out.edges.density())
     torch.testing.assert_close(out.expected_density, torch.full((4, 3), mask_density))
-
-
-def test_the_mask_is_fresh_and_ignores_the_input():
-    layer, x, other = RandomMaskAttention(4, 3), tokens(n=16), tokens(n=16, seed=1)
-    masks = [
-        layer(t, t, t, generator=seeded(seed), return_edges=True).edges.to_dense()
-        for t, seed in ((x, 0), (other, 0), (x, 1))
-    ]
-    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
 
 
 def law(mask_density, window, query_mask, key_mask):
@@ -48,7 +37,7 @@ def law(mask_density, window, query_mask, key_mask):
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize(("window", "mask_density"), [(2, 0.4), (3, 0.7), (0, 0.05), (4, 0.13)])
+@pytest.mark.parametrize(("window", "mask_density"), [(3, 0.7), (0, 0.05)])
 def test_pairs_outside_the_window_have_the_probability_asked_for(window, mask_density, judge):
     repeats, heads = 2000, 2  # streams differ per example and head, so repeated examples are independent draws
     layer, x = RandomMaskAttention(1, heads, mask_density=mask_density, window=window), tokens(4 * repeats, heads, N, 1)
@@ -68,7 +57,7 @@ def test_pairs_outside_the_window_have_the_probability_asked_for(window, mask_de
 
 
 @pytest.mark.parametrize("mask_density", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("window", [None, 0, 1, 4, 5, 99])
+@pytest.mark.parametrize("window", [None, 0, 5, 99])
 def test_the_expected_density_is_that_of_window_and_other_pairs(window, mask_density):
     layer, x = RandomMaskAttention(4, 3, mask_density=mask_density, window=window), tokens(4, 3, N)
     masks = dict(query_mask=QUERY_MASK, key_mask=KEY_MASK)
@@ -110,12 +99,6 @@ def test_16_bits_do_not_round_the_probability(window, expected):
     out = RandomMaskAttention(4, 3, mask_density=0.3, window=window)(x, x, x)
     torch.testing.assert_close(out.expected_density, torch.full((2, 3), expected))
     assert out.values.dtype == torch.bfloat16
-
-
-def test_a_window_needs_as_many_queries_as_keys():
-    layer, x, longer = RandomMaskAttention(4, 3, window=2), tokens(n=4), tokens(n=5)
-    with pytest.raises(SbmtError, match="as many queries as keys, got 4 queries and 5 keys"):
-        layer(x, longer, longer)
 
 
 @pytest.mark.parametrize("window", [None, 2])

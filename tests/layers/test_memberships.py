@@ -27,7 +27,7 @@ def test_softmax_memberships_start_near_one_quarter_but_apart():
     x, starts = tokens(2, 4, 64, 32), {}
     for membership in ("sigmoid", "softmax"):
         starts[membership] = []
-        for seed in range(6):
+        for seed in range(3):
             torch.manual_seed(seed)
             layer = SBMAttention(32, 4, link="poisson", membership=membership)
             starts[membership].append(layer.block_model(x, x).expected_mask().detach())
@@ -39,15 +39,8 @@ def test_softmax_memberships_start_near_one_quarter_but_apart():
         assert p.diagonal(dim1=2, dim2=3).mean() > p.mean() + p.std()
 
 
-@pytest.mark.parametrize("what", ["values", "density", "expected_density"])
-def test_gradients_reach_softmax_memberships(what):
-    layer, x = SBMAttention(8, 2, 5, link="poisson", membership="softmax"), tokens(heads=2, n=16, d=8)
-    getattr(layer(x, x, x, generator=seeded()), what).square().sum().backward()
-    assert all(p.grad.isfinite().all() and (p.grad != 0).any() for p in layer.parameters())
-
-
-@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
-@pytest.mark.parametrize("size", [12.0, 1e4, 1e15])
+@pytest.mark.parametrize("sampler", ["exact", "fastrg"])
+@pytest.mark.parametrize("size", [12.0, 1e15])
 @pytest.mark.parametrize("membership", ["sigmoid", "softmax"])
 def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, sampler):
     """Without a cut, a cluster of |C_a|² > 88 has an infinite rate with its like."""
@@ -67,20 +60,11 @@ def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, samp
     assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))
 
 
-def test_memberships_share_their_parameters_and_are_shown():
-    layers = [SBMAttention(4, 3, 5, link="poisson", membership=name) for name in ("sigmoid", "softmax")]
-    shapes = [{name: t.shape for name, t in layer.state_dict().items()} for layer in layers]
-    assert shapes[0] == shapes[1]
-    assert "membership='sigmoid'" in repr(layers[0]) and "membership='softmax'" in repr(layers[1])
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "settings, words",
     [
         (dict(membership="softmax"), "link='poisson'"),
-        (dict(membership="softmax", link="bilinear"), "link='poisson'"),
-        (dict(membership="relu"), "membership among 'sigmoid', 'softmax'"),
         (dict(membership="hardmax", link="poisson"), "membership among 'sigmoid', 'softmax'"),
     ],
 )
@@ -119,36 +103,10 @@ def test_diagonal_clusters_meet_none_but_themselves(link, membership):
         torch.testing.assert_close(block_matrix.sum((1, 2)), torch.ones(3, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("is_diagonal", [True, False])
 @pytest.mark.parametrize(("link", "membership"), DIAGONAL)
-def test_diagonal_clusters_get_gradients(link, membership):
-    layer, x = SBMAttention(4, 3, 5, link=link, membership=membership, is_diagonal=True), tokens(n=16)
+def test_all_parameters_get_gradients(link, membership, is_diagonal):
+    layer, x = SBMAttention(4, 3, 5, link=link, membership=membership, is_diagonal=is_diagonal), tokens(n=16)
     out = layer(x, x, x, generator=seeded())
     (out.values.square().sum() + out.expected_density.sum()).backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in layer.parameters())
-
-
-@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
-def test_tokens_of_different_clusters_never_meet_on_a_diagonal(sampler):
-    """Two clusters, tokens that belong to one each; without the diagonal the two would meet too."""
-    met = []
-    for is_diagonal in (True, False):
-        layer = SBMAttention(2, 1, 2, sampler=sampler, exploration=0.0, is_diagonal=is_diagonal)
-        with torch.no_grad():
-            layer.clusters.copy_(torch.eye(2)[None])
-            for linear in (layer.node_mlp[0], layer.node_mlp[2]):
-                linear.weight.copy_(torch.eye(2))
-                linear.bias.zero_()
-            layer.node_mlp[2].weight.mul_(100)
-            layer.node_mlp[2].bias.fill_(-50)
-        x = torch.eye(2).repeat(1, 1, 20, 1)  # tokens of cluster 0 and 1 in turn
-        edges = layer(x, x, x, generator=seeded(), return_edges=True).edges.to_dense()[0, 0]
-        assert edges[::2, ::2].any() and edges[1::2, 1::2].any()
-        met.append(bool(edges[::2, 1::2].any() or edges[1::2, ::2].any()))
-    assert met == [False, True]
-
-
-def test_a_diagonal_shares_its_parameters_and_is_shown():
-    layers = [SBMAttention(4, 3, 5, is_diagonal=is_diagonal) for is_diagonal in (True, False)]
-    shapes = [{name: t.shape for name, t in layer.state_dict().items()} for layer in layers]
-    assert shapes[0] == shapes[1]
-    assert "is_diagonal=True" in repr(layers[0]) and "is_diagonal=False" in repr(layers[1])

@@ -1,6 +1,7 @@
 """Attentions live where PyTorch modules live: state dicts, copies, pickles, autocast, other types, the compiler."""
 
 import copy
+import os
 import pickle
 import shutil
 import subprocess
@@ -13,8 +14,6 @@ import torch
 from sbmt.attention import available_backends
 from sbmt.layers import SBMAttention, build_attention
 from sbmt.layers.registry import RESERVED
-from sbmt.testing import CHECKS
-from sbmt.testing.subject import make_subject
 from tests.layers.inputs import seeded, tokens
 
 ROOT = Path(__file__).parents[2]
@@ -35,34 +34,21 @@ def build(name):
     return build_attention(name, d_head=4, n_heads=3, **sizes)
 
 
-@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+@pytest.mark.parametrize("how", ["copied", "pickled", "loaded"])
 @pytest.mark.parametrize("name", sorted(RESERVED))
-def test_a_copy_attends_alike_and_stands_alone(name, copy_of):
+def test_a_copy_attends_alike_and_stands_alone(name, how):
     torch.manual_seed(0)
     layer, x = build(name), tokens()
-    twin = copy_of(layer)
+    if how == "loaded":
+        twin = build(name)
+        twin.load_state_dict(layer.state_dict())
+    else:
+        twin = copy.deepcopy(layer) if how == "copied" else pickle.loads(pickle.dumps(layer))
     assert torch.equal(attend(layer, x).values, attend(twin, x).values)
     with torch.no_grad():
         for tensor in twin.state_dict().values():
             tensor.zero_()
     assert all((tensor != 0).any() for tensor in layer.state_dict().values())
-
-
-@pytest.mark.parametrize("name", sorted(RESERVED))
-def test_the_state_dict_goes_round(name):
-    torch.manual_seed(0)
-    layer, other, x = build(name), build(name), tokens()
-    for tensor, theirs in zip(layer.state_dict().values(), other.state_dict().values(), strict=True):
-        assert not torch.equal(tensor, theirs)
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(attend(layer, x).values, attend(other, x).values)
-
-
-@BACKENDS
-def test_a_call_leaves_no_trace(backend):
-    subject = make_subject(make(backend=backend, window=2, dropout=0.3), n_draws=2)
-    for check in ("dtypes", "repeatable", "global generator", "leaves no trace"):
-        CHECKS[check](subject)
 
 
 def test_the_block_model_stays_float32_under_autocast():
@@ -90,12 +76,12 @@ def test_training_under_autocast(backend):
 
 
 @BACKENDS
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_training_in_other_types(dtype, backend):
+def test_training_in_16_bits(backend):
+    dtype = torch.bfloat16
     layer, x = make(backend=backend).to(dtype), tokens().to(dtype).requires_grad_()
     out = attend(layer, x)
     assert out.values.dtype == dtype
-    assert layer.block_model(x, x).block_matrix.dtype == torch.promote_types(dtype, torch.float32)
+    assert layer.block_model(x, x).block_matrix.dtype == torch.float32
     out.values.square().sum().backward()
     assert all((p.grad != 0).any() and p.grad.dtype == dtype for p in (x, *layer.parameters()))
 
@@ -123,20 +109,16 @@ def results(attend, layer, x, generator):
     return [out.values, out.density, *gradients]
 
 
-for backend, shared_graph in (("dense", False), ("cpu", False), ("cpu", True)):
+for backend, shared_graph, has_generator in (("dense", False, True), ("cpu", True, False)):
     torch.compiler.reset()
     torch.manual_seed(0)
     layer = SBMAttention(4, 3, 5, backend=backend, dropout=0.2, window=2, shared_graph=shared_graph)
-    both = layer, torch.compile(layer, backend="aot_eager")
-    x = torch.randn(2, 3, 8, 4, requires_grad=True)
-    with_generator = [results(attend, layer, x, torch.Generator().manual_seed(1)) for attend in both]
-    global_seed = [torch.manual_seed(1) and results(attend, layer, x, None) for attend in both]
-    for plain, *others in zip(*with_generator, *global_seed, strict=True):
-        for other in others:
-            torch.testing.assert_close(plain, other)
-    with torch.no_grad():
-        plain, compiled = (attend(x, x, x, generator=torch.Generator().manual_seed(1)).values for attend in both)
-    torch.testing.assert_close(plain, compiled)
+    x, found = torch.randn(2, 3, 8, 4, requires_grad=True), []
+    for attend in (layer, torch.compile(layer, backend="aot_eager")):
+        torch.manual_seed(1)
+        found.append(results(attend, layer, x, torch.Generator().manual_seed(1) if has_generator else None))
+    for plain, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(plain, compiled)
 print("the same")
 """
 TWO_LENGTHS = """
@@ -158,7 +140,8 @@ print("the same")
 
 def same_in_a_process(code):
     """In a process of its own, since the compiler cannot read the type checks that tests switch on."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    alone = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # one graph needs no helpers, each of which loads torch
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=alone)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
 
 
@@ -176,4 +159,7 @@ def test_compiled_code_serves_every_sequence_length():
 
 
 def test_settings_are_shown():
-    assert "n_clusters=5" in repr(make()) and "sampler='fastrg'" in repr(make(sampler="fastrg"))
+    shown = repr(make(sampler="fastrg", link="poisson", membership="softmax", is_diagonal=True))
+    for setting in ("n_clusters=5", "sampler='fastrg'", "membership='softmax'", "is_diagonal=True"):
+        assert setting in shown
+    assert "n_positions=8" in repr(build("sbm_static"))

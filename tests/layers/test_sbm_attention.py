@@ -124,31 +124,6 @@ def test_the_layer_is_the_function_with_its_block_model():
     assert torch.equal(ours.edges.keys, function.edges.keys)
 
 
-@pytest.mark.parametrize("backend", ["dense", "pyg"])
-def test_values_are_the_same_with_and_without_gradients(backend):
-    layer = SBMAttention(4, 3, 5, dropout=0.2, window=2, backend=backend)
-    x = tokens()
-    out = layer(x, x, x, generator=seeded())
-    assert out.values.requires_grad and out.density.requires_grad
-    with torch.no_grad():
-        blind = layer(x, x, x, generator=seeded())
-    assert torch.equal(out.values, blind.values)
-    torch.testing.assert_close(out.density, blind.density)
-
-
-def test_a_seed_fixes_the_mask_and_the_global_seed_governs():
-    layer = SBMAttention(4, 3, 5, dropout=0.2)
-    x = tokens(n=16)
-    same = [layer(x, x, x, generator=seeded(3)).values for _ in range(2)]
-    assert torch.equal(*same)
-    assert not torch.equal(same[0], layer(x, x, x, generator=seeded(4)).values)
-    drawn = []
-    for _ in range(2):
-        torch.manual_seed(7)
-        drawn.append(layer(x, x, x).values)
-    assert torch.equal(*drawn)
-
-
 def test_first_example_splits_a_batch():
     layer = SBMAttention(4, 3, 5)
     x = tokens(batch=4)
@@ -159,16 +134,6 @@ def test_first_example_splits_a_batch():
         out = sbm_attention(part, part, part, layer.block_model(part, part), **settings)
         assert torch.equal(out.edges.to_dense(), whole.edges.to_dense()[first : first + 2])
         torch.testing.assert_close(out.values, whole.values[first : first + 2])
-
-
-def test_a_batch_does_not_mix():
-    """Example 0 draws and attends alike whatever stands beside it."""
-    layer = SBMAttention(4, 3, 5)
-    x, other = tokens(), tokens(seed=9)
-    other[0] = x[0]
-    first, second = (layer(t, t, t, generator=seeded()) for t in (x, other))
-    torch.testing.assert_close(first.values[0], second.values[0])
-    assert not torch.equal(first.values[1], second.values[1])
 
 
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])

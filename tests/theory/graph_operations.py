@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 
+from tests.theory.graphs import count_entries
 from theory import conditions, factorised, hamiltonian, patterns, relays
 
 
@@ -58,7 +59,7 @@ def pattern(given):
 
 def pattern_nnz(given):
     by_formula = patterns.pattern_counts(given["n"], given["k"], relays_of(given))
-    assert by_formula == patterns.count_entries(three(given))
+    assert by_formula == count_entries(three(given))
     return by_formula
 
 
@@ -118,7 +119,7 @@ def entries(matrix, tokens):
 
 
 def counts(listed):
-    return list(patterns.count_entries(listed).values())
+    return list(count_entries(listed).values())
 
 
 def strided_rows(given):

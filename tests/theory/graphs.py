@@ -75,6 +75,12 @@ def slow_min_layers(layers, n_layers):
     return next((t for t, reached in enumerate(products(layers, n_layers), start=1) if reached.all()), None)
 
 
+def count_entries(patterns):
+    """Numbers of entries of the matrices and their union, under the names of :func:`theory.pattern_counts`."""
+    counts = {f"A{layer}": int(pattern.sum()) for layer, pattern in enumerate(patterns, start=1)}
+    return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
+
+
 def single_arc(pattern):
     """Arcs [from, to] of a pattern."""
     return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]

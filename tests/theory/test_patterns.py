@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import sbmt.graph.patterns
+from tests.theory.graphs import count_entries
 from theory.patterns import (
     block_sizes,
     blocks,
-    count_entries,
     fixed,
     pattern_counts,
     relay_tokens,

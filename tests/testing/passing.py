@@ -1,0 +1,30 @@
+"""Every attention of the library by name, with settings that take different ways through its code."""
+
+PASSING = {
+    "full": dict(name="full"),
+    "random": dict(name="random_mask", mask_density=0.3),
+    "random, one key a query": dict(name="random_mask", mask_density=0.03),
+    "random, empty": dict(name="random_mask", mask_density=0.0),
+    "random, window": dict(name="random_mask", window=2),
+    "sbm": dict(name="sbm", n_clusters=3),
+    "recommended": dict(name="sbm", n_clusters=3, preset="recommended"),
+    "faithful": dict(name="sbm", n_clusters=1, preset="faithful"),
+    "fitted": dict(name="sbm", n_clusters=64, preset="fitted"),
+    "fitted, random only of many": dict(name="sbm", n_clusters=4, preset="fitted"),
+    "shared, no loops": dict(name="sbm", n_clusters=64, preset="fitted", shared_graph=True, self_loops=False),
+    "poisson, softmax, dropout, pyg": dict(
+        name="sbm", n_clusters=3, link="poisson", membership="softmax", dropout=0.2, backend="pyg"
+    ),
+    "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
+    "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
+    "linear": dict(name="linear"),
+    "linformer": dict(name="linformer", n_positions=7, n_projected=3),
+    "reformer": dict(name="reformer", n_chunk=2),
+    "routing": dict(name="routing", n_centroids=2),
+    "performer": dict(name="performer", n_features=5),
+    "nystromformer": dict(name="nystromformer"),
+    "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
+}
+WINDOWED = {"fitted", "random, window", "recommended"}
+SELF_ATTENTION = {*WINDOWED, "fitted, random only of many", "reformer", "routing", "nystromformer, convolution"}
+"""What needs a token to be query and key at once."""

@@ -132,11 +132,6 @@ def test_a_pattern_across_two_sequences(settings):
         SBMAttention(4, 2, **settings)(X, X[:, :, :3], X[:, :, :3])
 
 
-def test_an_unknown_backend_of_a_layer():
-    with refused("backend among"):
-        SBMAttention(4, 2, backend="cuda")(X, X, X)
-
-
 VECTORS = torch.randn(2, 5, 8)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.studies.gradient_estimators import measure_estimators
-from tests.gradients_by_hand import PROBABILITY, WIDTH, convex, inputs, linear, wavy
+from tests.gradients_by_hand import PROBABILITY, convex, inputs, linear, wavy
 
 
 def test_reinforce_is_unbiased_and_exploration_biases_it_as_much_as_the_exact_gradient():
@@ -28,47 +28,6 @@ def test_removal_is_unbiased_for_linear_losses_and_never_below_for_convex_ones()
     assert reports["weight/q"].relative_bias > 0.1
     bias = measure_estimators(*graph, PROBABILITY, convex)["removal/q"].bias
     assert (bias >= -1e-12).all() and bias.max() > 0.1
-
-
-def test_the_weight_rule_asks_for_no_more_and_no_fewer_edges():
-    probability = torch.tensor([[0.7, 0.5, 0.1], [0.35, 0.2, 0.8]], dtype=torch.float64)
-    reports = measure_estimators(*inputs(seed=7), probability, wavy)
-    assert reports["weight"].mean.sum(1).abs().max() < 1e-12 < 0.01 < reports["score"].mean.sum(1).abs().min()
-    assert reports["exact"].mean.sum(1).abs().min() > 0.01
-
-
-def test_the_same_attention_with_all_scores_raised():
-    """Softmax does not see a constant added to a row's scores, nor does the exact gradient. The score rule does."""
-    query, key, value = inputs(seed=8)
-    before = measure_estimators(query, key, value, PROBABILITY, wavy)
-    stretch = ((WIDTH + 1) / WIDTH) ** 0.5  # undoes the greater width that scores are divided by
-    wide_query = torch.cat([query * stretch, torch.full((2, 1), 3.0 * (WIDTH + 1) ** 0.5, dtype=torch.float64)], 1)
-    wide_key = torch.cat([key, torch.ones(3, 1, dtype=torch.float64)], 1)
-    after = measure_estimators(wide_query, wide_key, value, PROBABILITY, wavy)
-    for name in ("exact", "weight", "removal", "reinforce"):
-        torch.testing.assert_close(after[name].mean, before[name].mean, rtol=0, atol=1e-12)
-    raised = before["score"].mean + 3.0 * before["weight"].mean
-    torch.testing.assert_close(after["score"].mean, raised, rtol=0, atol=1e-12)
-
-
-def test_the_score_rule_overlooks_an_edge_of_score_zero():
-    query, key, value = inputs(seed=9)
-    key[1] = 0.0
-    reports = measure_estimators(query, key, value, torch.full((2, 3), 0.5, dtype=torch.float64), wavy)
-    assert (reports["score"].mean[:, 1] == 0).all() and (reports["score"].variance[:, 1] == 0).all()
-    assert reports["weight"].mean[:, 1].abs().min() > 1e-3 and reports["exact"].mean[:, 1].abs().min() > 1e-3
-
-
-def test_an_edge_drawn_alone_teaches_a_gate_nothing():
-    """Its weight is 1 whatever the gate, so in sparse masks gates fade with the square of p."""
-    graph = inputs(seed=10)
-
-    def mean(p, name):
-        return measure_estimators(*graph, torch.full((2, 3), p, dtype=torch.float64), wavy)[name].mean.norm()
-
-    for name in ("score", "weight"):
-        assert mean(2e-4, name) / mean(1e-4, name) == pytest.approx(4, rel=1e-2)
-    assert mean(2e-4, "removal") / mean(1e-4, "removal") == pytest.approx(2, rel=1e-2)
 
 
 @pytest.mark.parametrize("exploration", [0.0, 0.5])

@@ -117,18 +117,22 @@ def test_backends_and_samplers_have_their_names():
 
 
 PARTS = ["cost", "experiments", "testing"]
+HEAVY = ["matplotlib", "typer", "rich", "safetensors", "lightning", "pytorch_lightning"]
+HEAVY += ["numba", "torch_geometric", "torch._dynamo"]
 
 
-def test_parts_come_when_they_are_asked_for():
+def test_importing_the_library_stays_light_and_parts_come_when_they_are_asked_for():
+    """Plots, the command line, storage, compilers and PyTorch Geometric are imported where they are used."""
     code = f"""
 import sys, sbmt
+print([name for name in {HEAVY} if name in sys.modules])
 print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
 print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
 """
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
+    assert done.stdout.splitlines() == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
 
 
 def test_a_name_that_does_not_exist_is_said_to():

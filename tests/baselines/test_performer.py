@@ -37,13 +37,6 @@ def test_it_is_the_quadratic_form(n_features, hides_keys, hides_queries):
     check_against_twin(layer, lambda *case: quadratic_form(*case, layer.features), hides_keys, hides_queries, 1e-11)
 
 
-def test_the_feature_map_is_the_one_of_the_kernel():
-    query, key = tokens(seed=1, dtype=torch.float64), tokens(seed=2, dtype=torch.float64)
-    features = sample_orthogonal_features(10, 4)
-    query_features, key_features = (log_softmax_features(x, features).exp() for x in (query, key))
-    torch.testing.assert_close(query_features @ key_features.mT, log_kernel(query, key, features).exp())
-
-
 @pytest.mark.statistical(share=0.001)
 def test_the_kernel_is_estimated_without_bias(judge):
     """Every row of a block of orthogonal features alone has mean exp(q·k / √d), and the variance of a normal vector's.

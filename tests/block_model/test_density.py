@@ -42,14 +42,6 @@ def test_the_penalty_is_a_mean_of_means_over_examples_heads_layers(kind, expecte
     assert float(density_penalty([one, other], kind)) == pytest.approx(expected)
 
 
-def test_every_layer_example_and_head_weighs_the_same_within_its_kind():
-    densities = [torch.zeros(b, h, requires_grad=True) for b, h in ((1, 2), (3, 1))]
-    outputs = [AttentionOutput(torch.zeros(*d.shape, 1, 1), d, d.detach()) for d in densities]
-    density_penalty(outputs).backward()
-    assert torch.allclose(densities[0].grad, torch.full((1, 2), 1 / 4))
-    assert torch.allclose(densities[1].grad, torch.full((3, 1), 1 / 6))
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("outputs", "kind", "message"),

@@ -72,29 +72,6 @@ def test_edge_probability_reads_the_expected_mask(make_block_model, link, scale,
     assert_same_gradients(found, expected, leaves, incoming)
 
 
-@pytest.mark.parametrize("p", [0.1, 1.0])
-def test_gradcheck_of_edge_probability_in_small_chunks(make_block_model, p, monkeypatch):
-    monkeypatch.setattr("sbmt.block_model.pair_products._GATHERED_AT_ONCE", 6)
-    model, leaves = with_leaves(make_block_model(1, 2, 4, 5, 3))
-    edges = some_edges(model, p)
-
-    def probability(query, block, key):
-        return BlockModel(query, block, key).edge_probability(edges, clamp=False)
-
-    assert torch.autograd.gradcheck(probability, leaves)
-
-
-def test_only_without_the_clamp_can_a_certain_edge_become_less_likely():
-    gradients = {}
-    for clamp in (True, False):
-        block = torch.full((1, 1, 1), 1.0, requires_grad=True)
-        model = BlockModel(torch.ones(1, 1, 2, 1), block, torch.ones(1, 1, 2, 1))
-        edges = EdgeList.from_dense(torch.ones(1, 1, 2, 2, dtype=torch.bool))
-        model.edge_probability(edges, 0.01, clamp=clamp).sum().backward()
-        gradients[clamp] = float(block.grad)
-    assert gradients == {True: 0.0, False: 4.0}
-
-
 @pytest.mark.parametrize("pairs_at_once", [70, 1 << 24])
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
 def test_expected_density_is_the_mean_of_the_expected_mask(
@@ -145,13 +122,6 @@ def test_no_real_pair_no_density(link):
         density = model.expected_density(exploration)[:, 0].tolist()
         assert density[0] > 0 and density[1] == 0
         assert not model.expected_mask(exploration)[1].any()
-
-
-def test_a_block_matrix_of_zeros_leaves_only_exploration():
-    model = BlockModel(torch.ones(1, 1, 2, 3), torch.zeros(1, 3, 3), torch.ones(1, 1, 4, 3))
-    assert not model.expected_mask().any() and not model.expected_density().any()
-    assert torch.equal(model.expected_mask(0.25), torch.full((1, 1, 2, 4), 0.25))
-    assert float(model.expected_density(0.25)) == 0.25
 
 
 @pytest.mark.parametrize(

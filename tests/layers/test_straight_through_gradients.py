@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from sbmt.attention import edge_attention
 from sbmt.block_model.model import BlockModel
-from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention, sbm_attention
 from tests.layers.inputs import seeded
 
@@ -126,37 +124,3 @@ def test_edges_of_a_window_bring_nothing_to_the_block_model():
     by_hand = torch.autograd.grad(factors, layer.clusters, to_block_model(to_p, *(f.detach() for f in factors)))
     ours = torch.autograd.grad(loss_of(out.values), layer.clusters)
     torch.testing.assert_close(ours[0], by_hand[0], rtol=0, atol=1e-10)
-
-
-def test_a_window_over_everything_leaves_the_block_model_alone():
-    torch.manual_seed(0)
-    layer = SBMAttention(D, HEADS, K, window=2 * N).double()
-    query, key, value = (t[:, :, :N].requires_grad_() for t in inputs(9))
-    out = layer(query, key, value)
-    assert (out.density == 1).all()
-    loss = loss_of(out.values) + out.density.sum()
-    for grad in torch.autograd.grad(loss, list(layer.parameters()), allow_unused=True, materialize_grads=True):
-        assert (grad == 0).all()
-    full = torch.softmax(query @ key.mT / D**0.5, -1) @ value
-    torch.testing.assert_close(out.values, full, rtol=0, atol=1e-12)
-
-
-@backends
-def test_all_pushes_together_are_about_sharpness_or_nothing(backend):
-    """Score rule: their sum is dL/d log β for scores times β. Weight rule: a row's sum is zero. Whatever the mask."""
-    query, key, value = inputs(11)
-    mask = torch.rand(BATCH, HEADS, N, M, generator=seeded(12)) < 0.5
-    edges = EdgeList.from_dense(mask)
-    gate = torch.ones(edges.n_edges, dtype=torch.float64, requires_grad=True)
-    sharpness = torch.ones((), dtype=torch.float64, requires_grad=True)
-    loss = loss_of(edge_attention(query, key, value, edges, gate, gate_rule="score", backend=backend))
-    pushes = torch.autograd.grad(loss, gate)[0]
-    sharper = loss_of(edge_attention(sharpness * query, key, value, edges, backend=backend))
-    torch.testing.assert_close(pushes.sum(), torch.autograd.grad(sharper, sharpness)[0], rtol=0, atol=1e-10)
-    assert pushes.sum().abs() > 1e-3
-
-    loss = loss_of(edge_attention(query, key, value, edges, gate, gate_rule="weight", backend=backend))
-    pushes = torch.autograd.grad(loss, gate)[0]
-    per_row = torch.zeros(BATCH * HEADS * N, dtype=torch.float64).index_add_(0, edges.rows(), pushes)
-    torch.testing.assert_close(per_row, torch.zeros_like(per_row), rtol=0, atol=1e-12)
-    assert pushes.abs().max() > 1e-3

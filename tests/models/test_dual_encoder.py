@@ -13,10 +13,10 @@ LENGTHS = torch.tensor([[7, 3], [5, 7], [1, 6]])
 MASK = torch.arange(N) < LENGTHS[..., None]  # 3 pairs, 2 documents, N tokens
 
 
-def make(pair_features="products", attention="full", **settings):
+def make(pair_features="products", **settings):
     torch.manual_seed(0)
-    arguments = dict(d_model=D_MODEL, d_hidden=16, n_heads=2, n_layers=2, embedding_std=1.0, attention=attention)
-    encoder = Encoder(11, N, **arguments | ({"n_clusters": 4} if attention == "sbm" else {}))
+    sizes = dict(d_model=D_MODEL, d_hidden=16, n_heads=2, n_layers=2)
+    encoder = Encoder(11, N, **sizes, embedding_std=1.0, attention="full")
     return DualEncoder(encoder, 3, 6, pair_features=pair_features, **settings)
 
 

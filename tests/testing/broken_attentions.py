@@ -192,21 +192,9 @@ class LeaksPaddingInTraining(Honest):
         return super().weights(scores, mask)
 
 
-class DetachesInTraining(Honest):
-    def mix(self, weights, value):
-        mixed = super().mix(weights, value)
-        return mixed.detach() if self.training else mixed
-
-
 class TakesQueryMaskForKeyMask(Honest):
     def forward(self, *tensors, query_mask=None, key_mask=None, **arguments):
         return super().forward(*tensors, query_mask=query_mask, key_mask=query_mask, **arguments)
-
-
-class HidesKeysOfPaddedQueries(Honest):
-    def forward(self, *tensors, query_mask=None, key_mask=None, **arguments):
-        both = key_mask if query_mask is None or key_mask is None else query_mask & key_mask
-        return super().forward(*tensors, query_mask=query_mask, key_mask=both, **arguments)
 
 
 class DropsKeysBeyondTheQueries(Honest):
@@ -227,11 +215,6 @@ class SwapsQueryAndKey(Honest):
 class DropsKeysBeyondTheSixth(Honest):
     def weights(self, scores, mask):
         return super().weights(scores, mask & (torch.arange(scores.shape[3]) < 6))
-
-
-class LosesItsScaleBeyondSixTokens(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores * (1 if scores.shape[3] <= 6 else 2), mask)
 
 
 class ExpectsTooLittle(Honest):

@@ -49,13 +49,6 @@ def test_one_pass_is_not_repetition():
     assert certify(three_patterns(16, 4), (3, 2, 1), repeat=False).condition(3).witness == {"n_layers": 2}
 
 
-def test_what_is_full_on_the_way_and_not_at_the_end_is_not_full():
-    """The second layer forgets: without self-loops a token may read nothing."""
-    first, second = np.ones((2, 2), dtype=bool), np.array([[True, True], [False, False]])
-    assert certify([first, second], repeat=False).condition(3).outcome == "refuted"
-    assert certify([first, second]).condition(3).witness == {"n_layers": 1}
-
-
 @pytest.mark.parametrize("repeat", [True, False])
 def test_witnesses_hold_on_random_patterns(repeat):
     seen = set()

@@ -10,19 +10,17 @@ from sbmt import EdgeList
 from tests.theory.graphs import products, random_patterns, slow_min_layers
 from theory.conditions import (
     as_csr,
-    has_self_loops,
     is_ever_full,
     is_strongly_connected,
     min_layers,
     missing_pairs,
-    missing_self_loops,
     receptive_sizes,
     static_layers,
     union,
     unreachable_pair,
 )
-from theory.factorised import causal_layers, is_causal, links_all_earlier
-from theory.patterns import fixed, strided, three_patterns
+from theory.factorised import causal_layers, links_all_earlier
+from theory.patterns import fixed, strided
 
 
 def random_layers(n_cases, has_loops, seed, n_max=7):
@@ -63,14 +61,6 @@ def test_heads_are_united_and_padding_is_left_out():
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
-
-
-def test_missing_self_loops_are_named():
-    patterns = [np.eye(3, dtype=bool), np.eye(3, dtype=bool)]
-    assert has_self_loops(patterns) and missing_self_loops(patterns) == []
-    patterns[1][2, 2] = False
-    assert not has_self_loops(patterns) and missing_self_loops(patterns) == [(2, 2)]
-    assert missing_self_loops(fixed(16, 4, 1)) == [(2, token) for token in range(16) if token % 4 < 3]
 
 
 @pytest.mark.parametrize("has_loops", [True, False])
@@ -168,15 +158,6 @@ def test_two_readings_of_the_criterion_for_factorised_patterns(n):
             both_ways = fixed(n, stride, c, causal=False, self_loops=True)
             holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
             assert (not missing_pairs(both_ways, 2)) == holds
-
-
-def test_condition_3_fails_for_causal_patterns_and_its_variant_holds():
-    assert min_layers(strided(16, 4)) is None and min_layers(strided(1, 4)) == 1
-    assert causal_layers(strided(16, 4)) == causal_layers(strided(16, 4), (2, 1)) == 2
-    looped = fixed(16, 4, 1, self_loops=True)
-    assert causal_layers(looped) == 2 and causal_layers(looped, (2, 1)) == 3
-    assert causal_layers(fixed(16, 4, 1)) is None and causal_layers(fixed(16, 4, 0, self_loops=True)) is None
-    assert is_causal(looped) and not is_causal(three_patterns(4, 2))
 
 
 def test_causal_layers_agree_with_waiting_long_enough():

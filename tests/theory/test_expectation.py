@@ -108,12 +108,6 @@ def test_the_error_falls_as_one_over_the_root_of_the_draws(judge):
     assert errors[0] == 0.5  # a single draw of one fair edge is always half wrong
 
 
-def test_the_exponent_of_a_power_is_found():
-    draws = [1, 4, 16, 64]
-    assert expectation.decay_exponent(draws, [3 / math.sqrt(many) for many in draws]) == pytest.approx(-0.5)
-    assert expectation.decay_exponent(draws, [2.0 / many for many in draws]) == pytest.approx(-1)
-
-
 @pytest.mark.parametrize("sampler", ["exact", "fastrg"])
 def test_the_deviation_is_the_weight_of_all_other_masks(sampler):
     model = model_of([[0.1, 0.9, 0.2], [0.7, 0.0, 0.05], [0.0, 1.0, 0.0]])

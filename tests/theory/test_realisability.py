@@ -10,8 +10,6 @@ import torch
 from sbmt.block_model.model import BlockModel
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention
-from sbmt.samplers import sample_edges
-from tests.statistics import binomial_p_values
 from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import realisability
 from theory.patterns import blocks, three_patterns
@@ -80,14 +78,6 @@ def test_block_matrices_are_those_of_the_layer(link):
         torch.testing.assert_close(block_matrix(clusters, link), block)
 
 
-@pytest.mark.parametrize("k", [1, 5])
-def test_spread_clusters_are_independent_and_of_one_norm(k):
-    clusters = realisability.spread_clusters(k, 1.5)
-    expected = 2.25 * ((1 + 1 / k) * torch.eye(k, dtype=torch.float64) - 1 / k)
-    torch.testing.assert_close(clusters @ clusters.T, expected)
-    assert torch.linalg.matrix_rank(clusters) == k
-
-
 @pytest.mark.parametrize("relays", ["last", "per_block"])
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("n, k", SIZES)
@@ -108,37 +98,6 @@ def test_the_bilinear_link_draws_blocks_at_the_budget_and_the_rest_nearly_surely
     inside, _ = attained(model, pattern, "fastrg")
     if not (name == "A1" and k == n):  # then nothing but self-loops is wanted
         assert inside == pytest.approx(1 - math.exp(-1 / k if is_within_one_block else -1), abs=1e-12)
-
-
-def test_probabilities_are_approached_as_the_clusters_sharpen():
-    for c in (0.5, 2):
-        in_block, across = realisability.one_hot_block(4, c)
-        assert in_block == pytest.approx(1 / (4 + 12 * math.exp(-c * c)), rel=1e-12)
-        assert across == pytest.approx(in_block * math.exp(-c * c), rel=1e-12)
-        found = attained(realise("A1", 8, 4, c=c), pattern_of("A1", 8, 4))
-        assert found == pytest.approx((in_block, across), rel=1e-12)
-    assert realisability.one_hot_block(4, 9, 0.5)[0] == pytest.approx(1 / 16)
-
-
-@pytest.mark.statistical(share=0.001)
-def test_samplers_attain_what_is_claimed(judge):
-    """Off-diagonal edges of A1 within the budget, and of A2 under Algorithm 1, over 100 draws."""
-    generator = torch.Generator().manual_seed(1)
-    p_values = []
-    for name, sampler, probability in (
-        ("A1", "exact", 1 / 4),
-        ("A1", "fastrg", 1 - math.exp(-1 / 4)),
-        ("A2", "fastrg", 1 - math.exp(-1)),
-    ):
-        wanted = pattern_of(name, 24, 4) & ~np.eye(24, dtype=bool)
-        model = realise(name, 24, 4)
-        draws = [sample_edges(model, sampler, generator=generator).to_dense()[0, 0].numpy() for _ in range(100)]
-        p_values.append(
-            binomial_p_values(sum(int(mask[wanted].sum()) for mask in draws), 100 * wanted.sum(), probability)
-        )
-        elsewhere = ~(wanted | np.eye(24, dtype=bool))
-        assert not any(mask[elsewhere].any() for mask in draws)
-    judge(*p_values)
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])

@@ -73,17 +73,6 @@ def test_the_limit_has_the_mean_numerator_and_denominator(smallest):
         np.testing.assert_allclose(limit[i], above / below, rtol=1e-12)
 
 
-def test_the_limits_are_full_attention_and_attention_times_p():
-    full = torch.from_numpy(SCORES).softmax(1).numpy() @ VALUES
-    np.testing.assert_allclose(reweighting.limit_output(SCORES, VALUES, RATES, 0.0), full, rtol=1e-12)
-    tilted = torch.from_numpy(SCORES + np.log(probabilities())).softmax(1).numpy() @ VALUES
-    np.testing.assert_allclose(reweighting.limit_output(SCORES, VALUES, RATES, 1.0), tilted, rtol=1e-12)
-    assert probabilities().min() < SMALLEST_PROBABILITY
-    capped = np.log(np.minimum(probabilities() / SMALLEST_PROBABILITY, 1))
-    capped = torch.from_numpy(SCORES + capped).softmax(1).numpy() @ VALUES
-    np.testing.assert_allclose(reweighting.limit_output(SCORES, VALUES, RATES), capped, rtol=1e-12)
-
-
 def test_the_predicted_error_is_the_delta_method_s():
     """Its square is the variance of N̂ - o D̂ over D², for unbiased estimates N̂ and D̂ of o D and D."""
     total = 0.0

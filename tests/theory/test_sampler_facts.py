@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from sbmt.block_model.model import BlockModel
-from sbmt.samplers import sample_edges
-from tests.statistics import binomial_p_values
 from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import sampler_facts as facts
 from theory.patterns import blocks, relay_tokens, three_patterns
@@ -40,17 +38,6 @@ def test_the_printed_rate_of_an_empty_cluster_is_infinite():
     empty = np.array([[1.0, 0.0], [1.0, 0.0]])
     assert facts.fastrg_rates(empty, np.eye(2), empty).printed_total == math.inf
     assert facts.fastrg_rates(empty, np.diag([1.0, 0.0]), empty).printed_total == 0.25
-
-
-@pytest.mark.statistical(share=0.001)
-def test_drawn_edges_collapse_as_the_rates_say(judge):
-    n_draws = 4000
-    rates = facts.fastrg_rates(QUERY, BLOCK, KEY)
-    assert rates.edge.max() < 1  # no pair is clamped, so the rate is the bilinear link's
-    parts = [torch.from_numpy(x) for x in (QUERY, BLOCK, KEY)]
-    model = BlockModel(parts[0].expand(n_draws, 1, 4, 3), parts[1][None], parts[2].expand(n_draws, 1, 5, 3))
-    counts = sample_edges(model, "fastrg").to_dense()[:, 0].sum(0).numpy()
-    judge(binomial_p_values(counts, n_draws, rates.probability))
 
 
 def test_greatest_density_is_what_a_full_model_has():
@@ -95,16 +82,6 @@ def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
     if p == 1 and self_loops and relays == "last":
         assert found["sum"] == facts.support_entries(n, k)
-
-
-def test_complete_blocks_are_fewest_near_the_square_root():
-    n = 1024
-    counts = {k: facts.support_entries(n, k) for k in range(1, n // 4)}
-    best = min(counts, key=counts.get)
-    assert best == pytest.approx(math.sqrt(n / 2), rel=0.05, abs=1)
-    assert counts[best] == pytest.approx(2 * math.sqrt(2) * n**1.5, rel=0.1)
-    for k in (k for k in counts if n % k == 0):
-        assert counts[k] == n * n // k + 2 * k * n + 2 * n - 2 * k
 
 
 def softmax(scores, weights):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmt import Encoder, SequenceClassifier, TokenTagger, reference
+from sbmt import Encoder, TokenTagger, reference
 from sbmt.block_model.density import density_penalty
 from tests.statistics import binomial_p_values, pair_p_values, pattern_p_value
 
@@ -91,15 +91,6 @@ def test_the_library_gives_the_same_values_and_gradients(variant, is_real):
         torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
     if variant != "empty":
         assert expected["encoder.blocks.0.attention.attention.clusters"].abs().max() > 1e-6
-
-
-def test_the_encoder_of_a_classifier_is_the_same():
-    library, plain = make_pair()
-    classifier = SequenceClassifier(library.encoder, LABELS, d_hidden=4)
-    torch.nn.init.eye_(plain.head.weight), torch.nn.init.zeros_(plain.head.bias)
-    encoded = classifier.encoder(ids(), IS_REAL, generator=torch.Generator().manual_seed(2), return_edges=True)
-    logits, _ = plain(ids(), IS_REAL, [layer.edges.to_dense() for layer in encoded.attention])
-    torch.testing.assert_close(encoded.values[..., :LABELS], logits, rtol=0, atol=1e-12)
 
 
 # --- its own masks -------------------------------------------------------------------------------------------------

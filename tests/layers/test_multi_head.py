@@ -88,15 +88,6 @@ def test_query_padding_mask_defaults_to_the_keys_in_self_attention_only():
     assert torch.equal(ours(x, x, x, is_pad, query_padding_mask=nothing_hidden)[0], crossed)
 
 
-def test_padded_queries_of_cross_attention_return_the_bias():
-    ours, _ = torch_twin()
-    query, key = vectors(n=5), vectors(seed=1)
-    hidden = padding(5, (5, 2, 0, 1))
-    output, attended = ours(query, key, key, query_padding_mask=hidden)
-    assert (output[hidden] == ours.out_proj.bias).all()
-    assert (attended.density[2] == 0).all() and (attended.density[:2] == 1).all()
-
-
 def test_weights_are_left_out_on_request():
     layer, x = MultiHeadAttention(D_MODEL, N_HEADS).double(), vectors()
     kept, attended = layer(x, x, x, generator=seeded(), return_edges=True)

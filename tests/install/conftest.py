@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FORGET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "INSTALL")
-
-
-def clean_environment() -> dict[str, str]:
-    """The environment without what points to another Python or to an outer ``make``, and wide enough for tables."""
-    return {name: value for name, value in os.environ.items() if name not in FORGET} | {"COLUMNS": "120"}
+# What points to another Python or to an outer ``make``. ``INSTALL`` stays: it says how packages are installed here.
+FORGET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its good end; its words come with the failure otherwise."""
-    found = subprocess.run(command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False)
+    """Runs a command to its good end, in a newcomer's environment; its words come with the failure otherwise."""
+    environment = {name: value for name, value in os.environ.items() if name not in FORGET} | {"COLUMNS": "120"}
+    found = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert found.returncode == 0, f"{command}\n{found.stdout}\n{found.stderr}"
     return found
 
@@ -48,7 +45,7 @@ def demo(clone: Path) -> subprocess.CompletedProcess[str]:
     """The README's first command, which makes the environment first; trained for a moment only."""
     [commands] = re.findall(r"^## Start\n+```console\n(.*?)```", (clone / "README.md").read_text("utf-8"), re.M | re.S)
     assert commands.split("\n")[:-1] == ["make demo", "make test"]
-    return run("make", "demo", "DEMO_ARGS=--steps 5", cwd=clone)
+    return run("make", "demo", "DEMO_ARGS=--steps 5 --workers 1", cwd=clone)
 
 
 @pytest.fixture(scope="session")

@@ -58,12 +58,12 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Unit tests come first: they compile the kernels, which notebooks and pages then find ready. Whatever takes one core takes
-# its turn beside another, the short ones first, so that the long ones end together. Triton comes last, so that all else
-# is tested without it.
+# Unit tests come first: they compile the kernels, which notebooks and pages then find ready. The notebooks, which take
+# longest, then have two processes; beside them all else takes its turn. Triton comes last, so that all else is tested
+# without it.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 1 unit
-	$(MAKE) --no-print-directory --jobs 2 PYTEST_WORKERS=0 lint install-test notebooks-test site-test
+	$(MAKE) --no-print-directory --jobs 2 notebooks-test site-test install-test lint
 	$(MAKE) --no-print-directory --jobs 1 gpu-test
 
 lint: $(STAMP)

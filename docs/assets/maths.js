@@ -1,4 +1,5 @@
-// Typesets the maths of Markdown pages (.arithmatex) and of notebooks, whose delimiters are still in the text.
+// Typesets the maths of Markdown pages (.arithmatex) and of notebooks, whose delimiters are still in the text. A full stop
+// or another sign behind a short formula stays on its line, which browsers would otherwise break between the two.
 document.addEventListener("DOMContentLoaded", () => {
   const delimiters = [
     { left: "$$", right: "$$", display: true },
@@ -10,4 +11,15 @@ document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(selector).forEach((node) => renderMathInElement(node, { throwOnError: false, ...options }));
   render(".arithmatex", { delimiters });
   render(".jp-RenderedMarkdown, .jp-RenderedLatex", { delimiters: inline });
+
+  for (const formula of document.querySelectorAll(".katex")) {
+    const maths = formula.closest(".arithmatex") ?? formula;
+    const sign = maths.nextSibling?.nodeType === Node.TEXT_NODE && /^[.,;:?!)]+/.exec(maths.nextSibling.data)?.[0];
+    if (!sign || formula.querySelectorAll(".base").length > 1) continue;
+    const together = document.createElement("span");
+    together.style.whiteSpace = "nowrap";
+    maths.nextSibling.data = maths.nextSibling.data.slice(sign.length);
+    maths.replaceWith(together);
+    together.append(maths, sign);
+  }
 });

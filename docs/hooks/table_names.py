@@ -1,7 +1,8 @@
-"""Marks names at the start of table rows as short or long, so that the style sheet can keep both from being squeezed.
+"""Marks what the style sheet keeps on one line: names at the start of table rows, short or long, and options.
 
 A short name stays on one line; a long one gets room for a few words per line. CSS cannot ask how long a text is. The
-first cell of a row is a name; in tables with many columns so is the second, if it begins with a letter.
+first cell of a row is a name; in tables with many columns so is the second, if it begins with a letter. An option is
+code that begins with two hyphens.
 """
 
 import re
@@ -9,13 +10,14 @@ from html import unescape
 
 ROW = re.compile(r"<tr>\s*<td.*?</tr>", re.DOTALL)
 CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>(.*?)(?=</td>)", re.DOTALL)
+OPTION = re.compile(r"<code>(?=--[\w-]+</code>)")
 TAG = re.compile(r"<[^>]*>")
 SHORT = 22  # characters
 MANY = 6  # columns
 
 
 def on_page_content(html, page, config, files):
-    return ROW.sub(_marked_row, html)
+    return OPTION.sub('<code class="option">', ROW.sub(_marked_row, html))
 
 
 def _marked_row(match):

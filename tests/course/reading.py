@@ -5,6 +5,7 @@ import builtins
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -54,17 +55,12 @@ def exercises(path: Path) -> list[Exercise]:
     sources = [cell.source for cell in cells(path)]
     start = next(i for i, source in enumerate(sources) if source.startswith("## Exercises"))
     end = next(i for i, source in enumerate(sources) if source.startswith("## What to remember"))
-    found: list[list] = []
-    ends: dict[str, int] = {}
-    for place in range(start, end):
-        cell = cells(path)[place]
-        heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
-        if heading:
-            found.append([f"{path.name[:2]}.{heading[1]}", []])
-        elif found:
-            found[-1][1].append((kind_of(cell), cell.source))
-            ends[found[-1][0]] = place + 1
-    return [Exercise(name, ends[name], tuple(parts)) for name, parts in found]
+    starts = [i for i in range(start, end) if cells(path)[i].cell_type == "markdown" and HEADING.match(sources[i])]
+    found = []
+    for first, stop in pairwise([*starts, end]):
+        parts = tuple((kind_of(cell), cell.source) for cell in cells(path)[first + 1 : stop])
+        found.append(Exercise(f"{path.name[:2]}.{HEADING.match(sources[first])[1]}", stop, parts))
+    return found
 
 
 def stored(source: str) -> set[str]:

@@ -1,6 +1,6 @@
 """The copies that learners work in: without outputs, and theirs alone."""
 
-import subprocess
+import runpy
 import sys
 
 import nbformat
@@ -8,13 +8,13 @@ import nbformat
 from tests.course.reading import PATHS, ROOT
 
 
-def copy(folder) -> str:
-    command = [sys.executable, ROOT / "notebooks" / "copies.py", folder]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def test_copies_show_no_answers_and_are_never_overwritten(tmp_path, monkeypatch, capsys):
+    def copy():
+        monkeypatch.setattr(sys, "argv", ["copies.py", str(tmp_path / "lab")])
+        runpy.run_path(str(ROOT / "notebooks" / "copies.py"), run_name="__main__")
 
-
-def test_copies_show_no_answers_and_are_never_overwritten(tmp_path):
-    assert "delete it" in copy(tmp_path / "lab")
+    copy()
+    assert "delete it" in capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "lab").iterdir())
     assert names == [path.name for path in PATHS]
     cells = nbformat.read(tmp_path / "lab" / names[0], as_version=4).cells
@@ -23,5 +23,5 @@ def test_copies_show_no_answers_and_are_never_overwritten(tmp_path):
     mine = tmp_path / "lab" / names[1]
     mine.write_text("my work")
     (tmp_path / "lab" / names[2]).unlink()
-    copy(tmp_path / "lab")
+    copy()
     assert mine.read_text() == "my work" and (tmp_path / "lab" / names[2]).exists()

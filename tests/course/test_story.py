@@ -9,8 +9,7 @@ import pytest
 
 from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
 
-FOLDER = ROOT / "notebooks"
-LEARNING_PATH = ROOT / "docs" / "learning-path.md"
+LEARNING_PATH = (ROOT / "docs" / "learning-path.md").read_text("utf-8")
 ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 
@@ -29,13 +28,9 @@ def title(path: Path) -> str:
     return cells(path)[0].source.splitlines()[0].removeprefix("# ")
 
 
-def header_rows(path: Path) -> list[tuple[str, str]]:
+def header_rows(path: Path) -> dict[str, str]:
     rows = [line.strip("| ").split(" | ", 1) for line in cells(path)[0].source.splitlines() if line.startswith("| ")]
-    return [(row[0], row[1]) for row in rows if len(row) == 2]
-
-
-def links(text: str) -> list[tuple[str, str]]:
-    return LINK.findall(text)
+    return dict(row for row in rows if len(row) == 2)
 
 
 def neighbour(path: Path, step: int) -> Path | None:
@@ -51,67 +46,41 @@ def test_sixteen_notebooks_in_order():
     assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(16)]
 
 
-# --- the header ----------------------------------------------------------------------------------------------------
-
-
 @every_notebook
-def test_header_asks_one_question_and_has_its_rows(path):
-    first = cells(path)[0]
-    assert first.cell_type == "markdown"
-    assert re.fullmatch(rf"# {path.name[:2]} · .+", first.source.splitlines()[0])
+def test_header_asks_one_question_and_says_what_it_takes(path):
+    first, rows = cells(path)[0], header_rows(path)
+    assert first.cell_type == "markdown" and title(path).startswith(f"{path.name[:2]} · ")
     question = re.search(r"^\*\*The question\.\*\* (.+?)\n\n", first.source, re.MULTILINE | re.DOTALL)
-    assert question and question[1].count("?") >= 1
-    assert [name for name, _ in header_rows(path)] == ROWS
-    assert all(text for _, text in header_rows(path))
+    assert question and "?" in question[1]
+    assert list(rows) == ROWS and all(rows.values())
+    assert re.search(r"\b(seconds|minute|minutes)\b", rows["Runs in"]) and "one CPU core" in rows["Runs in"]
 
 
 @every_notebook
-def test_header_says_how_long_and_on_what(path):
-    runs_in = dict(header_rows(path))["Runs in"]
-    assert re.search(r"\b(seconds|minute|minutes)\b", runs_in) and "one CPU core" in runs_in
-
-
-# --- the way through -----------------------------------------------------------------------------------------------
-
-
-@every_notebook
-def test_header_links_back_and_forth(path):
-    targets = [target for _, target in links(cells(path)[0].source)]
+def test_header_and_last_words_lead_to_the_neighbours(path):
     before, after = neighbour(path, -1), neighbour(path, 1)
-    assert before is None or before.name in targets
+    assert before is None or before.name in [target for _, target in LINK.findall(cells(path)[0].source)]
     expected = (title(after), after.name) if after else ("back to the learning path", "../docs/learning-path.md")
-    assert links(dict(header_rows(path))["Afterwards"])[0] == expected
+    assert LINK.findall(header_rows(path)["Afterwards"])[0] == expected
 
-
-@every_notebook
-def test_last_words_lead_to_the_next(path):
     last = cells(path)[-1]
     words, way = re.fullmatch(r"(.+)\n\n(\*\*(?:Before|Next):\*\*.+)", last.source, re.DOTALL).groups()
-    expected = way_to("Before", neighbour(path, -1)) + way_to("Next", neighbour(path, 1))
-    assert re.split(r" ·\s(?=\*\*)", way) == expected
+    assert re.split(r" ·\s(?=\*\*)", way) == way_to("Before", before) + way_to("Next", after)
     assert last.cell_type == "markdown" and words.count(" ") > 10 and not words.startswith("#")
     assert prose(path)[-2].startswith("## What to remember")
 
 
-@every_notebook
-def test_links_lead_somewhere(path):
-    for text in prose(path):
-        for _, target in links(text):
-            if not re.match(r"https?:|#", target):
-                assert (FOLDER / target.split("#")[0]).resolve().exists(), target
-
-
-def test_learning_path_has_every_notebook_with_its_question_and_time():
-    rows = re.findall(r"^\| (\d\d) \| (\[.+?) \| (.+?) \|", LEARNING_PATH.read_text("utf-8"), re.MULTILINE)
+def test_learning_path_has_every_notebook_with_its_time_and_its_exercises():
     expected = []
     for path in PATHS:
         number, question = title(path).split(" · ")
-        minutes = re.split(r" on |,", dict(header_rows(path))["Runs in"])[0]
+        minutes = re.split(r" on |,", header_rows(path)["Runs in"])[0]
         expected.append((number, f"[{question}](notebooks/{path.name})", minutes))
-    assert rows == expected
-
-
-# --- the exercises -------------------------------------------------------------------------------------------------
+    assert re.findall(r"^\| (\d\d) \| (\[.+?) \| (.+?) \|", LEARNING_PATH, re.MULTILINE) == expected
+    named = re.findall(r"^\| (\d\d) \| [^\[].+? \| (.+?) \|$", LEARNING_PATH, re.MULTILINE)
+    assert [(number, row.count(" · ") + 1) for number, row in named] == [
+        (path.name[:2], len(exercises(path))) for path in PATHS
+    ]
 
 
 @every_notebook
@@ -121,81 +90,42 @@ def test_exercises_have_a_stub_a_check_a_hint_and_a_solution(path):
     assert [exercise.name for exercise in found] == [f"{path.name[:2]}.{i + 1}" for i in range(len(found))]
     for exercise in found:
         assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS, exercise.name
-
-
-@every_notebook
-def test_checks_and_solutions_are_folded_and_their_first_line_gives_nothing_away(path):
+    tags = [tag for cell in cells(path) for tag in cell.metadata.get("tags", [])]
+    assert tags.count("stub") == len(found) and "nbval-skip" not in tags  # nothing is skipped when it is tested
     folded = [cell for cell in code(path) if kind_of(cell) in ("check", "solution")]
     assert all(cell.metadata["jupyter"]["source_hidden"] for cell in folded)
+    # The first line, which JupyterLab shows, gives nothing away.
     assert {cell.source.splitlines()[0] for cell in folded} <= {"# Check", "# Solution", "# NBVAL_CHECK_OUTPUT"}
-
-
-def test_learning_path_names_every_exercise():
-    rows = re.findall(r"^\| (\d\d) \| [^\[].+? \| (.+?) \|$", LEARNING_PATH.read_text("utf-8"), re.MULTILINE)
-    named = [(number, len(row.split(" · "))) for number, row in rows]
-    assert named == [(path.name[:2], len(exercises(path))) for path in PATHS]
-
-
-@every_notebook
-def test_nothing_is_skipped_when_the_course_is_tested(path):
-    tags = [tag for cell in cells(path) for tag in cell.metadata.get("tags", [])]
-    assert tags.count("stub") == len(exercises(path)) and "nbval-skip" not in tags
-
-
-# --- the cells -----------------------------------------------------------------------------------------------------
 
 
 @every_notebook
 def test_executed_from_top_to_bottom_without_errors(path):
-    spec = importlib.util.spec_from_file_location("execute_notebooks", FOLDER / "execute.py")
+    spec = importlib.util.spec_from_file_location("execute_notebooks", ROOT / "notebooks" / "execute.py")
     execute = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(execute)
     execute.check(path)  # raises where a count, an output or the size is wrong
 
 
 @every_notebook
-def test_figures_are_png(path):
+def test_figures_are_png_and_say_in_words_what_they_show(path):
     kinds = {kind for cell in code(path) for output in cell.outputs for kind in output.get("data", {})}
     assert {kind for kind in kinds if kind.startswith("image/")} == {"image/png"}
     assert not kinds & {"text/html", "application/javascript"}
-
-
-@every_notebook
-def test_figures_say_in_words_what_they_show(path):
     for cell in code(path):
         n_figures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
         alt = cell.metadata.get("alt", [])
         texts = [alt] if isinstance(alt, str) else alt
         assert len(texts) == n_figures and all(len(text) > 30 for text in texts), cell.id
-
-
-@every_notebook
-def test_one_figure_is_the_picture_to_remember(path):
     marked = [cell for cell in code(path) if "picture" in cell.metadata.get("tags", [])]
     assert len(marked) == 1 and "alt" in marked[0].metadata
-
-
-@every_notebook
-def test_a_bet_has_something_to_bet_on(path):
     bets = [cell for cell in code(path) if "bet" in cell.metadata.get("tags", [])]
     assert bets and all(cell.outputs for cell in bets)
-
-
-@every_notebook
-def test_setup_has_at_most_ten_imports_and_the_style(path):
-    setup = code(path)[0].source
-    imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert len(imports) <= 10 and "use_style()" in setup
 
 
 @every_notebook
 def test_cells_are_short_and_prose_prevails(path):
     assert max(len(cell.source.splitlines()) for cell in code(path)) <= 15
     assert len(prose(path)) > len(code(path))
-
-
-@every_notebook
-def test_headings_are_unique(path):
-    text = re.sub(r"^```.*?^```", "", "\n".join(prose(path)), flags=re.MULTILINE | re.DOTALL)
-    headings = [line.lstrip("# ") for line in text.splitlines() if re.match(r"#{1,6} ", line)]
-    assert len(headings) == len(set(headings))
+    setup = code(path)[0].source
+    imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(imports) <= 10 and "use_style()" in setup

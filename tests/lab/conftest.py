@@ -26,12 +26,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Lab:
-    """A running server.
-
-    Attributes:
-        address: Where it listens, without a slash at the end.
-        folder: The copy of the course that it serves.
-    """
+    """A running server: where it listens, and the copy of the course that it serves."""
 
     address: str
     folder: Path
@@ -52,18 +47,13 @@ class Lab:
             self.ask(f"sessions/{session['id']}", "DELETE")
 
 
-def copy_course(folder: Path) -> None:
-    """The notebooks without their outputs, and what they link to and read."""
-    for name in ("docs", "results"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("notebooks", "vendor"))
-    subprocess.run([sys.executable, ROOT / "notebooks" / "copies.py", folder / "lab"], check=True)
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """JupyterLab with settings, workspaces and history of its own, which all vanish in the end."""
     folder, home = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("jupyter")
-    copy_course(folder)
+    for name in ("docs", "results"):  # what notebooks link to and read
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("notebooks", "vendor"))
+    subprocess.run([sys.executable, ROOT / "notebooks" / "copies.py", folder / "lab"], check=True)
     for name, content in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,15 +61,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {
-        "JUPYTER_CONFIG_DIR": str(home / "config"),
-        "JUPYTER_DATA_DIR": str(home / "data"),
-        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
-        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
-        "IPYTHONDIR": str(home / "ipython"),
-        "PYTHONPATH": str(ROOT),  # where sbmt is not installed, kernels find it here
-    }
+    places = "JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR JUPYTERLAB_WORKSPACES_DIR IPYTHONDIR".split()
+    environment = os.environ | {name: str(home / name.lower()) for name in places}
+    environment |= {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}", "--ServerApp.port_retries=0"]
     with (home / "log").open("w") as log:

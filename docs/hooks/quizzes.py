@@ -2,7 +2,8 @@
 
 A file holds three tables ``[[question]]``. Each has a text ``ask`` and three or four tables ``[[question.choice]]``
 with a ``text`` and with what to ``say`` to whoever picks it; exactly one of them has ``right = true``. Maths stands
-between dollar signs, code between backticks. ``assets/quiz.js`` judges the answers and remembers them in the browser.
+between dollar signs, code between backticks. ``tests/site/test_quizzes.py`` holds the files to that, and
+``assets/quiz.js`` judges the answers and remembers them in the browser.
 """
 
 import re
@@ -25,25 +26,9 @@ def on_page_content(html, page, config, files):
     if not page.file.src_uri.endswith(".ipynb") or not path.exists():
         return html
     *_, last = LAST_CELL.finditer(html)
+    questions = tomllib.loads(path.read_text("utf-8"))["question"]
     page.toc.items[0].children.append(AnchorLink(TITLE, "three-questions", 2))
-    return html[: last.start()] + quiz(number, read(path)) + html[last.start() :]
-
-
-def read(path):
-    """The questions of a file; raises ValueError, naming the question, if it is not as described above."""
-    questions = tomllib.loads(path.read_text(encoding="utf-8")).get("question", [])
-    if len(questions) != 3:
-        raise ValueError(f"{path.name}: expected three questions, got {len(questions)}")
-    for question in questions:
-        name, choices = f"{path.name}: {question.get('ask', '')[:40]!r}", question.get("choice", [])
-        if set(question) != {"ask", "choice"} or not 3 <= len(choices) <= 4:
-            raise ValueError(f"{name}: expected 'ask' and three or four choices")
-        for choice in choices:
-            if not {"text", "say"} <= set(choice) <= {"text", "say", "right"}:
-                raise ValueError(f"{name}: expected 'text' and 'say' in each choice, got {sorted(choice)}")
-        if [choice.get("right", False) for choice in choices].count(True) != 1:
-            raise ValueError(f"{name}: expected one choice with right = true")
-    return questions
+    return html[: last.start()] + quiz(number, questions) + html[last.start() :]
 
 
 def quiz(number, questions):

@@ -1,11 +1,10 @@
-"""The built site, a server for it, and a browser to look at it."""
+"""The built site, a server for it, and a visitor who looks at it."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,9 +12,7 @@ from threading import Thread
 
 import pytest
 
-from tests.site.playground_page import visit
-
-ROOT = Path(__file__).parents[2]
+from tests.site.visits import ROOT, Visit
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +31,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _Server(SimpleHTTPRequestHandler):
+    """Serves the site with few pages in its search index, which every page that is opened builds anew."""
+
+    def __init__(self, *args: object, index: Path, **options: object) -> None:
+        self.index = index
+        super().__init__(*args, **options)
+
+    def translate_path(self, path: str) -> str:
+        return str(self.index) if path.endswith("search_index.json") else super().translate_path(path)
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -43,49 +49,37 @@ class _Quiet(SimpleHTTPRequestHandler):
         super().end_headers()
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serves a folder; yields its address with a slash at the end."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+@pytest.fixture(scope="session")
+def address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the site is served, with a slash at the end."""
+    found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    found["docs"] = [doc for doc in found["docs"] if doc["location"].startswith("api/layers.html")]
+    index = tmp_path_factory.mktemp("search") / "search_index.json"
+    index.write_text(json.dumps(found), "utf-8")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Server, directory=str(site), index=index)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="session")
-def address(site: Path) -> Iterator[str]:
-    """Where the site is served, with a slash at the end."""
-    with served(site) as address:
-        yield address
-
-
-@pytest.fixture(scope="session")
-def quick_site(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site with one page in its search index: every page that is opened builds that index anew."""
-    folder = tmp_path_factory.mktemp("quick_site")
-    for entry in site.iterdir():
-        if entry.name != "search":
-            (folder / entry.name).symlink_to(entry)
-    (folder / "search").mkdir()
-    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    index["docs"] = [doc for doc in index["docs"] if doc["location"].startswith("theory.html")]
-    text = json.dumps(index)
-    (folder / "search" / "search_index.json").write_text(text, encoding="utf-8")
-    (folder / "search" / "search_index.js").write_text(f"var __index = {text}", encoding="utf-8")  # for pages from disk
-    return folder
-
-
-@pytest.fixture(scope="session")
-def quick_address(quick_site: Path) -> Iterator[str]:
-    """Where that one is served, with a slash at the end."""
-    with served(quick_site) as address:
-        yield address
+def _visitor(browser, address: str) -> Iterator[Visit]:
+    # one for all tests, so that what pages share is loaded once
+    with Visit(browser, address, permissions=["clipboard-read", "clipboard-write"], reduced_motion="reduce") as visitor:
+        yield visitor
 
 
 @pytest.fixture
-def page(browser, quick_address: str) -> Iterator[object]:
-    """The playground, in a fresh profile."""
-    with visit(browser, quick_address + "playground.html") as page:
-        yield page
+def visit(_visitor: Visit) -> Iterator[Visit]:
+    """A visitor of the served site, whose browser must not complain."""
+    _visitor.complaints.clear()
+    yield _visitor
+    assert _visitor.complaints == []
+
+
+@pytest.fixture
+def page(visit: Visit) -> object:
+    """The playground, all of it in sight."""
+    page = visit.open("playground.html").page
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    return page

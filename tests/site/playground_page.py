@@ -1,9 +1,6 @@
-"""What the tests of the playground share: a visit to its page, and ways to press and to read."""
+"""What the tests of the playground share: ways to press and to read."""
 
-from contextlib import contextmanager
 from types import SimpleNamespace
-
-from tests.site.visits import Visit
 
 STATE = """() => {
     const { session } = window.sbmtPlayground;
@@ -18,16 +15,6 @@ STATE = """() => {
         kinds: session.kinds.flat() };
 }"""
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-@contextmanager
-def visit(browser, url, **options):
-    """The page in a fresh profile; ends with the check that it never complained."""
-    options = {"viewport": {"width": 1280, "height": 1400}, "reduced_motion": "reduce"} | options
-    with Visit(browser, **options) as visitor:
-        visitor.page.goto(url, wait_until="domcontentloaded")
-        yield visitor.page
-        assert visitor.complaints == []
 
 
 def state(page):

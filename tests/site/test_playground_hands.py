@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.site.playground_page import FRAME, choose, colours, on_screen, picture, state, text, visit
+from tests.site.playground_page import FRAME, choose, colours, on_screen, picture, state, text
+from tests.site.visits import NARROW, Visit
 
 pytestmark = pytest.mark.site
 
@@ -69,9 +70,10 @@ def test_points_are_moved_by_keyboard(page):
     assert page.locator("[data-part=summary]").get_attribute("aria-live") == "polite"
 
 
-def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, quick_address):
-    options = {"has_touch": True, "is_mobile": True, "viewport": {"width": 390, "height": 800}}
-    with visit(browser, quick_address + "playground.html", **options) as page:
+def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, address):
+    with Visit(browser, address, has_touch=True, is_mobile=True) as visit:
+        page = visit.open("playground.html").page
+        page.set_viewport_size(NARROW)
         fingers = page.context.new_cdp_session(page)
 
         def swipe(start, end):
@@ -96,51 +98,46 @@ def test_a_cell_can_be_watched(page):
     assert state(page).nDraws == 1 and float(text(page, "says-exact").rstrip(" %")) < 5
 
 
-def test_colours_follow_the_theme_and_paper_is_light(browser, quick_address):
-    with visit(browser, quick_address + "playground.html", colours="dark") as page:
-        parts = ("plane", "probabilities", "mask", "chart")
-        dark = [picture(page, part) for part in parts]
-        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        paper = [picture(page, part) for part in parts]
-        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        assert [picture(page, part) for part in parts] == dark
-        page.locator("label.md-header__button[for^=__palette]:visible").click()
-        page.wait_for_function("document.body.getAttribute('data-md-color-scheme') === 'default'")
-        light = [picture(page, part) for part in parts]
-        assert all(a != b for a, b in zip(dark, light, strict=True)) and paper == light
+def test_colours_follow_the_theme_and_paper_is_light(page, visit):
+    def pictures():
+        return [picture(page, part) for part in ("plane", "probabilities", "mask", "chart")]
+
+    light = pictures()
+    visit.toggle_colours()
+    dark = pictures()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    paper = pictures()
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert pictures() == dark
+    assert all(a != b for a, b in zip(dark, light, strict=True)) and paper == light
 
 
-def test_motion_is_for_those_who_like_it(browser, quick_address):
-    with visit(browser, quick_address + "playground.html", reduced_motion="no-preference") as page:
+def test_motion_is_for_those_who_like_it(browser, address):
+    with Visit(browser, address, reduced_motion="no-preference") as visit:
+        page = visit.open("playground.html").page
         page.locator("[data-part=redraws]").click()
         page.wait_for_function("window.sbmtPlayground.session.nDraws > 42")
         assert state(page).nDraws < 140  # on its way
         page.locator("[data-place=fresh]").click()
         page.evaluate(FRAME)
         assert state(page).nDraws == 1  # what is pressed ends it
+        assert visit.complaints == []
 
 
-def test_without_javascript_there_is_a_picture(browser, quick_address):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(quick_address + "playground.html")
-    assert page.locator("#pg-still img").is_visible() and page.locator("#pg-still figcaption").is_visible()
-    assert page.locator("#pg").is_hidden() and page.locator("[data-setup]").first.is_hidden()
-    assert page.locator("#pg-still img").bounding_box()["width"] > 500
-    context.close()
+def test_without_javascript_there_is_a_picture(browser, address):
+    with Visit(browser, address, java_script_enabled=False) as visit:
+        page = visit.open("playground.html").page
+        assert page.locator("#pg-still img").is_visible() and page.locator("#pg-still figcaption").is_visible()
+        assert page.locator("#pg").is_hidden() and page.locator("[data-setup]").first.is_hidden()
+        assert page.locator("#pg-still img").bounding_box()["width"] > 500
 
 
 def test_it_works_from_disk_and_on_a_phone(browser, site):
-    with visit(browser, (site / "learning-path.html").as_uri()) as page:
+    with Visit(browser, f"{site.as_uri()}/") as visit:
+        page = visit.open("learning-path.html").page
         page.locator(".md-sidebar--primary a[href$='playground.html']").click()
         page.locator("[data-part=redraw]").click()
         assert state(page).nDraws == 41
-        field = page.locator("[data-md-component=search-query]")
-        field.click()
-        field.press_sequentially("edge")
-        page.locator(".md-search-result__item").first.wait_for(state="visible")
-        page.keyboard.press("Escape")
-        page.set_viewport_size({"width": 390, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.set_viewport_size(NARROW)
         assert page.evaluate("document.querySelector('[data-part=plane]').clientWidth") > 330
-        assert colours(page, "plane") > 5
+        assert colours(page, "plane") > 5 and visit.complaints == []

@@ -1,25 +1,33 @@
-"""What is written on the pages is true of the program: code runs, commands and options exist."""
+"""What is written on the pages is true of the program: code runs, commands and their options are taken."""
 
 import os
 import re
+import shlex
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from unittest.mock import patch
 
 import jaxtyping
 import pytest
+from typer.main import get_command
 
 from sbmt.attention.dispatch import BACKENDS
+from sbmt.experiments.cli import app
 from sbmt.layers.registry import ATTENTIONS
 from sbmt.samplers import SAMPLERS
 from tests.site.visits import DOCS, SOURCES
 
 pytestmark = pytest.mark.site
 
+TEXTS = {str(source): (DOCS / source).read_text("utf-8") for source in SOURCES}
 FENCE = re.compile(r"^```python.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```(?:bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+STARTS = ("sbmt ", "-m sbmt.experiments.cli ")
+SBMT = get_command(app)
 
 
-@pytest.mark.parametrize("source", [s for s in map(str, SOURCES) if FENCE.search((DOCS / s).read_text("utf-8"))])
+@pytest.mark.parametrize("source", [source for source, text in TEXTS.items() if FENCE.search(text)])
 def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # for what pages write
     jaxtyping.config.update("jaxtyping_disable", True)  # as readers run it; a fixture of all tests sets this back
@@ -27,26 +35,53 @@ def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.Mon
     with ExitStack() as stack:
         for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # one page leaves nothing for the next
             stack.enter_context(patch.dict(table))
-        for code in FENCE.findall((DOCS / source).read_text(encoding="utf-8")):
+        for code in FENCE.findall(TEXTS[source]):
             exec(compile(code, source, "exec"), namespace)
 
 
-def test_command_line_page_is_complete() -> None:
-    from typer.main import get_command
+def commands(text: str):
+    """What follows ``sbmt`` in the shell fences of a page."""
+    for fence in SHELL.findall(text):
+        for line in fence.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            joined = f"{shlex.join(words)} "
+            found = [joined.partition(start)[2] for start in STARTS if re.search(rf"(?:^|\s){start}", joined)]
+            if found:
+                yield shlex.split(found[0])
 
-    from sbmt.experiments.cli import app
 
-    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+def parse(words: list[str]) -> None:
+    """Lets the command line read the words, without doing what they say."""
+    command, name = SBMT, "sbmt"
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    with command.make_context(name, list(words)):
+        pass
 
-    def leaves(command, name: str) -> dict[str, object]:
-        children = getattr(command, "commands", None)
-        if not children:
-            return {name: command}
-        return {k: v for child, c in children.items() for k, v in leaves(c, f"{name} {child}").items()}
 
-    commands = leaves(get_command(app), "sbmt")
-    assert {name for name in commands if f"## `{name}`" not in text} == set()
-    for line in re.findall(r"^sbmt (?!\d).*$", text, re.MULTILINE):
-        command = next(command for name, command in commands.items() if f"{line} ".startswith(f"{name} "))
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert set(re.findall(r"--[\w-]+", line)) <= known, line
+def test_commands_on_pages_are_taken() -> None:
+    found = {source: list(commands(text)) for source, text in TEXTS.items()}
+    for words in chain(*found.values()):
+        parse(words)
+    assert found["cli.md"] and found["how-to/own-data.md"]
+    assert len([words for words in found["how-to/many-gpus.md"] if words[:1] == ["train"]]) >= 6  # by torchrun, too
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("train listops --devics 4", "devics"), ("train listops --devices four", "integer"), ("trian listops", "trian")],
+)
+def test_a_slip_is_seen(line: str, word: str) -> None:
+    with pytest.raises(Exception, match=word):
+        parse(line.split())
+
+
+def test_every_command_has_a_section() -> None:
+    def check(command, name: str) -> None:
+        children = getattr(command, "commands", {})
+        assert children or f"## `{name}`" in TEXTS["cli.md"], name
+        for word, child in children.items():
+            check(child, f"{name} {word}")
+
+    check(SBMT, "sbmt")

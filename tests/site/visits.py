@@ -16,6 +16,16 @@ AT_ONCE = """addEventListener("DOMContentLoaded", () => {
     style.textContent = "*, ::before, ::after { transition: none !important; animation: none !important }";
     document.head.append(style);
 })"""
+MATHS = r"""() => {
+    const marked = [...document.querySelectorAll(".arithmatex")].filter(node => !node.querySelector(".katex"));
+    const wrong = [...document.querySelectorAll(".katex-error")];
+    const left = [...document.querySelectorAll(".jp-RenderedMarkdown")].map(node => {
+        const copy = node.cloneNode(true);
+        copy.querySelectorAll(".katex, code, pre").forEach(part => part.remove());
+        return copy;
+    }).filter(copy => /\$[^$]+\$/.test(copy.textContent));
+    return [...marked, ...wrong, ...left].map(node => node.textContent);
+}"""
 IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
@@ -29,15 +39,16 @@ def load_hook(name: str) -> ModuleType:
 
 
 class Visit:
-    """A browser profile with one page, which may open one address after the other.
+    """A browser profile with one page, which may open one page of the site after the other.
 
     Attributes:
         page: Playwright's.
-        complaints: Errors and warnings of the console, and requests that failed, since the last :meth:`open`.
-        requests: Addresses that were asked for since then.
+        complaints: Errors and warnings of the console, and requests that failed.
+        requests: Addresses that were asked for since the last :meth:`open`.
     """
 
-    def __init__(self, browser, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
+    def __init__(self, browser, address: str, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
+        self.address = address  # of the site, with a slash at the end
         self.context = browser.new_context(viewport=viewport, color_scheme=colours, **options)
         self.context.add_init_script(AT_ONCE)
         self.page = self.context.new_page()
@@ -59,16 +70,19 @@ class Visit:
     def __exit__(self, *_: object) -> None:
         self.context.close()
 
-    def open(self, url: str) -> "Visit":
-        """Goes to an address, as a visitor does who comes for the first time."""
+    def open(self, name: str) -> "Visit":
+        """Goes to a page of the site, as a visitor does who comes for the first time."""
         if self.page.url != "about:blank":
             self.page.evaluate("localStorage.clear()")  # the site remembers the colours that were chosen
             self.page.goto("about:blank")  # what the page before still asks for is none of this one's
         self.page.set_viewport_size(WIDE)
-        self.complaints.clear()
         self.requests.clear()
-        self.page.goto(url)
+        self.page.goto(self.address + name)
         return self
+
+    def check_maths(self) -> None:
+        """Whatever is marked as maths has become maths, and no dollar signs are left around."""
+        assert self.page.evaluate(MATHS) == []
 
     def search(self, word: str) -> str:
         """The first result for a word; waits until there is one."""

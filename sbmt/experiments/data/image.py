@@ -1,6 +1,6 @@
 """Images as sequences of grey levels: which of ten classes do they show? Reads CIFAR-10 from its binary files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -11,13 +11,10 @@ from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.locate import checked_sha256, find_files, missing, open_binary, tar_files
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source
 
-Batches = dict[str, tuple[str, ...]]
-"""File names by split, in the order of the examples."""
-
 ARCHIVE = "cifar-10-binary.tar.gz"
 FOLDER = "cifar-10-batches-bin"
-BATCHES: Batches = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
-LOSSY: Batches = {"train": ("cifar10_grey_train.bin.gz",), "test": ("cifar10_grey_test.bin.gz",)}
+BATCHES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+LOSSY = {"train": ("cifar10_grey_train.bin.gz",), "test": ("cifar10_grey_test.bin.gz",)}
 FOLDERS = ("image", FOLDER, f"image/{FOLDER}")
 PICKLES = ("cifar-10-python.tar.gz", "data_batch_1")
 GET = (
@@ -111,14 +108,6 @@ def _arrange(pool: Pool) -> Arrangement:
     return {"train": train[:n_train], "dev": train[n_train:], "test": np.flatnonzero(pool.splits == "test")}
 
 
-def _batches(path: Path, names: Batches, get: str) -> dict[str, Path]:
-    wanted = [name for split in names.values() for name in split]
-    found = find_files(path, wanted, FOLDERS)
-    if found and len(found) < len(wanted):
-        raise missing(wanted, path, found, get)
-    return found
-
-
 def image_files(path: Path | str, *, grey: str = "floor") -> Source:
     """CIFAR-10 images as 1024 grey levels, row by row. The levels are the token ids; no id is reserved for padding.
 
@@ -146,32 +135,31 @@ def image_files(path: Path | str, *, grey: str = "floor") -> Source:
     archive = find_files(path, [ARCHIVE], FOLDERS).get(ARCHIVE)
     if path.is_file() and (".tar" in path.name or path.suffix == ".tgz") and path.name not in PICKLES:
         archive = path  # under whatever name
-    is_lossy = False
-    make: dict[str, Callable[[], Examples]]
     if archive is not None:
-        found = {archive.name: archive}
         make = {split: partial(_from_archive, archive, names, grey) for split, names in BATCHES.items()}
-    else:
-        batches, found = BATCHES, _batches(path, BATCHES, GET)
-        if not found:
-            batches, found, is_lossy = LOSSY, _batches(path, LOSSY, "get both files"), True
-        if not found:
-            pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
-            raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
-        rule = "" if is_lossy else grey
-        make = {split: partial(_from_files, [found[n] for n in names], rule) for split, names in batches.items()}
-    settings = {
-        "files": {name: checked_sha256(file) for name, file in found.items()},
-        "grey": "floor" if is_lossy else grey,
-    }
+        return _source({archive.name: archive}, make, grey)
+    for batches, rule, get in ((BATCHES, grey, GET), (LOSSY, "", "get both files")):
+        names = [name for split in batches.values() for name in split]
+        if found := find_files(path, names, FOLDERS):
+            if len(found) < len(names):
+                raise missing(names, path, found, get)
+            read = {s: partial(_from_files, [found[name] for name in wanted], rule) for s, wanted in batches.items()}
+            return _source(found, read, rule)
+    pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
+    raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
+
+
+def _source(files: dict[str, Path], read: Mapping[str, Callable[[], Examples]], rule: str) -> Source:
+    """A source of files whose colours become grey by a rule; the stand-in, which is grey, has none."""
+    settings = {"files": {name: checked_sha256(file) for name, file in files.items()}, "grey": rule or "floor"}
     return Source(
-        name="image-lossy" if is_lossy else "image",
+        name="image" if rule else "image-lossy",
         task="image",
-        origin="stand-in" if is_lossy else "official",
+        origin="official" if rule else "stand-in",
         class_names=CLASSES,
         vocab_size=256,
         first_id=0,
-        settings=settings | ({"note": STAND_IN} if is_lossy else {}),
-        shards=tuple(Shard(split, read, split) for split, read in make.items()),
+        settings=settings if rule else settings | {"note": STAND_IN},
+        shards=tuple(Shard(split, make, split) for split, make in read.items()),
         arrange=_arrange,
     )

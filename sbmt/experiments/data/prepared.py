@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -22,17 +21,6 @@ from sbmt.experiments.files import read_json, write_bytes, write_json
 from sbmt.experiments.locks import only_writer
 
 FORMAT = 1
-_DAMAGE = (
-    LookupError,
-    AttributeError,
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    TokenError,
-    ArithmeticError,
-    MemoryError,
-)
 _FIELDS = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
 
 Report = Callable[[int, int], None]
@@ -142,7 +130,7 @@ def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any],
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     """Opens the examples that :func:`prepare` made, memory-mapped.
 
-    If ``is_checked``, all files are read and compared with their checksums, which examples of older versions lack.
+    If ``is_checked``, all files are read and compared with their checksums.
 
     Raises:
         SbmtError: If there are no examples, or they are damaged or of another version.
@@ -157,12 +145,12 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     try:
         if info["format"] != FORMAT:
             raise SbmtError(f"prepared examples of format {FORMAT}", info["format"], "prepare them again")
-        checksums = info.get("files", {}) if is_checked else {}
+        checksums = info["files"] if is_checked else {}
         if changed := [name for name, sha256 in checksums.items() if _sha256_of(folder / name) != sha256]:
             raise ValueError(f"another checksum of {', '.join(changed)}")
         labels, lengths, offsets = (_load(folder, name) for name in ("labels", "lengths", "offsets"))
         n_symbols = info["n_symbols"]
-        symbol_type = choose("symbol type", info.get("symbol_type", "uint8"), SYMBOL_TYPES)
+        symbol_type = choose("symbol type", info["symbol_type"], SYMBOL_TYPES)
         symbols = np.memmap(folder / "symbols.bin", symbol_type, "r") if n_symbols else np.empty(0, symbol_type)
         if symbols.size != n_symbols or len(labels) != info["n_examples"]:
             raise ValueError(f"{symbols.size} symbols and {len(labels)} examples")
@@ -176,7 +164,7 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
             splits[split] = Split(at, labels[at], symbols, offsets, lengths, mine)
     except SbmtError:
         raise
-    except _DAMAGE as error:
+    except Exception as error:  # of a damaged file NumPy raises almost anything
         do = "remove the folder and prepare them again"
         raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
     return Prepared(folder, info, splits)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sbmt.errors import SbmtError
 
@@ -49,7 +49,7 @@ class Examples:
         cls,
         examples: Sequence[tuple[bytes, ...]],
         labels: Sequence[int],
-        **extras: Sequence[float],
+        **extras: ArrayLike,
     ) -> "Examples":
         """Makes them from one tuple of documents per example, whose bytes are the symbols.
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -71,8 +70,7 @@ def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> E
         raise SbmtError(f"reviews of both classes for {split} in {place}", f"{len(rows)} reviews", f"{GET} again")
     if len({row[:2] for row in rows}) != len(rows):
         raise SbmtError(f"one review per class and number for {split} in {place}", "two", f"{GET} again")
-    ratings = np.array([row[2] for row in rows], dtype=np.int64)
-    return replace(Examples.of([(row[3],) for row in rows], labels), extras={"rating": ratings})
+    return Examples.of([(row[3],) for row in rows], labels, rating=[row[2] for row in rows])
 
 
 def _arrange(pool: Pool) -> Arrangement:

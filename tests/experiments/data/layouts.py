@@ -1,5 +1,7 @@
 """The smallest files in each task's official layout."""
 
+from pathlib import Path
+
 import numpy as np
 
 from sbmt.experiments.data.glue.tasks import GLUE
@@ -59,3 +61,13 @@ def same_examples(first, second):
     """Whether two shards are equal."""
     arrays = [(x.symbols, x.lengths, x.labels, *x.extras.values()) for x in (first, second)]
     return list(first.extras) == list(second.extras) and all(map(np.array_equal, *arrays))
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.data.repeated_tokens import (
     D_VALUE,
     NOISE,
@@ -16,7 +15,7 @@ from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
 
 
-@pytest.mark.parametrize("batch_size, length", [(50, 7), (20, 64), (3, 1), (1, 2)])
+@pytest.mark.parametrize("batch_size, length", [(50, 7), (3, 1)])
 def test_labels_equal_a_double_loop(batch_size, length):
     tokens, labels = sample_repeated_tokens(batch_size, length, generator=seeded())
     assert tokens.shape == labels.shape == (batch_size, length)
@@ -26,14 +25,7 @@ def test_labels_equal_a_double_loop(batch_size, length):
             assert marks[i] == any(token == other for j, other in enumerate(sequence) if j != i)
 
 
-def test_a_seed_fixes_the_draw_and_the_global_seed_governs():
-    first, second, other = (sample_repeated_tokens(4, 16, generator=seeded(s))[0] for s in (0, 0, 1))
-    assert torch.equal(first, second) and not torch.equal(first, other)
-    torch.manual_seed(0)
-    assert torch.equal(sample_repeated_tokens(4, 16)[0], first)
-
-
-@pytest.mark.parametrize("batch_size, length", [(50, 7), (20, 64), (3, 1), (1, 2)])
+@pytest.mark.parametrize("batch_size, length", [(50, 7), (3, 1)])
 def test_fresh_values_are_marked_where_another_token_is_close(batch_size, length):
     """Copies of one value lie within 1.3 of each other (about .57), others beyond: no label is taken on trust."""
     tokens, labels = sample_fresh_values(batch_size, length, generator=seeded())
@@ -42,13 +34,6 @@ def test_fresh_values_are_marked_where_another_token_is_close(batch_size, length
         distances = [[float((a - b).norm()) for b in sequence] for a in sequence]
         for i, row in enumerate(distances):
             assert marks[i] == any(distance < 1.3 for j, distance in enumerate(row) if j != i)
-
-
-def test_a_seed_fixes_fresh_values_and_batches_do_not_matter():
-    first, second, other = (sample_fresh_values(8, 5, generator=seeded(s))[0] for s in (0, 0, 1))
-    assert torch.equal(first, second) and not torch.equal(first, other)
-    generator = seeded(0)
-    assert torch.equal(torch.cat([sample_fresh_values(n, 5, generator=generator)[0] for n in (1, 4, 3)]), first)
 
 
 @pytest.mark.statistical(share=0.001)
@@ -66,7 +51,7 @@ def test_fresh_values_and_their_noise_are_normal(judge):
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("length", [2, 3, 16, 64])
+@pytest.mark.parametrize("length", [2, 16, 64])
 def test_majority_accuracy_is_the_share_of_the_commoner_label(length, judge):
     """Judged on one token of each sequence, since the tokens of one sequence are dependent."""
     _, labels = sample_repeated_tokens(100_000, length, generator=seeded(length))
@@ -74,8 +59,7 @@ def test_majority_accuracy_is_the_share_of_the_commoner_label(length, judge):
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("length", [2, 16, 64])
-@pytest.mark.parametrize("mask_density", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("length, mask_density", [(2, 0.3), (16, 0.9), (64, 0.1), (64, 0.5), (64, 1.0)])
 def test_the_ceiling_is_what_the_best_guesser_reaches(mask_density, length, judge):
     """Token 0 sees each other token with probability p and compares.
 
@@ -96,22 +80,3 @@ def test_the_ceiling_rises_from_majority_to_certainty():
     assert ceilings == sorted(ceilings)
     assert ceilings[0] == pytest.approx(majority_accuracy(64)) and ceilings[-1] == pytest.approx(1)
     assert random_mask_ceiling(100_000, 0.8) == pytest.approx(1 - 2.718281828**-0.8 + 2.718281828**-1, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "call, arguments",
-    [
-        (sample_repeated_tokens, (0, 4)),
-        (sample_repeated_tokens, (4, 0)),
-        (sample_fresh_values, (0, 4)),
-        (sample_fresh_values, (4, 0)),
-        (majority_accuracy, (0,)),
-        (random_mask_ceiling, (0, 0.5)),
-        (random_mask_ceiling, (4, -0.1)),
-        (random_mask_ceiling, (4, 1.1)),
-        (random_mask_ceiling, (4, float("nan"))),
-    ],
-)
-def test_bad_numbers_are_refused(call, arguments):
-    with pytest.raises(SbmtError):
-        call(*arguments)

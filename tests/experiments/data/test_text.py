@@ -1,4 +1,3 @@
-import gzip
 import hashlib
 import os
 import random
@@ -41,29 +40,23 @@ def unpacked(folder):
     return folder
 
 
-LAYOUTS = ["archive", "another name", "in a folder", "unpacked", "unpacked, its folder", "in text", "pair", "one of it"]
-
-
 def lay_out(layout, folder, write_tar):
     """Writes the same reviews in one of the ways in which they may come; returns the path to give."""
     members = random.Random(layout).sample(ALL, len(ALL))
-    if layout in ("archive", "in a folder"):
-        path = write_tar(folder / ARCHIVE, members)
-        return path if layout == "archive" else folder
-    if layout == "another name":
-        return write_tar(folder / "mine.tar", [(f"./{name}", content) for name, content in members])
-    if layout.startswith("unpacked"):
-        return unpacked(folder) / ("aclImdb" if "folder" in layout else "")
-    (folder / "text").mkdir()
-    if layout == "in text":
-        unpacked(folder / "text")
-        return folder
-    for split, name in PAIR.items():
-        write_tar(folder / "text" / name, [row for row in members if f"/{split}/" in row[0]])
-    return folder if layout == "pair" else folder / "text" / PAIR["test"]
+    match layout:
+        case "archive":
+            write_tar(folder / ARCHIVE, members)
+        case "another name":
+            return write_tar(folder / "mine.tar", [(f"./{name}", content) for name, content in members])
+        case "unpacked":
+            return unpacked(folder) / "aclImdb"
+        case "pair" | "one of it":
+            for split, name in PAIR.items():
+                write_tar(folder / name, [row for row in members if f"/{split}/" in row[0]])
+    return folder / PAIR["test"] if layout == "one of it" else folder
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["archive", "another name", "unpacked", "pair", "one of it"])
 def test_every_layout_gives_the_same_examples(tmp_path, write_tar, pool_of, any_checksum, layout):
     source = text_files(lay_out(layout, tmp_path, write_tar))
     pool, documents = pool_of(source)
@@ -125,38 +118,22 @@ def test_a_tenth_of_the_training_reviews_is_held_out(tmp_path, write_tar):
         ("train/pos/5_0.txt", "rated 1 to 4 in neg"),
         ("test/neg/5_1.html", "named <id>_<rating>"),
         ("test/neg/٣_1.txt", "named <id>_<rating>"),
-        ("test/neg/" + "5" * 90 + "_1.txt", "named <id>_<rating>"),
         ("test/neg/05_1.txt", "one review per class and number for test"),
     ],
 )
-@pytest.mark.parametrize("layout", ["another name", "unpacked"])
-def test_odd_names_are_refused(tmp_path, write_tar, layout, name, message):
-    if layout == "unpacked":
-        path = unpacked(tmp_path)
-        (path / "aclImdb" / name).write_text("")
-    else:
-        path = write_tar(tmp_path / "mine.tar", [*ALL, (f"aclImdb/{name}", b"")])
+def test_odd_names_are_refused(tmp_path, name, message):
+    path = unpacked(tmp_path)
+    (path / "aclImdb" / name).write_text("")
     source = text_files(path)
     with pytest.raises(SbmtError, match=message):
         [shard.make() for shard in source.shards]
 
 
-@pytest.mark.parametrize("members", [[], [("aclImdb/README", b"")], reviews("test"), reviews("train")[:12]])
+@pytest.mark.parametrize("members", [[("aclImdb/README", b"")], reviews("test"), reviews("train")[:12]])
 def test_an_archive_without_reviews_of_both_classes_is_refused(tmp_path, write_tar, members):
     source = text_files(write_tar(tmp_path / "mine.tar", members))
     with pytest.raises(SbmtError, match="reviews of both classes for train"):
         source.shards[0].make()
-
-
-def test_damaged_archives_are_refused_when_they_are_read(tmp_path, write_tar):
-    path = write_tar(tmp_path / "mine.tar.gz", ALL)
-    content = path.read_bytes()
-    for damaged in (content[:-1], content[: len(content) // 2], gzip.compress(b"no archive" * 999), b"no gzip"):
-        path.write_bytes(damaged)
-        source = text_files(path)
-        for shard in source.shards:
-            with pytest.raises(SbmtError, match="mine.tar.gz.*download it again"):
-                shard.make()
 
 
 def test_half_of_what_is_needed_is_refused(tmp_path, write_tar, any_checksum):
@@ -175,28 +152,16 @@ def test_a_pipe_among_the_reviews_is_refused(tmp_path):
         text_files(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "split, median, mean, longest, n_bytes, n_tabs, n_golden, golden",
-    [
-        ("train", 979, 1325, 13704, 33_131_054, 12, 100, "05ece4265b5ab040"),
-        ("test", 963, 1294, 12988, 32_346_699, 15, 25000, "0710b26fbf18e6b8"),
-    ],
-)
-def test_the_real_reviews_have_the_known_statistics(
-    shared_data, split, median, mean, longest, n_bytes, n_tabs, n_golden, golden
-):
-    """And golden, SHA-256 of the symbols of the first reviews."""
-    shards = {shard.split: shard for shard in text_files(shared_data).shards}
-    examples = shards[split].make()
+def test_the_real_reviews_have_the_known_statistics(shared_data):
+    """And golden, SHA-256 of their symbols."""
+    (shard,) = [shard for shard in text_files(shared_data).shards if shard.split == "test"]
+    examples = shard.make()
     lengths = examples.lengths[:, 0]
     assert np.bincount(examples.labels).tolist() == [12500, 12500]
-    assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (median, mean, longest)
-    assert examples.symbols.size == n_bytes
+    assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (963, 1294, 12988)
     ratings = examples.extras["rating"]
     assert set(ratings[:12500].tolist()) == {1, 2, 3, 4} and set(ratings[12500:].tolist()) == {7, 8, 9, 10}
     whole = examples.symbols.tobytes()
-    owner = np.repeat(np.arange(25000), lengths)
-    assert len(np.unique(owner[examples.symbols == ord("\t")])) == n_tabs
+    assert len(whole) == 32_346_699 and hashlib.sha256(whole).hexdigest()[:16] == "0710b26fbf18e6b8"
     assert b"\r" not in whole and b"\n" not in whole and b"<br />" in whole
     assert whole.decode().count("\u0085") > 100  # all of it is UTF-8
-    assert hashlib.sha256(whole[: int(lengths[:n_golden].sum())]).hexdigest()[:16] == golden

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -115,12 +115,13 @@ def generate_shard(shard: int, seed: int, law: TreeLaw) -> Examples:
 def with_difficulty(expressions: list[bytes], labels: list[int]) -> Examples:
     """Examples with the extras that :func:`listops_source` describes."""
     digests = [hashlib.blake2b(x, digest_size=8).digest() for x in expressions]
-    extras = {
-        "digest": np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64),
-        "depth": np.array([expression_depth(x) for x in expressions], dtype=np.int64),
-        "n_operators": np.array([count_operators(x) for x in expressions], dtype=np.int64),
-    }
-    return replace(Examples.of([(x,) for x in expressions], labels), extras=extras)
+    return Examples.of(
+        [(x,) for x in expressions],
+        labels,
+        digest=np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64),
+        depth=[expression_depth(x) for x in expressions],
+        n_operators=[count_operators(x) for x in expressions],
+    )
 
 
 def _first_of_each(sizes: dict[str, int], pool: Pool) -> Arrangement:

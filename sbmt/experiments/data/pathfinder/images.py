@@ -1,7 +1,9 @@
 """Pathfinder images, drawn after the description of the originals: snakes of paddles, and two discs on their ends."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,60 +82,39 @@ def draw_images(snakes: list[Snakes], discs: Ints, settings: PathfinderSettings)
 
     Every pixel is the rounded mean of its samples. A sample is as bright as the brightest thing that covers it.
     """
-    canvas = _Canvas(len(discs), settings)
+    n_images, n = len(discs), settings.antialias
+    radius = max(math.hypot(settings.paddle_length, settings.paddle_thickness) / 2, settings.marker_radius)
+    reach = math.ceil(n * radius) + 1  # samples around a middle that can be covered
+    samples = np.zeros((n_images, *[n * settings.size + 2 * reach] * 2), dtype=np.uint8)
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
+    window = np.stack([x, y], axis=-1)
+
+    def draw(middles: Ints, is_covered: Callable[[Ints, Ints], NDArray[np.bool_]], level: int) -> None:
+        """Draws one thing in each image: it covers samples at distances x and y, where samples are UNITS apart."""
+        nearest = middles * n // UNITS
+        x, y = np.moveaxis((nearest * UNITS + UNITS // 2 - middles * n)[:, None] + UNITS * window, -1, 0)
+        image, place = np.nonzero(is_covered(x, y))
+        at = nearest[image] + window[place] + reach
+        samples[image, at[:, 1], at[:, 0]] = level
+
     for kind in snakes:
-        places = kind.middles.reshape(len(discs), -1, 2)
-        directions = kind.directions.reshape(len(discs), -1)
+        middles, directions = kind.middles.reshape(n_images, -1, 2), kind.directions.reshape(n_images, -1)
         for paddle in range(directions.shape[1]):
-            canvas.draw_paddle(places[:, paddle], directions[:, paddle])
+            is_covered = partial(_is_in_paddle, settings, tables(settings).unit[directions[:, paddle]])
+            draw(middles[:, paddle], is_covered, round(WHITE * settings.paddle_contrast))
     for disc in range(discs.shape[1]):
-        canvas.draw_disc(discs[:, disc])
-    return canvas.pixels()
+        draw(discs[:, disc], lambda x, y: x**2 + y**2 <= round(UNITS * n * settings.marker_radius) ** 2, WHITE)
+    inner = samples[:, reach:-reach, reach:-reach].reshape(-1, settings.size, n, settings.size, n)
+    return ((inner.sum((2, 4), dtype=np.int64) + n * n // 2) // n**2).astype(np.uint8)
 
 
-class _Canvas:
-    """The samples of many images; its methods draw one thing in each image."""
-
-    def __init__(self, n_images: int, settings: PathfinderSettings) -> None:
-        self.settings, self.n_images = settings, n_images
-        radius = max(math.hypot(settings.paddle_length, settings.paddle_thickness) / 2, settings.marker_radius)
-        self.reach = math.ceil(settings.antialias * radius) + 1  # samples around a middle that can be covered
-        self.width = settings.antialias * settings.size + 2 * self.reach
-        self.samples = np.zeros(n_images * self.width**2, dtype=np.uint8)
-        y, x = np.mgrid[-self.reach : self.reach + 1, -self.reach : self.reach + 1].reshape(2, -1)
-        self.window = np.stack([x, y], axis=-1)
-
-    def draw_paddle(self, middles: Ints, directions: Ints) -> None:
-        """Draws a rectangle in each image."""
-        settings, unit = self.settings, tables(self.settings).unit[directions][:, None]
-        (x, y), samples = self._around(middles)
-        along, across = x * unit[..., 0] + y * unit[..., 1], y * unit[..., 0] - x * unit[..., 1]
-        half_length, half_thickness = (
-            round(ONE * UNITS * settings.antialias * extent / 2)
-            for extent in (settings.paddle_length, settings.paddle_thickness)
-        )
-        # One long side belongs to it and the other does not, or a paddle as thick as a sample could cover two in a row.
-        is_covered = (abs(along) <= half_length) & (-half_thickness <= across) & (across < half_thickness)
-        self.samples[samples[is_covered]] = round(WHITE * settings.paddle_contrast)
-
-    def draw_disc(self, middles: Ints) -> None:
-        """Draws a disc in each image."""
-        (x, y), samples = self._around(middles)
-        is_covered = x**2 + y**2 <= round(UNITS * self.settings.antialias * self.settings.marker_radius) ** 2
-        self.samples[samples[is_covered]] = WHITE
-
-    def _around(self, middles: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-        """Samples near a middle: their distances from it, where samples are UNITS apart, and their numbers."""
-        middles = middles * self.settings.antialias
-        nearest = middles // UNITS
-        from_middle = (nearest * UNITS + UNITS // 2 - middles)[:, None] + UNITS * self.window
-        at = nearest[:, None] + self.window + self.reach  # (images, window, 2)
-        samples = (np.arange(self.n_images)[:, None] * self.width + at[..., 1]) * self.width + at[..., 0]
-        return (from_middle[..., 0], from_middle[..., 1]), samples
-
-    def pixels(self) -> NDArray[np.uint8]:
-        """The mean of each pixel's samples."""
-        size, n = self.settings.size, self.settings.antialias
-        whole = self.samples.reshape(self.n_images, self.width, self.width)
-        inner = whole[:, self.reach : -self.reach, self.reach : -self.reach].reshape(-1, size, n, size, n)
-        return ((inner.sum((2, 4), dtype=np.int64) + n * n // 2) // n**2).astype(np.uint8)
+def _is_in_paddle(settings: PathfinderSettings, unit: Ints, x: Ints, y: Ints) -> NDArray[np.bool_]:
+    """Whether a paddle that points into a direction, one for each image, covers samples around its middle."""
+    unit_x, unit_y = unit.T[:, :, None]
+    along, across = x * unit_x + y * unit_y, y * unit_x - x * unit_y
+    half_length, half_thickness = (
+        round(ONE * UNITS * settings.antialias * extent / 2)
+        for extent in (settings.paddle_length, settings.paddle_thickness)
+    )
+    # One long side belongs to it and the other does not, or a paddle as thick as a sample could cover two in a row.
+    return (abs(along) <= half_length) & (-half_thickness <= across) & (across < half_thickness)

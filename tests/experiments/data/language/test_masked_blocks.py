@@ -67,14 +67,11 @@ def split_of(indices, lengths=(4, 0, 7, 5), kind="uint16"):
 
 
 def test_a_split_is_one_stream():
-    for first in range(4):
-        for last in range(first, 4):
-            split = split_of(range(first, last + 1))
-            made = blocks_of(split, 6, TOKENIZER)
-            expected = [i for example in range(len(split)) for i in split.documents(example)[0].tolist()]
-            assert made.symbols.tolist() == expected
-            assert (made.length, made.start_id, made.end_id, made.padding_id) == (6, 0, 2, 1)
-    assert len(blocks_of(split_of([0, 2, 3]), 6, TOKENIZER).symbols) == 16  # what lies between is empty
+    for examples in ([0], [1, 2], [0, 1, 2, 3], [0, 2, 3]):  # what lies between is empty
+        split = split_of(examples)
+        made = blocks_of(split, 6, TOKENIZER)
+        assert made.symbols.tolist() == [i for n in range(len(split)) for i in split.documents(n)[0].tolist()]
+        assert (made.length, made.start_id, made.end_id, made.padding_id) == (6, 0, 2, 1)
 
 
 @pytest.mark.bad_input
@@ -84,7 +81,6 @@ def test_a_split_is_one_stream():
         (split_of([0, 3]), "one stream"),
         (split_of([3, 2]), "one stream"),
         (split_of([]), "one stream"),
-        (split_of([0, 1], kind="uint8"), "uint16 ids"),
         (split_of([0, 1], kind="uint32"), "uint16 ids"),
     ],
 )
@@ -166,16 +162,6 @@ def test_processes_that_share_a_batch_draw_what_one_would(bounds):
         assert part.weight == pytest.approx(len(part.labels) * 16 / ((b - a) * len(whole.labels)))
 
 
-def test_weights_make_means_of_parts_the_mean_of_the_whole():
-    made, examples = blocks(3000, 12), np.arange(16)
-    loss = torch.rand(TOKENIZER.vocab_size, dtype=torch.float64)  # of each label
-    whole = make_masked_batch(made, examples, slice(0, 16), TOKENIZER, KEY)
-    parts = [make_masked_batch(made, examples, slice(i, i + 2), TOKENIZER, KEY) for i in range(0, 16, 2)]
-    assert len({len(part.labels) for part in parts}) > 1
-    mean = sum(part.weight * loss[part.labels].mean() for part in parts if len(part.labels)) / len(parts)
-    torch.testing.assert_close(mean, loss[whole.labels].mean())
-
-
 def test_nothing_may_be_selected():
     made = blocks(1, 3)
     is_empty = []
@@ -191,10 +177,6 @@ def test_nothing_may_be_selected():
 def test_what_is_drawn_depends_on_the_key_alone():
     made, examples = blocks(3000, 12), np.arange(16)
     first = make_masked_batch(made, examples, slice(0, 16), TOKENIZER, KEY)
-    np.random.seed(5)
-    torch.manual_seed(5)
-    again = make_masked_batch(made, examples, slice(0, 16), TOKENIZER, KEY)
-    assert first.tokens.equal(again.tokens) and first.selected.equal(again.selected)
     for key in ((3, 15), (4, 14), (14, 3)):
         other = make_masked_batch(made, examples, slice(0, 16), TOKENIZER, key)
         assert not first.selected.equal(other.selected)

@@ -1,13 +1,9 @@
-import gzip
 import hashlib
 import json
-import os
 import pickle
 import re
-import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,7 +80,9 @@ def test_glyphs_show_blanks_and_broken_characters():
     assert [OWN.glyph(i) for i in OWN.encode("the cat\n").tolist()] == ["the", "␣cat", "↵"]
     assert "".join(OWN.glyph(i) for i in OWN.encode("€").tolist()) == r"\xe2\x82\xac"
     glyphs = [OWN.glyph(i) for i in range(OWN.vocab_size)]
-    assert all(glyph and glyph.isprintable() for glyph in glyphs) and len(set(glyphs)) == len(glyphs)
+    assert all(sign and sign.isprintable() for sign in glyphs) and len(set(glyphs)) == len(glyphs)
+    assert [glyph(token) for token in ("ĉ", "ÃŁ", "âĤ", "ÂŃ")] == ["⇥", "ß", r"\xe2\x82", r"\xad"]
+    assert glyph("<|other|> ") == "<|other|> "  # a name with a blank in it is no sequence of bytes
 
 
 APART = Tokenizer(OWN.json)  # never packs
@@ -138,14 +136,19 @@ def test_tokenisers_are_saved_copied_and_compared(tokenizer, tmp_path):
     assert OWN != ROBERTA and replace(OWN, json=ROBERTA.json) == ROBERTA
 
 
-def test_many_tokens_need_wider_ids():
+def with_a_token_at(token_id):
     content = json.loads(OWN.json)
-    content["model"]["vocab"] |= {f"x{i}": i for i in range(290, 65_536)}
-    assert Tokenizer(json.dumps(content)).id_type == "uint16"
-    content["model"]["vocab"]["x65536"] = 65_536
-    large = Tokenizer(json.dumps(content))
+    content["model"]["vocab"]["far"] = token_id
+    return Tokenizer(json.dumps(content))
+
+
+def test_large_ids_need_a_wider_type():
+    assert with_a_token_at(65_535).id_type == "uint16"
+    large = with_a_token_at(65_536)
     assert large.encode("the cat").dtype == large.pack(["the"], None, 9)[0][0].dtype == np.uint32
     assert large.vocab_size == 65_537
+    with pytest.raises(SbmtError, match="an id in"):
+        large.glyph(350)  # between the others and that one
 
 
 def without(*names):
@@ -161,12 +164,10 @@ def without(*names):
     ("content", "words"),
     [
         ("[]", "the JSON of a tokeniser"),
-        (OWN.json[:-9], "the JSON of a tokeniser"),
         (OWN.json.replace('"BPE"', '"Unigrams"'), "the JSON of a tokeniser"),
         (without("<s>", "</s>"), "one without <s>, </s>"),
         (as_of_roberta(decoder=None), "gives back its text"),
         (as_of_roberta(normalizer={"type": "NFC"}), "gives back its text"),
-        (as_of_roberta(pre_tokenizer={"type": "Whitespace"}), "gives back its text"),
         (b"\xff\xfe", "a tokeniser in .*tokenizer.json"),
         (None, "a tokeniser in .*No such file"),
     ],
@@ -179,7 +180,7 @@ def test_other_tokenisers_are_refused(tmp_path, content, words):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("token", [-1, 290, 10**9])
+@pytest.mark.parametrize("token", [-1, 290])
 def test_ids_beyond_the_vocabulary_are_refused(token):
     with pytest.raises(SbmtError, match=r"in \[0, 290\)"):
         OWN.glyph(token)
@@ -192,22 +193,6 @@ def test_half_a_surrogate_pair_is_no_text():
     for encode in (OWN.encode, lambda text: OWN.pack([text], None, 9)):
         with pytest.raises(SbmtError, match="lone surrogates"):
             encode("a\ud800")
-
-
-def test_an_id_without_a_token_is_refused():
-    content = json.loads(OWN.json)
-    content["model"]["vocab"]["far"] = 400
-    with pytest.raises(SbmtError, match="an id in"):
-        Tokenizer(json.dumps(content)).glyph(350)
-
-
-def test_real_text_comes_back(shared_data):
-    text = gzip.open(shared_data / "lm" / "wikitext-2.valid.txt.gz").read().decode()
-    tokenizer = train_tokenizer([text], 2000)
-    ids = tokenizer.encode_lines(text)
-    assert tokenizer.vocab_size == 2000 and tokenizer.decode(ids) == text
-    assert len(text) / len(ids) > 3  # characters per token
-    assert tokenizer.special_ids[3] not in ids and "<unk>" in text
 
 
 @given(st.text(st.sampled_from("ab \n\r\x0b\x0c\x1c\x85\u2028\u2029")))
@@ -224,31 +209,15 @@ def test_the_bytes_have_the_signs_of_the_library():
         assert bytes(module._BYTE_OF[sign] for sign in signs) == text.encode()
 
 
-@pytest.mark.parametrize(
-    ("token", "written"),
-    [
-        ("ĉ", "⇥"),
-        ("ÃŁ", "ß"),
-        ("âĤ", r"\xe2\x82"),
-        ("ÂŃ", r"\xad"),
-        ("<|other|> ", "<|other|> "),  # a name with a blank in it is no sequence of bytes
-    ],
-)
-def test_every_token_can_be_written(token, written):
-    assert glyph(token) == written
-
-
 SENTENCES = ["the cat sat on the mat\nthe cat ate the rat\n", "die Straße, größer als 1234567\n\n\nthe end"]
 GOLDEN = "f8368a503c8a86e0be686bfe0dfa57c5fc779a36a6c19c8fb27024b33ba51f39"
 """SHA-256 of the vocabulary of 320 tokens trained on nine times these texts, with tokenizers 0.23."""
-
-SORTED = sorted(module._BYTE_OF)
 
 
 def test_special_tokens_come_first_then_every_byte():
     content = json.loads(train_tokenizer([], 261).json)
     ids = content["model"]["vocab"]
-    assert [name for name, i in sorted(ids.items(), key=lambda x: x[1])] == [*SPECIALS, *SORTED]
+    assert sorted(ids, key=ids.get) == [*SPECIALS, *sorted(module._BYTE_OF)]
     assert content["model"]["merges"] == []
 
 
@@ -260,35 +229,14 @@ def test_no_token_crosses_a_lines_end():
     assert train_tokenizer([whole], 300).json == train_tokenizer(lines_of(whole), 300).json
 
 
-def test_the_same_texts_give_the_same_vocabulary_in_another_process():
-    code = "import sys; from sbmt.experiments.data.language import corpus, masked_blocks, tokenizer;"
-    code += "assert 'tokenizers' not in sys.modules;"  # it is loaded when it is needed
-    code += f"sys.stdout.write(tokenizer.train_tokenizer({SENTENCES!r} * 9, 320).json)"
-    other = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", code],
-        cwd=Path(__file__).parents[4],
-        env=os.environ | {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "3"},
-        check=True,
-        capture_output=True,
-    )
-    content = train_tokenizer(SENTENCES * 9, 320).json
-    assert other.stdout.decode() == content
-    assert hashlib.sha256(content.encode()).hexdigest() == GOLDEN
+def test_the_same_texts_give_the_same_vocabulary():
+    assert hashlib.sha256(train_tokenizer(SENTENCES * 9, 320).json.encode()).hexdigest() == GOLDEN
 
 
 @pytest.mark.bad_input
 def test_a_vocabulary_needs_room_for_every_byte():
     with pytest.raises(SbmtError, match="vocab_size ≥ 261"):
         train_tokenizer(SENTENCES, 260)
-
-
-def test_errors_of_the_texts_come_through():
-    def texts():
-        yield "one"
-        raise SbmtError("text", "none", "mend it")
-
-    with pytest.raises(SbmtError, match="mend it"):
-        train_tokenizer(texts(), 300)
 
 
 def test_a_missing_library_is_told(monkeypatch):

@@ -1,13 +1,11 @@
 """The law of the trees that are kept, against exact laws and a recursive generator."""
 
-import re
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops.expressions import (
     CLOSE,
     FIRST_DIGIT,
@@ -124,35 +122,5 @@ def test_every_expression_is_whole(law):
         assert law.min_length < len(symbols) < law.max_length
 
 
-def test_a_full_tree():
-    law = TreeLaw(max_depth=4, max_args=2, digit_share=0.0, min_length=0, max_length=30)
-    kept = generate_expressions(50, generator(), law)
-    assert [len(x) for x in kept] == [22] * 50 and len({re.sub(rb"[\x06-\x0f]", b"d", x) for x in kept}) > 40
-    assert {re.sub(rb"[\x01-\x04]", b"(", re.sub(rb"[\x06-\x0f]", b"d", x)) for x in kept} == {
-        b"(((dd\x05(dd\x05\x05((dd\x05(dd\x05\x05\x05"
-    }
-
-
 def test_none_kept_is_an_empty_list():
     assert generate_expressions(100, generator(), replace(SMALL, min_length=1000, max_length=1002)) == []
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "wrong, words",
-    [
-        (dict(max_depth=0), "max_depth"),
-        (dict(max_args=1), "max_args ≥ 2"),
-        (dict(digit_share=float("nan")), "digit_share"),
-        (dict(min_length=-1), "min_length"),
-        (dict(min_length=500, max_length=501), "min_length < max_length - 1.*500 and 501"),
-    ],
-)
-def test_bad_laws_are_refused(wrong, words):
-    with pytest.raises(SbmtError, match=words):
-        TreeLaw(**wrong)
-
-
-def test_no_trees_are_refused():
-    with pytest.raises(SbmtError, match="n_trees"):
-        generate_expressions(0, generator())

@@ -28,23 +28,13 @@ def n_operators_of(tree):
     return 0 if isinstance(tree, int) else 1 + sum(map(n_operators_of, tree[1]))
 
 
+OPERATIONS = {"[MIN": min, "[MAX": max, "[MED": lambda x: int(np.median(x)), "[SM": lambda x: sum(x) % 10}
+
+
 def value_of(tree):
     if isinstance(tree, int):
         return tree
-    return apply(tree[0], [value_of(child) for child in tree[1]])
-
-
-def apply(operator, values):
-    match operator:
-        case "[MIN":
-            return min(values)
-        case "[MAX":
-            return max(values)
-        case "[MED":
-            return int(np.median(values))
-        case "[SM":
-            return int(np.sum(values) % 10)
-    raise ValueError(operator)
+    return OPERATIONS[tree[0]]([value_of(child) for child in tree[1]])
 
 
 def written(tree):

@@ -23,9 +23,9 @@ def as_text(rows):
     return "".join(" ".join(row) + "\n" for row in rows).encode()
 
 
-def as_array(rows):
+def as_array(rows, **options):
     file = io.BytesIO()
-    np.save(file, np.array(rows, dtype=str), allow_pickle=False)
+    np.save(file, rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=str), **options)
     return file.getvalue()
 
 

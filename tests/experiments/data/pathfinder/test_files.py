@@ -1,12 +1,10 @@
 """Long Range Arena's image files, as they should be and as they should not."""
 
-import io
 import math
 import os
 import pickle
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from PIL import Image
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.pathfinder.files import read_png, read_rows
+from tests.experiments.data.layouts import Bomb
 from tests.experiments.data.pathfinder.layout import as_array, as_text, fields, png
 
 ROWS = [fields("7", number, label) for number, label in [(0, 1), (5, 0), (2, 1)]]
@@ -25,19 +24,13 @@ def rows_of(content, folder):
     return read_rows(folder / "7.npy", folder)
 
 
-def saved(array, **options):
-    file = io.BytesIO()
-    np.save(file, array, **options)
-    return file.getvalue()
-
-
 GOOD = {
     "text": as_text(ROWS),
     "text that editors have changed": as_text(ROWS)[:-1].replace(b"\n", b"\r\n"),
     "array": as_array(ROWS),
-    "array of bytes": saved(np.array(ROWS, dtype="S")),
-    "array of the other byte order": saved(np.array(ROWS).astype(">U20")),
-    "array of columns": saved(np.asfortranarray(np.array(ROWS))),
+    "array of bytes": as_array(np.array(ROWS, dtype="S")),
+    "array of the other byte order": as_array(np.array(ROWS).astype(">U20")),
+    "array of columns": as_array(np.asfortranarray(np.array(ROWS))),
 }
 
 
@@ -73,7 +66,7 @@ NEITHER = "UTF-8 text or an array of strings in .*7.npy, got something else"
         (TEXT.replace(b"imgs/7 sample_5", b"/imgs sample_5"), "a file below .* in line 2 of .*7.npy"),
         (TEXT.replace(b"sample_5", b"a\0b"), "a file below .* in line 2 of .*7.npy"),
         (TEXT + b"\xff", f"{NEITHER} .*invalid start byte"),
-        (saved(np.zeros((3, 11))), f"{NEITHER} .float64 of shape"),
+        (as_array(np.zeros((3, 11))), f"{NEITHER} .float64 of shape"),
         (ARRAY[:-1], NEITHER),
         (ARRAY.replace(b"(3, 11)", b"(3, 99)"), NEITHER),
     ],
@@ -83,22 +76,12 @@ def test_wrong_metadata_are_named_with_their_line(tmp_path, content, words):
         rows_of(content, tmp_path)
 
 
-class Trap:
-    """Leaves a trace once it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
 @pytest.mark.parametrize("kind", ["array", "pickle"])
 def test_nothing_is_unpickled(tmp_path, kind):
-    trap, trace = Trap(tmp_path / "trace"), tmp_path / "trace"
+    trap, trace = Bomb(tmp_path / "trace"), tmp_path / "trace"
     objects = np.array([[*ROWS[0][:-1], trap]], dtype=object)
     with pytest.raises(SbmtError, match=f"{NEITHER}.*a pickle can run code .*np.save"):
-        rows_of(pickle.dumps([trap]) if kind == "pickle" else saved(objects, allow_pickle=True), tmp_path)
+        rows_of(pickle.dumps([trap]) if kind == "pickle" else as_array(objects, allow_pickle=True), tmp_path)
     assert not trace.exists()
     pickle.loads(pickle.dumps(trap))
     assert trace.exists()  # the trap works

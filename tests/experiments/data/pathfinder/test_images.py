@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
+from sbmt.experiments.data.pathfinder import snakes as module
+from sbmt.experiments.data.pathfinder.geometry import TURNS
 from sbmt.experiments.data.pathfinder.images import draw_images, generate_images
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
 from sbmt.experiments.data.pathfinder.snakes import Snakes
 from tests.experiments.data.pathfinder import twin
-from tests.statistics import binomial_p_values
+from tests.statistics import binomial_p_values, uniform_p_value
 
 HARD = PathfinderSettings()
 SMALL = PathfinderSettings(
@@ -150,8 +152,39 @@ def test_images_depend_on_draws_and_settings_and_are_as_many_as_asked_for():
         assert len(images.targets.middles) == len(images.distractors.directions) == n_images
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("n_images", [0, 1.0])
-def test_bad_numbers_are_refused(n_images):
-    with pytest.raises(SbmtError, match="n_images ≥ 1"):
-        made(n_images, HARD)
+def test_rules_for_distractors():
+    pairs = {n: PathfinderSettings(contour_length=n).distractors() for n in (2, 6, 9, 14)}
+    assert pairs == {2: (20, 1), 6: (10, 2), 9: (6, 3), 14: (5, 4)}
+    assert PathfinderSettings(n_distractors=0, distractor_length=3).distractors() == (0, 3)
+    assert PathfinderSettings(distractor_length=7).to_json()["n_distractors"] == 2
+
+
+@pytest.mark.statistical(share=0.001)
+def test_turns_follow_the_square_of_the_cosine(judge):
+    # Two paddles in much room, and discs so small that a right angle does not bring them together.
+    settings = PathfinderSettings(
+        paddle_length=1.0, paddle_margin=0.5, contour_length=2, marker_radius=0.4, seed_distance=8.0, n_distractors=0
+    )
+    snakes = made(14_000, settings).targets
+    places = snakes.middles[:, :, 0] / twin.UNITS
+    is_inside = ((places > 5) & (places < 27)).all(-1)  # decided before a turn is drawn
+    turns = (np.diff(snakes.directions)[is_inside].ravel() + 32) % 64 - 32
+    weights = np.cos(2 * np.pi * TURNS / 64) ** 2
+    cells = np.clip(turns, -8, 8)  # 15 single turns, and the sharper ones of each side together
+    expected = np.array([weights[np.clip(TURNS, -8, 8) == cell].sum() for cell in range(-8, 9)])
+    judge(uniform_p_value(np.bincount(cells + 8, minlength=17), len(turns) * expected / expected.sum()))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        PathfinderSettings(size=16, contour_length=60),
+        PathfinderSettings(size=12, contour_length=2, n_distractors=100),
+        PathfinderSettings(seed_distance=60.0),
+        PathfinderSettings(padding=100.0),
+    ],
+)
+def test_no_room(settings, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_FAILURES", 300)
+    with pytest.raises(SbmtError, match=r"one of \d+ attempts satisfies, got PathfinderSettings.*: shorten the snakes"):
+        made(2, settings)

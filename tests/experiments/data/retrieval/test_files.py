@@ -1,6 +1,5 @@
 import gzip
 import hashlib
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -41,36 +40,26 @@ def write(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
-def test_pairs_are_read_byte_for_byte(write, pool_of, suffix):
-    source = retrieval_files(write(suffix=suffix))
+@pytest.mark.parametrize(
+    "content, suffix",
+    [
+        (tsv(PAIRS), ".tsv"),
+        (tsv(PAIRS), ".tsv.gz"),
+        (tsv(PAIRS, b"\r\n"), ".tsv"),
+        (b"\xef\xbb\xbf" + tsv(PAIRS), ".tsv.gz"),
+    ],
+    ids=["plain", "packed", "carriage returns", "byte-order mark"],
+)
+def test_pairs_are_read_byte_for_byte(write, pool_of, tmp_path, content, suffix):
+    write(content, suffix=suffix)
+    source = retrieval_files(str(tmp_path / f"new_aan_pairs.eval{suffix}"))  # one file brings the others
     pool, documents = pool_of(source)
     assert documents == READ * 3
     assert pool.labels.tolist() == [label for *_, label in PAIRS] * 3
     assert pool.splits.tolist() == ["train"] * 6 + ["dev"] * 6 + ["test"] * 6
-
-
-def test_settings_say_what_was_read(write, tmp_path):
-    write()
-    source = retrieval_files(str(tmp_path / "new_aan_pairs.eval.tsv"))  # one file brings the others
-    assert source.settings == {
-        "files": {f"new_aan_pairs.{part}.tsv": hashlib.sha256(tsv(PAIRS)).hexdigest() for part in PARTS},
-        "document_bytes": 10_000,
-    }
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        tsv(PAIRS, b"\r\n"),
-        b"\xef\xbb\xbf" + tsv(PAIRS),
-    ],
-    ids=["carriage returns", "byte-order mark"],
-)
-@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
-def test_what_editors_do_to_files_changes_nothing(write, pool_of, content, suffix):
-    _, documents = pool_of(retrieval_files(write(content, suffix=suffix)))
-    assert documents == READ * 3
+    paths = [tmp_path / f"new_aan_pairs.{part}{suffix}" for part in PARTS]
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    assert source.settings == {"files": files, "document_bytes": 10_000}
 
 
 def test_a_mark_of_byte_order_inside_a_text_stays(write, pool_of):
@@ -79,29 +68,17 @@ def test_a_mark_of_byte_order_inside_a_text_stays(write, pool_of):
     assert documents[:2] == [(b"\xef\xbb\xbfa", b"b"), (b"c", b"\xef\xbb\xbf")]
 
 
-@pytest.mark.parametrize("n_bytes", [7, 40, 41, 42, 1000, 1 << 25])
+@pytest.mark.parametrize("n_bytes", [7, 41, 1000])
 def test_the_size_of_the_parts_changes_nothing(write, pool_of, monkeypatch, n_bytes):
     """No pair is lost or read twice, wherever a part ends; a part without a line of its own is empty."""
-    rows = [(b"%d" % (i % 2), b"a" * (i % 5), b"b" * i) for i in range(60)]
+    rows = [(b"%d" % (i % 2), b"a" * (i % 5), b"b" * i) for i in range(25)]
     monkeypatch.setattr(module, "SHARD_BYTES", n_bytes)
     source = retrieval_files(write(tsv(rows)))
     pool, documents = pool_of(source)
     assert documents == [(a, b) for _, a, b in rows] * 3
-    assert pool.labels.tolist() == [i % 2 for i in range(60)] * 3
+    assert pool.labels.tolist() == [i % 2 for i in range(25)] * 3
     n_shards = -(-len(tsv(rows)) // n_bytes)
     assert len(source.shards) == len({shard.name for shard in source.shards}) == 3 * n_shards
-
-
-def test_a_part_at_a_time_is_in_memory(write, monkeypatch):
-    content = tsv([(b"1.0", b"a" * 8000, b"b" * 8000)] * 1000)  # 16 MB
-    monkeypatch.setattr(module, "SHARD_BYTES", 1 << 18)
-    source = retrieval_files(write(content, eval=tsv(PAIRS), test=tsv(PAIRS)))
-    del content
-    tracemalloc.start()
-    n_pairs = sum(len(shard.make().labels) for shard in source.shards)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert n_pairs == 1012 and peak < 4 << 20
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
@@ -109,13 +86,9 @@ def test_a_part_at_a_time_is_in_memory(write, monkeypatch):
     "line, message",
     [
         (b"1.0\tid\tid\n", "3 columns"),  # the release without texts
-        (b"1.0\tid\tid\ta\tb\tc\n", "6 columns"),
         (b"\n", "1 columns"),
-        (b"nan\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"0.5\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
-        (b"label\tid1\tid2\ttext1\ttext2\n", "label 0.0 or 1.0"),
         (b"1_0e-1\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
-        (b" 1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"\xff\tid\tid\ta\tb\n", "label 0.0 or 1.0"),
         (b"\xef\xbb\xbf1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),  # the mark belongs at the start of the file
     ],
@@ -128,8 +101,7 @@ def test_a_wrong_line_is_named(write, monkeypatch, suffix, line, message):
     assert f"new_aan_pairs.eval{suffix}, line 7" in str(error.value)
 
 
-@pytest.mark.parametrize("n_bytes", [1, 7, 30_000])
-@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+@pytest.mark.parametrize("suffix, n_bytes", [(".tsv", 1), (".tsv", 30_000), (".tsv.gz", 7)])
 def test_a_file_whose_last_line_does_not_end_is_refused(write, monkeypatch, suffix, n_bytes):
     """It is cut off: perhaps only by its line feed, perhaps within its last text, which nothing else would show."""
     monkeypatch.setattr(module, "SHARD_BYTES", 5000)
@@ -153,18 +125,14 @@ def test_official_files_come_first_and_must_be_complete(write, tmp_path):
         retrieval_files(tmp_path)
 
 
-def test_the_real_stand_in_has_the_known_statistics(shared_data, pool_of):
-    """Counts, balance, lengths; and golden, the symbols of the test split."""
+def test_the_real_stand_in_has_the_known_content(shared_data, pool_of):
+    """Counts and balance; and golden, the symbols of the test split."""
     source = retrieval_files(shared_data)
     assert (source.name, source.origin) == ("retrieval-films", "stand-in")
     assert "Not the ACL Anthology" in source.settings["note"]
     pool, documents = pool_of(source)
     arranged = source.arrange(pool)
-    for split, n, median, p90 in (("train", 1200, 2205, 4509), ("dev", 200, 2243, 4580), ("test", 200, 2204, 4782)):
-        rows = arranged[split]
-        assert np.bincount(pool.labels[rows]).tolist() == [n // 2, n // 2]
-        lengths = np.sort(pool.lengths[rows].ravel())  # the values below which lie a half and nine tenths
-        assert (lengths[n], lengths[n * 18 // 10]) == (median, p90)
-    assert all(text.decode() for pair in documents for text in pair if len(text) < 10_000)  # UTF-8, not empty
+    for split, n in (("train", 1200), ("dev", 200), ("test", 200)):
+        assert np.bincount(pool.labels[arranged[split]]).tolist() == [n // 2, n // 2]
     test = b"".join(b"".join(documents[row]) for row in arranged["test"])
     assert hashlib.sha256(test).hexdigest() == "2d63c736bd3692619b2bd104643bbc577ee77c0973e1a065dc6ab4a54e83c8c0"

@@ -1,0 +1,166 @@
+"""What is generated is the same everywhere and for ever, and differs with every setting."""
+
+import hashlib
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.data.listops import source as listops
+from sbmt.experiments.data.listops.source import listops_source
+from sbmt.experiments.data.listops.trees import TreeLaw, generate_expressions
+from sbmt.experiments.data.pathfinder import source as pathfinder
+from sbmt.experiments.data.pathfinder.images import generate_images
+from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
+from sbmt.experiments.data.pathfinder.source import pathfinder_source
+from sbmt.experiments.data.recall import sample_recall
+from sbmt.experiments.data.repeated_tokens import (
+    majority_accuracy,
+    random_mask_ceiling,
+    sample_fresh_values,
+    sample_repeated_tokens,
+)
+from sbmt.experiments.data.retrieval.topics import topics_source
+from sbmt.experiments.data.twins import sample_twins
+from tests.experiments.data.layouts import same_examples
+from tests.layers.inputs import seeded
+
+SMALL_IMAGES = PathfinderSettings(size=16, contour_length=5, n_distractors=1, marker_radius=1.0, seed_distance=5.0)
+SMALL_TREES = TreeLaw(min_length=20, max_length=100)
+SMALL = {
+    "listops": partial(listops_source, n_train=100, n_dev=10, n_test=10, min_length=20, max_length=100),
+    "pathfinder": partial(pathfinder_source, settings=SMALL_IMAGES, n_images=70),
+    "retrieval": partial(topics_source, n_train=20, n_dev=5, n_test=5),
+}
+
+
+@pytest.mark.parametrize(
+    "make, golden",
+    [
+        (lambda: listops.generate_shard(0, 0, TreeLaw()), "a2055bab3479b3e9d90ad317bbd68e82"),
+        (lambda: listops.generate_shard(0, 0, SMALL_TREES), "c7e3a60991cfe76ac3524881241cdfaa"),
+        (lambda: pathfinder.generate_shard(0, 1000, 0, PathfinderSettings()), "3cd98f9f8bc63db452479502d4f15d38"),
+        (lambda: pathfinder.generate_shard(0, 1000, 0, SMALL_IMAGES), "72a71d9f07b3eb4a6d34e862ad97e216"),
+        (lambda: SMALL["retrieval"]().shards[0].make(), "d7e6bf3eb00d9789d548a9fc1bf59723"),
+    ],
+    ids=["listops", "small trees", "pathfinder", "small images", "topics"],
+)
+def test_a_shard_never_changes(make, golden):
+    """Golden: the beginning of the SHA-256 of symbols and labels."""
+    shard = make()
+    content = shard.symbols.tobytes() + shard.labels.astype("<i8").tobytes()
+    assert hashlib.sha256(content).hexdigest().startswith(golden)
+
+
+@pytest.mark.parametrize("task", SMALL)
+def test_shards_can_be_made_again_and_in_any_order(task, monkeypatch):
+    monkeypatch.setattr(pathfinder, "SHARD_SIZE", 30)
+    monkeypatch.setattr(listops, "SHARD_SIZE", 50)
+    first, second, other = SMALL[task](), SMALL[task](), SMALL[task](seed=1)
+    forward = [shard.make() for shard in first.shards]
+    backward = [shard.make() for shard in reversed(second.shards)][::-1]
+    assert len(forward) == 3 and all(map(same_examples, forward, backward))
+    made = [*forward, other.shards[0].make(), other.shards[1].make()]
+    assert not any(same_examples(x, y) for i, x in enumerate(made) for y in made[:i])
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (
+            listops_source,
+            dict(n_train=9, n_dev=9, n_test=9, min_length=9, max_length=999, max_depth=9, max_args=9, seed=9),
+        ),
+        (pathfinder_source, dict(settings=SMALL_IMAGES, n_images=999, seed=9)),
+        (topics_source, dict(n_topics=9, n_train=9, n_dev=9, n_test=9, seed=9)),
+    ],
+)
+def test_settings_tell_contents_apart(make, changes):
+    assert json.loads(json.dumps(make().settings)) == make().settings
+    assert all(make(**{name: value}).settings != make().settings for name, value in changes.items())
+
+
+def test_the_defaults_are_long_range_arenas():
+    trees, images = listops_source(), pathfinder_source()
+    assert len({shard.name for shard in trees.shards}) == 102 and len({shard.name for shard in images.shards}) == 200
+    assert trees.settings["sizes"] == {"train": 96_000, "dev": 2_000, "test": 2_000}
+    law = {"max_depth": 10, "max_args": 10, "digit_share": 0.75, "min_length": 500, "max_length": 2000}
+    assert trees.settings["law"] == law
+    assert images.settings["n_images"] == 200_000 and images.settings["images"] == PathfinderSettings().to_json()
+
+
+PICTURES = torch.arange(224, dtype=torch.uint8).view(14, 4, 4)
+recall, twins = partial(sample_recall, batch_size=2), partial(sample_twins, PICTURES)
+
+
+@pytest.mark.parametrize(
+    "sample", [partial(sample_repeated_tokens, length=5), partial(sample_fresh_values, length=5), sample_recall,
+               partial(sample_twins, PICTURES, length=9, crop=3)],
+    ids=["repeated tokens", "fresh values", "recall", "twins"],
+)  # fmt: skip
+def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
+    first, other = (sample(batch_size=8, generator=seeded(seed)) for seed in (0, 1))
+    assert not torch.equal(first[0], other[0])
+    torch.manual_seed(0)
+    generator = seeded(0)
+    parts = [sample(batch_size=n, generator=generator) for n in (1, 4, 3)]
+    for i, whole in enumerate(first):
+        assert torch.equal(whole, torch.cat([part[i] for part in parts]))
+    assert torch.equal(sample(batch_size=8)[0], first[0])  # the global seed governs where no generator is given
+
+
+RNG = np.random.Generator(np.random.PCG64(0))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "wrong", "words"),
+    [
+        (listops_source, dict(n_train=0), "n_train"),
+        (listops_source, dict(n_test=2.0), "n_test"),
+        (listops_source, dict(seed=-1), "seed"),
+        (listops_source, dict(min_length=1999), "min_length"),
+        (TreeLaw, dict(max_depth=0), "max_depth"),
+        (TreeLaw, dict(max_args=1), "max_args ≥ 2"),
+        (TreeLaw, dict(digit_share=float("nan")), "digit_share"),
+        (TreeLaw, dict(min_length=-1), "min_length"),
+        (TreeLaw, dict(min_length=500, max_length=501), "min_length < max_length - 1.*500 and 501"),
+        (generate_expressions, dict(n_trees=0, generator=RNG), "n_trees"),
+        (pathfinder_source, dict(n_images=9), "n_images ≥ 10"),
+        (pathfinder_source, dict(n_images=20.0), "n_images"),
+        (pathfinder_source, dict(seed=-1), "seed in"),
+        (generate_images, dict(n_images=0, generator=RNG), "n_images ≥ 1"),
+        (PathfinderSettings, dict(size=0), "size ≥ 1"),
+        (PathfinderSettings, dict(contour_length=1), "contour_length ≥ 2"),
+        (PathfinderSettings, dict(distractor_length=0), "distractor_length ≥ 1"),
+        (PathfinderSettings, dict(n_distractors=-1), "n_distractors ≥ 0"),
+        (PathfinderSettings, dict(n_distractors=10_000), "at most 32000 paddles per image, got 40028"),
+        (PathfinderSettings, dict(paddle_margin=float("nan")), "paddle_margin ≥ 0, got nan"),
+        (PathfinderSettings, dict(paddle_length=0.0), "paddle_length > 0"),
+        (PathfinderSettings, dict(marker_radius=-1.0), "marker_radius > 0"),
+        (PathfinderSettings, dict(paddle_thickness=0.4), "paddle_thickness ≥ 1/2"),
+        (PathfinderSettings, dict(seed_distance=3.9), "seed_distance ≥ .* = 4.0, got 3.9"),
+        (PathfinderSettings, dict(paddle_contrast=1.1), "paddle_contrast in"),
+        (topics_source, dict(n_topics=1), "n_topics"),
+        (topics_source, dict(n_train=0), "n_train"),
+        (recall, dict(n_pairs=0), "n_pairs ≥ 1"),
+        (recall, dict(n_distractors=-1), "n_distractors ≥ 1"),
+        (recall, dict(n_keys=0), "n_keys ≥ 1"),
+        (recall, dict(batch_size=0), "batch_size ≥ 1"),
+        (recall, dict(n_keys=16), "n_keys ≥ 17, a key for every pair and one for distractors, got 16"),
+        (recall, dict(n_keys=15, n_distractors=0), "n_keys ≥ 16, a key for every pair, got 15"),
+        (twins, dict(batch_size=0, length=9, crop=3), "batch_size"),
+        (twins, dict(batch_size=2, length=9, crop=5), "≤ 4"),
+        (sample_repeated_tokens, dict(batch_size=0, length=4), "batch_size"),
+        (sample_fresh_values, dict(batch_size=4, length=0), "length"),
+        (majority_accuracy, dict(length=0), "length"),
+        (random_mask_ceiling, dict(length=4, mask_density=-0.1), "mask_density"),
+        (random_mask_ceiling, dict(length=4, mask_density=float("nan")), "mask_density"),
+    ],
+)
+def test_bad_numbers_are_refused(make, wrong, words):
+    with pytest.raises(SbmtError, match=words):
+        make(**wrong)

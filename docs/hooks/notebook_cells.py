@@ -25,11 +25,11 @@ def on_page_content(html, page, config, files):
     if not page.file.src_uri.endswith(".ipynb"):
         return html
     notebook = json.loads(Path(page.file.abs_src_path).read_text(encoding="utf-8"))
-    html = REMARK.sub("", html)
+    done, rest = [], REMARK.sub("", html)
     for cell in notebook["cells"]:
-        before, inside, after = _split(html, rf'<div\b[^>]*\bid="cell-id={re.escape(cell["id"])}"[^>]*>')
-        html = before + _shown(inside, cell) + after
-    return html
+        before, inside, rest = _split(rest, rf'<div\b[^>]*\bid="cell-id={re.escape(cell["id"])}"[^>]*>')
+        done += [before, _shown(inside, cell)]
+    return "".join([*done, rest])
 
 
 def _shown(html, cell):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -54,13 +53,6 @@ class Verdict:
     exponents: dict[str, tuple[int, float]]
     beyond: tuple[str, ...]
     unused: tuple[str, ...]
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Verdict":
-        """Restores a verdict from what ``dataclasses.asdict`` and JSON made of it."""
-        pairs = {symbol: (int(claimed), float(slope)) for symbol, (claimed, slope) in values["exponents"].items()}
-        lists = {name: tuple(values[name]) for name in ("beyond", "unused")}
-        return cls(**values | {"exponents": pairs} | lists)
 
 
 def compare_with_claims() -> dict[str, Verdict]:

@@ -1,10 +1,9 @@
 """The paper's tables of costs, and how our counts and measurements compare with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from results.paper_costs.claims import TABLE_3
-from results.paper_costs.growth import Verdict
 from sbmt.experiments.costs.methods import METHODS
 from sbmt.experiments.costs.tables import short_title
 from sbmt.experiments.tables import LEFT_OUT, Table
@@ -22,13 +21,14 @@ def paper_table(kind: str) -> Table:
     return Table(f"paper-{kind}", f"The paper's Table 3: {title}, full attention = 1", headings, rows)
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """Claims of Tables 5 and 6 beside our counts."""
+def verdict_table(verdicts: Iterable[dict[str, Any]]) -> Table:
+    """Claims of Tables 5 and 6 beside our counts, each the fields of a :class:`~results.paper_costs.growth.Verdict`."""
     rows = []
     for one in verdicts:
-        exponents = ", ".join(f"{symbol} {claimed} → {slope:.2f}" for symbol, (claimed, slope) in one.exponents.items())
-        beyond, unused = (", ".join(terms) or LEFT_OUT for terms in (one.beyond, one.unused))
-        rows.append((one.title, f"O({one.claimed})", exponents, beyond, unused))
+        found = ((symbol, *both) for symbol, both in one["exponents"].items())
+        exponents = ", ".join(f"{symbol} {claimed} → {slope:.2f}" for symbol, claimed, slope in found)
+        beyond, unused = (", ".join(one[name]) or LEFT_OUT for name in ("beyond", "unused"))
+        rows.append((one["title"], f"O({one['claimed']})", exponents, beyond, unused))
     title = "Tables 5 and 6, time: claimed exponent → log-log slope of our count"
     return Table("claims", title, ("", "claimed", "exponents", "not in the claim", "not needed"), tuple(rows))
 

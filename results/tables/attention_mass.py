@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from results.tables.files import Files
-from results.tables.grid import grid
+from results.tables.grid import grid, points
 
 SHOWN = 0.05
 HEADS = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that tables fit the page
@@ -32,7 +32,7 @@ def kinds_table(networks: dict[str, Any], show: Callable[[dict[str, Any]], str])
 
 def lost_table(networks: dict[str, Any]) -> str:
     """Full attention's accuracy, and the points that each kind of mask loses, ± standard error."""
-    table = kinds_table(networks, lambda kind: f"{100 * kind['lost']:.1f} ± {100 * kind['lost_error']:.1f}")
+    table = kinds_table(networks, lambda kind: points(kind["lost"], kind["lost_error"]))
     head, line, *rows = table.split("\n")
     tokens = [f"{network['mean_keys']:.0f}" for network in networks.values()]
     full = [f"{network['full']['accuracy']:.3f}" for network in networks.values()]

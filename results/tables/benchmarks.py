@@ -7,6 +7,7 @@ from results.tables.files import Files
 from results.tables.grid import grid
 from sbmt.experiments.benchmarks import tables_of
 from sbmt.experiments.plots.benchmarks import crossing
+from sbmt.experiments.tables import LEFT_OUT
 
 GPU_TABLES = ("gpu-machine", "gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward", "gpu-left-out")
 NO_GPU = "*Not measured yet: run `make gpu`.*"
@@ -15,33 +16,38 @@ FITTED_FIGURE = "Seconds of a training step against the number of tokens, with f
 
 
 def bench_page(files: Files) -> dict[str, str]:
-    """The benchmarks' tables, figure and machines by name."""
-    tables = {}
-    if files.has("bench"):
-        result = files.load("bench")
-        tables = {table.name: table.markdown() for table in tables_of(result)} | {"machine": _machine(result)}
-        if (files.root / "results" / "bench.png").exists():
-            tables["figure"] = f"![{FIGURE}](assets/bench.png)"
-    return tables | _fitted(files) | _blocks(files) | _builds(files) | _gpu(files)
+    """The benchmarks' tables, figures and machines by name."""
+    tables = _suites(files, "bench", FIGURE) | _suites(files, "bench_fitted", FITTED_FIGURE, "fitted-")
+    if files.has("bench_fitted"):
+        tables["fitted-gain"] = _gain(files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"])
+    return tables | _blocks(files) | _builds(files) | _gpu(files)
 
 
-def _fitted(files: Files) -> dict[str, str]:
-    """The suite ``fitted``, which has a results file and a figure of its own."""
-    if not files.has("bench_fitted"):
+def _suites(files: Files, name: str, caption: str, begins: str = "") -> dict[str, str]:
+    """All tables of a results file, its machine and its figure, the names of which begin as is said."""
+    if not files.has(name):
         return {}
-    result = files.load("bench_fitted")
-    tables = {table.name: table.markdown() for table in tables_of(result)} | {"fitted-machine": _machine(result)}
-    tables["fitted-gain"] = _gain(result["suites"]["fitted"]["found"]["cases"])
-    if (files.root / "results" / "bench_fitted.png").exists():
-        tables["fitted-figure"] = f"![{FITTED_FIGURE}](assets/bench_fitted.png)"
+    result = files.load(name)
+    tables = _markdown(result) | {f"{begins}machine": _machine(result)}
+    if (files.root / "results" / f"{name}.png").exists():
+        tables[f"{begins}figure"] = f"![{caption}](assets/{name}.png)"
     return tables
+
+
+def _markdown(result: dict[str, Any]) -> dict[str, str]:
+    return {table.name: table.markdown() for table in tables_of(result)}
 
 
 def _machine(result: dict[str, Any]) -> str:
     about = result["manifest"]
-    text = f"Measured on {about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` "
-    text += f"{about['OMP_WAIT_POLICY']}; Python {about['python']}, torch {about['torch']}, numba {about['numba']}; "
-    return text + f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
+    if "gpu" in about:
+        text = f"one {about['gpu']} ({about['gpu_memory_gib']:.0f} GiB), driver {about['driver']}, CUDA "
+        text += f"{about['cuda']}, torch {about['torch']}, triton {about['triton']}, Python {about['python']}"
+    else:
+        text = f"{about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` {about['OMP_WAIT_POLICY']}; "
+        text += f"Python {about['python']}, torch {about['torch']}, numba {about['numba']}"
+    quickly = ", quickly" if result["is_quick"] else ""
+    return f"Measured on {text}; by `{about['command']}` on {about['date']}{quickly}."
 
 
 def _gain(cases: list[dict[str, Any]]) -> str:
@@ -97,28 +103,18 @@ def _gpu(files: Files) -> dict[str, str]:
     tables = dict.fromkeys((*GPU_TABLES, "gpu-runs"), NO_GPU)
     if files.has("gpu/bench"):
         result = files.load("gpu/bench")
-        found = {table.name: table.markdown() for table in tables_of(result)}
-        tables |= {"gpu-left-out": "Everything was measured.", "gpu-machine": _gpu_machine(result)} | found
+        tables |= {"gpu-left-out": "Everything was measured.", "gpu-machine": _machine(result)} | _markdown(result)
     if files.has("gpu/runs"):
         tables["gpu-runs"] = _runs(files.load("gpu/runs")["runs"])
     return tables
 
 
-def _gpu_machine(result: dict[str, Any]) -> str:
-    about = result["manifest"]
-    gpu = f"Measured on one {about['gpu']} ({about['gpu_memory_gib']:.0f} GiB), driver {about['driver']}, CUDA "
-    gpu += f"{about['cuda']}, torch {about['torch']}, triton {about['triton']}, Python {about['python']}; "
-    return gpu + f"by `{about['command']}` on {about['date']}{', quickly' if result['is_quick'] else ''}."
-
-
 def _runs(runs: dict[str, dict[str, Any]]) -> str:
-    rows = ["| run | status | accuracy, % | density, % | minutes |", "| --- | --- | ---: | ---: | ---: |"]
+    rows = []
     for name, one in runs.items():
-        result = one.get("result")
-        if result is None:
-            rows.append(f"| {name} | {one['status']} | – | – | – |")
-        else:
+        cells = [LEFT_OUT] * 3
+        if (result := one.get("result")) is not None:
             test = result["test"]
-            cells = (f"{100 * test['accuracy']:.2f}", f"{100 * test['density']:.2f}", f"{result['seconds'] / 60:.1f}")
-            rows.append(f"| {name} | {one['status']} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+            cells = [f"{100 * test['accuracy']:.2f}", f"{100 * test['density']:.2f}", f"{result['seconds'] / 60:.1f}"]
+        rows.append((name, one["status"], *cells))
+    return grid(("run", "status", "accuracy, %", "density, %", "minutes"), rows)

@@ -1,6 +1,5 @@
 """The tables of the page on costs."""
 
-from results.paper_costs.growth import Verdict
 from results.paper_costs.tables import paper_table, slope_table, verdict_table
 from results.tables.files import Files
 from sbmt.experiments.costs.methods import METHODS, Case
@@ -19,7 +18,7 @@ def cost_page(files: Files) -> dict[str, str]:
         *cost_tables(result),
         paper_table("flops"),
         paper_table("memory"),
-        verdict_table([Verdict.from_dict(one) for one in result["claims"].values()]),
+        verdict_table(result["claims"].values()),
         slope_table(**result["slopes"]),
         parts_table(count, f"{METHODS['sbm'].title}, {listops.title}, a density of {100 * listops.density:.3g} %"),
     ]

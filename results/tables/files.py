@@ -1,6 +1,7 @@
 """The result files of one tree."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,11 @@ class Files:
         """The content of a study's file; ``glue/mlm`` is one of the several studies in ``glue.json``."""
         file, _, part = name.partition("/")
         return self.load(file)[part] if part else self.load(file)
+
+
+def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    """The first row with these values; raises KeyError if there is none."""
+    for row in rows:
+        if wanted.items() <= row.items():
+            return row
+    raise KeyError(wanted)

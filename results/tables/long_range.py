@@ -5,8 +5,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from results.tables.files import Files
-from results.tables.grid import grid
+from results.tables.grid import grid, points
 from results.tables.longer_inputs import longer_table, same_share_table
+from sbmt.experiments.tables import LEFT_OUT
 from sbmt.experiments.training.long_range import PAPER
 
 TASKS = {
@@ -33,7 +34,7 @@ def accuracy_table(results: dict[str, dict[str, Any]]) -> str:
 
 def _accuracy(runs: list[dict[str, Any]]) -> str:
     if not runs:
-        return "–"
+        return LEFT_OUT
     accuracies = [100 * run["test"]["accuracy"] for run in runs]
     spread = f" ± {stdev(accuracies):.1f}" if len(runs) > 1 else ""
     density = 100 * mean(run["test"]["density"] for run in runs)
@@ -69,8 +70,8 @@ def paired_table(studies: dict[str, dict[str, Any]], titles: dict[str, str]) -> 
 
 def _points(difference: dict[str, float] | None) -> str:
     if difference is None:
-        return "–"
-    return f"{100 * difference['mean']:.1f} ± {100 * difference['error']:.1f}"
+        return LEFT_OUT
+    return points(difference["mean"], difference["error"])
 
 
 def settings_table(results: dict[str, dict[str, Any]]) -> str:
@@ -114,18 +115,17 @@ def long_range_page(files: Files) -> dict[str, str]:
     found = {task: files.load(task) for task in TASKS if files.has(task)}
     if not found:
         return {}
-    makers = {
-        "accuracy": accuracy_table,
-        "interval": interval_table,
-        "settings": settings_table,
-        "layers": layers_table,
+    tables = {
+        "long-range-accuracy": accuracy_table(found),
+        "long-range-interval": interval_table(found),
+        "long-range-settings": settings_table(found),
+        "long-range-layers": layers_table(found),
     }
-    tables = {f"long-range-{name}": table(found) for name, table in makers.items()}
     edges = {task: files.load(f"{task}-edges") for task in TASKS if files.has(f"{task}-edges")}
     if edges:
         tables["long-range-edges"] = accuracy_table(edges)
-    if edges and files.has("paired"):
-        titles = {trial: title for result in edges.values() for trial, title in result["titles"].items()}
+    titles = {trial: title for result in edges.values() for trial, title in result["titles"].items()}
+    if files.has("paired"):
         tables["long-range-paired"] = paired_table(files.load("paired")["studies"], titles)
     if files.has("longer_inputs"):
         longer = files.load("longer_inputs")["tasks"]

@@ -10,7 +10,7 @@ from math import exp, hypot, sqrt
 from statistics import mean, median
 from typing import Any
 
-from results.tables.files import Files
+from results.tables.files import Files, find
 from sbmt.experiments.plots.benchmarks import crossing
 
 LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
@@ -41,24 +41,17 @@ def value(files: Files, file: str, *keys: str | int) -> Any:
 def seen(files: Files, network: str, kind: str, name: str, share: float = 0.05) -> float:
     """What a kind of mask holding this share of the pairs does in a trained network: ``recall``, ``lost`` and so on."""
     found = files.load("attention_mass")["networks"][network]
-    kinds = found["levels"][found["shares"].index(share)]
-    return next(one[name] for one in kinds if one["kind"] == kind)
+    return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
 
 
 def blocks_visited(files: Files, n: int, kind: str, block_size: int) -> float:
     """The share of FlexAttention's blocks that hold an edge, with tokens in the order of their clusters."""
-    for row in files.load("block_masks")["rows"]:
-        if (row["n"], row["kind"], row["block_size"]) == (n, kind, block_size):
-            return row["sorted"]
-    raise KeyError(n, kind, block_size)
+    return find(files.load("block_masks")["rows"], n=n, kind=kind, block_size=block_size)["sorted"]
 
 
 def statement(files: Files, name: str) -> str:
     """What a statement of ``python -m theory`` found, in its own words."""
-    for row in files.load("theory"):
-        if row["name"] == name:
-            return row["shown"].replace("%", " %")
-    raise KeyError(name)
+    return find(files.load("theory"), name=name)["shown"].replace("%", " %")
 
 
 def n_statements(files: Files, grade: str) -> int:
@@ -125,20 +118,16 @@ def layer_density(files: Files, study: str, number: int) -> float:
 
 def time_ratio(files: Files, kind: str, n: int, density: float, mode: str, contestant: str) -> float:
     """Time over that of full attention; ``mode`` is ``"training"`` or ``"forward"``."""
-    wanted = (kind, n, density, mode == "training", 128)
-    for case in files.load("bench")["suites"]["attention"]["found"]["cases"]:
-        if wanted == tuple(case[name] for name in ("kind", "n", "density", "is_training", "n_clusters")):
-            return case["results"][contestant]["ratio"]
-    raise KeyError(wanted)
+    cases = files.load("bench")["suites"]["attention"]["found"]["cases"]
+    wanted = {"kind": kind, "n": n, "density": density, "is_training": mode == "training", "n_clusters": 128}
+    return find(cases, **wanted)["results"][contestant]["ratio"]
 
 
 def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: str = "fitted") -> float:
     """Time of a fitted or shared mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
-    wanted = (kind, n, keys_per_query, mode == "training")
-    for case in files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]:
-        if (case["kind"], case["n"], case["n"] * case["density"], case["is_training"]) == wanted:
-            return case["results"]["sbm"]["ratio"]
-    raise KeyError(*wanted)
+    cases = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
+    wanted = {"kind": kind, "n": n, "density": keys_per_query / n, "is_training": mode == "training"}
+    return find(cases, **wanted)["results"]["sbm"]["ratio"]
 
 
 def fitted_break_even(files: Files, mode: str) -> float:
@@ -168,12 +157,8 @@ def operations_ratio(files: Files, method: str, which: str) -> float:
 
 def gradient_estimate(files: Files, scores: str, probability: float, estimator: str, measure: str) -> float:
     """A measure of the quality of a gradient estimator, without exploration."""
-    for part in files.load("ste_bias")["parts"]:
-        if part["scores"] == scores and part["exploration"] == 0:
-            for row in part["rows"]:
-                if (row["probability"], row["estimator"]) == (probability, estimator):
-                    return row[measure]
-    raise KeyError(scores, probability, estimator)
+    part = find(files.load("ste_bias")["parts"], scores=scores, exploration=0)
+    return find(part["rows"], probability=probability, estimator=estimator)[measure]
 
 
 def step_time(files: Files, trial: str) -> float:

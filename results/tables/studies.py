@@ -5,8 +5,8 @@ from math import exp
 from statistics import median
 from typing import Any
 
-from results.tables.files import Files
-from results.tables.grid import grid
+from results.tables.files import Files, find
+from results.tables.grid import grid, spread
 
 STUDIES = ("figure4", "figure4-64", "collapse", "decides", "sparse")
 FITTED_LENGTHS = 64, 256, 1024
@@ -30,8 +30,7 @@ def study_table(result: dict[str, Any]) -> str:
         cells = [f"{mine[0]['n_parameters']:,}", f"{len(mine)}"]
         for name in ("accuracy", "density", "loss"):
             values = [run["test"][name] for run in mine]
-            spread = f" ({min(values):.3f} to {max(values):.3f})" if len(mine) > 1 else ""
-            cells.append(f"{median(values):.3f}{spread}")
+            cells.append(spread(values) if len(mine) > 1 else f"{values[0]:.3f}")
         rows.append((title, *cells))
     return grid(("", "parameters", "seeds", "accuracy", "density", "loss"), rows)
 
@@ -50,7 +49,7 @@ def seeds_table(result: dict[str, Any]) -> str:
 
 def algorithm_1_table(result: dict[str, Any]) -> str:
     """Where the density of Algorithm 1 ends up, with and without exploration, beside its limits."""
-    run = next(run for run in result["runs"] if run["trial"] == "sbm-algorithm-1")
+    run = find(result["runs"], trial="sbm-algorithm-1")
     found = (
         ("while training, δ = .01", 1.01, run["curve"]["density"][-1]),
         ("in eval mode", 1.0, run["test"]["density"]),
@@ -75,15 +74,13 @@ def pushes_table(result: dict[str, Any]) -> str:
 
 def ste_bias_table(result: dict[str, Any], scores: str = "scores blind to use", exploration: float = 0.0) -> str:
     """Relative bias · relative variance · cosine: a row per estimator, a column per p."""
-    wanted = {"scores": scores, "exploration": exploration}
-    rows = next(part["rows"] for part in result["parts"] if wanted.items() <= part.items())
-    by_place = {(row["estimator"], row["probability"]): row for row in rows}
+    rows = find(result["parts"], scores=scores, exploration=exploration)["rows"]
     columns = [p for p in result["settings"]["probabilities"] if p in (0.05, 0.25, 0.5, 0.75, 0.95)]
     lines = []
     for name, title in ESTIMATORS.items():
         cells = []
         for p in columns:
-            row = by_place[name, p]
+            row = find(rows, estimator=name, probability=p)
             variance = row["relative_variance"]
             shown = f"{variance:.2g}" if variance < 10 else f"{variance:.0f}"
             cells.append(f"{row['relative_bias']:.2f} · {shown} · {row['cosine']:.2f}")
@@ -128,9 +125,8 @@ REACHED = "seeds", "accuracy", "keys per query", "density"
 def _reached(result: dict[str, Any], trial: str) -> tuple[object, ...]:
     """Seeds, accuracy with its range, keys per query and density of a trial, medians over its seeds."""
     mine = [run for run in result["runs"] if run["trial"] == trial]
-    accuracies = [run["test"]["accuracy"] for run in mine]
     density, length = median(run["test"]["density"] for run in mine), mine[0]["config"]["length"]
-    accuracy = f"{median(accuracies):.3f} ({min(accuracies):.3f} to {max(accuracies):.3f})"
+    accuracy = spread([run["test"]["accuracy"] for run in mine])
     return len(mine), accuracy, f"{density * length:.1f}", f"{density:.3f}"
 
 
@@ -156,16 +152,12 @@ def fitted_page(files: Files) -> dict[str, str]:
     results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
     cost = files.load("fitted_cost") if files.has("fitted_cost") else None
     tables = {"fitted": fitted_table(results, cost)} if results else {}
-    if cost:
-        tables["fitted-cost"] = attention_cost_table(cost["attention"])
     if unseen := [files.load(name) for name in UNSEEN if files.has(name)]:
         tables["unseen"] = unseen_table(unseen)
-    if files.has("shared-graph"):
-        tables["shared-graph"] = study_table(files.load("shared-graph"))
-    if files.has("fitted-parts"):
-        tables["fitted-parts"] = study_table(files.load("fitted-parts"))
-    if files.has("fitted_variants"):
-        tables["fitted-variants"] = study_table(files.load("fitted_variants"))
+    if cost:
+        tables["fitted-cost"] = attention_cost_table(cost["attention"])
+    for name in filter(files.has, ("shared-graph", "fitted-parts", "fitted_variants")):
+        tables[name.replace("_", "-")] = study_table(files.load(name))
     if files.has("recall_lengths"):
         tables["recall"] = recall_table(files.load("recall_lengths"), files.load("recall")["titles"])
     return tables

@@ -8,8 +8,7 @@ import pytest
 
 from results.paper_costs import measured_growth
 from results.paper_costs.claims import TABLE_3
-from results.paper_costs.growth import Verdict, compare_with_claims
-from results.paper_costs.measured_growth import PRODUCTS, measure_products
+from results.paper_costs.growth import compare_with_claims
 from results.paper_costs.tables import paper_table, slope_table
 from sbmt.experiments.costs.methods import METHODS, REFERENCE
 from sbmt.experiments.costs.report import DENSITIES, cost_report
@@ -33,17 +32,12 @@ def test_the_papers_table_stands_beside():
 
 
 def test_the_results_file_holds_what_is_counted_today():
-    again = json.loads(json.dumps(cost_report(has_memory=False)))
+    again = cost_report(has_memory=False)
+    again["claims"] = {name: asdict(verdict) for name, verdict in compare_with_claims().items()}
+    again["paper"] = {name: {"flops": flops, "memory": memory} for name, (flops, memory) in TABLE_3.items()}
+    again = json.loads(json.dumps(again))
     assert {name: RESULT[name] for name in again} == again
-    assert set(RESULT) == {*again, "memory", "paper", "claims", "slopes", "manifest"}
-    assert RESULT["paper"] == {
-        name: {"flops": list(flops), "memory": list(memory)} for name, (flops, memory) in TABLE_3.items()
-    }
-    verdicts = {name: Verdict.from_dict(one) for name, one in RESULT["claims"].items()}
-    assert verdicts == compare_with_claims()
-    assert asdict(verdicts["full"])["claimed"] == "n²·d"
-    for sweep, found in zip(PRODUCTS[:3], RESULT["slopes"]["products"], strict=False):
-        assert json.loads(json.dumps(measure_products(sweep))) == found
+    assert set(RESULT) == {*again, "memory", "slopes", "manifest"}
 
 
 def test_the_results_file_holds_a_peak_of_every_method_and_column():

@@ -1,24 +1,36 @@
+"""The benchmarks' figures, drawn from the published results."""
+
+from pathlib import Path
+
 import pytest
+from matplotlib.figure import Figure
 
 from sbmt import SbmtError
-from sbmt.experiments.benchmarks import run_suites
-from sbmt.experiments.plots.benchmarks import crossing, draw_benchmarks
-from tests.experiments.benchmarks.tiny import use_tiny_grids
+from sbmt.experiments.files import read_json
+from sbmt.experiments.plots.benchmarks import crossing, draw_benchmarks, draw_ratio, draw_steps
+
+RESULTS = Path(__file__).parents[3] / "results"
 
 
-def test_the_figure_is_drawn_and_the_same_each_time(monkeypatch, tmp_path):
-    use_tiny_grids(monkeypatch)
-    result = run_suites(["attention"], is_quick=True)
-    draw_benchmarks(result, tmp_path / "a.png")
-    draw_benchmarks(result, tmp_path / "b.png")
+def test_what_was_measured_is_drawn(tmp_path):
+    suites = {name: read_json(RESULTS / f"{file}.json")["suites"][name] for name, file in FILES.items()}
+    draw_benchmarks({"suites": suites}, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    left, right = Figure().subplots(1, 2)
+    cases = suites["attention"]["found"]["cases"]
+    draw_ratio(left, [case for case in cases if "density" in case["sweeps"]], "density", str)
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in left.lines}
+    mine = [case for case in cases if case["kind"] == "structured" and "density" in case["sweeps"]]
+    points = sorted([case["density"], case["results"]["sbm"]["ratio"]] for case in mine if case["is_training"])
+    assert drawn["structured, training step"] == points
+    steps = suites["fitted"]["found"]["cases"]
+    draw_steps(right, steps)
+    times = [case["results"]["sbm"]["median"] / 1e3 for case in steps if case["is_training"] and "n" in case["sweeps"]]
+    assert right.lines[FITTED].get_ydata().tolist() == times
 
 
-def test_steps_are_drawn_over_the_number_of_tokens(monkeypatch, tmp_path):
-    use_tiny_grids(monkeypatch)
-    draw_benchmarks(run_suites(["fitted"], is_quick=True), tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+FILES = {"attention": "bench", "fitted": "bench_fitted"}
+FITTED = 1  # after the line of full attention
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,10 @@ from tests.experiments.plots.tiny_long_range import tiny_run
 @pytest.mark.parametrize(
     "task, settings",
     [
-        ("text", {}),
         ("retrieval", {"n_layers": 1, "n_heads": 1}),
         ("listops", {"attention": "full", "n_layers": 1}),
         ("image", {"n_layers": 3}),
-        ("pathfinder", {"n_layers": 1}),
-        ("sst2", {"n_layers": 1}),
-        ("mnli", {}),
+        ("mnli", {"n_layers": 1}),
     ],
 )
 def test_every_kind_has_a_picture(task, settings, tmp_path):
@@ -40,12 +37,11 @@ def _height(picture):
 
 
 def test_a_query_can_be_chosen(tmp_path):
-    run, prepared = tiny_run("text", tmp_path)
-    inspection = inspect_examples(run, prepared=prepared)
-    for name, query in (("0", 0), ("again", 0), ("3", 3)):
-        draw_long_range_inspection(inspection, tmp_path / f"{name}.png", query)
-    first, again, other = ((tmp_path / f"{name}.png").read_bytes() for name in ("0", "again", "3"))
-    assert first == again != other
+    run, prepared = tiny_run("text", tmp_path, n_layers=1)
+    inspection = inspect_examples(run, 4, prepared=prepared)
+    for query in (0, 3):
+        draw_long_range_inspection(inspection, tmp_path / f"{query}.png", query)
+    assert (tmp_path / "0.png").read_bytes() != (tmp_path / "3.png").read_bytes()
     with pytest.raises(SbmtError, match="a query position in"):
         draw_long_range_inspection(inspection, tmp_path / "no.png", 99)
     with pytest.raises(SbmtError, match="a file ending"):
@@ -65,8 +61,8 @@ def test_a_long_text_is_shown_around_its_query(make, task, limit, most, shown, t
     assert f"tokens {shown} of {len(documents[0].tokens)}" in part.title
 
 
-@pytest.mark.parametrize("task", ["sst2", "qqp"])
-def test_words_are_written_as_the_tokeniser_writes_them(task, tmp_path, monkeypatch):
+def test_words_are_written_as_the_tokeniser_writes_them(tmp_path, monkeypatch):
+    task = "qqp"
     run, prepared = tiny_glue_run(task, tmp_path, length=128)
     inspection = inspect_examples(run, prepared=prepared)
     example, written = inspection.lowest_and_highest()[0], []

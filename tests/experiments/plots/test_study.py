@@ -1,42 +1,36 @@
-"""The figure of a study."""
+"""The figure of a study, drawn from published results."""
 
 from copy import deepcopy
-from dataclasses import replace
+from pathlib import Path
 
-import pytest
 from matplotlib.figure import Figure
 
+from sbmt.experiments.files import read_json
 from sbmt.experiments.plots.study import dot_labels, draw_study, plot_accuracy_over_density, plot_trial
-from sbmt.experiments.studies.study import run_study, summary
-from tests.experiments.studies.tiny import DEMO
+
+RESULT = read_json(Path(__file__).parents[3] / "results" / "sparse.json")
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    study = replace(DEMO, n_seeds=2)
-    return summary(study, run_study(study, tmp_path_factory.mktemp("runs")))
-
-
-def test_every_run_has_its_lines_and_its_dot(result):
-    for number, (trial, title) in enumerate(result["titles"].items(), 1):
+def test_every_run_has_its_lines_and_its_dot():
+    for number, (trial, title) in enumerate(RESULT["titles"].items(), 1):
         axes = Figure().subplots()
-        right = plot_trial(axes, result, trial)
-        runs = [run for run in result["runs"] if run["trial"] == trial]
+        right = plot_trial(axes, RESULT, trial)
+        runs = [run for run in RESULT["runs"] if run["trial"] == trial]
         for name, place in (("loss", axes), ("density", right)):
             for line, run in zip(place.lines, runs, strict=True):
                 assert line.get_ydata().tolist() == run["curve"][name]
                 assert line.get_xdata().tolist() == run["curve"]["step"]
         assert " ".join(axes.get_title().split()) == f"{number} · {title}"
     axes = Figure().subplots()
-    plot_accuracy_over_density(axes, result)
+    plot_accuracy_over_density(axes, RESULT)
     dots = [(*dot.get_xdata(), *dot.get_ydata()) for dot in axes.lines if dot.get_marker() == "o"]
-    assert dots == [(run["test"]["density"], run["test"]["accuracy"]) for run in result["runs"]]
+    assert dots == [(run["test"]["density"], run["test"]["accuracy"]) for run in RESULT["runs"]]
 
 
-def test_every_trial_has_its_number_at_its_dots(result):
-    result = deepcopy(result)
+def test_every_trial_has_its_number_at_its_dots():
+    result = deepcopy(RESULT)
     for at, run in enumerate(result["runs"]):  # far from each other
-        run["test"] = {"density": at / len(result["runs"]), "accuracy": 0.6}
+        run["test"] = {"density": 1.0 - at / len(result["runs"]), "accuracy": 0.6}
     axes = Figure().subplots()
     plot_accuracy_over_density(axes, result)
     numbers = {name: str(number) for number, name in enumerate(result["titles"], 1)}
@@ -51,7 +45,7 @@ def test_dots_in_one_place_share_a_label():
     assert dot_labels([(0.0, 0.0, 1), (0.0, 1.0, 1)], (0.1, 0.1)) == [(0, 0, "1"), (0, 1, "1")]
 
 
-def test_the_figure_is_the_same_each_time(result, tmp_path):
+def test_the_figure_is_the_same_each_time(tmp_path):
     for name in ("a.png", "b.png"):
-        draw_study(result, tmp_path / name)
+        draw_study(RESULT, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

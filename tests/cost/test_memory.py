@@ -13,8 +13,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="memory is measu
 
 
 def test_a_process_that_fails_says_why():
-    found = in_fresh_process("sbmt.cost.no_such_module", {"n": 8})
-    assert "No module named" in found["missing"]
+    assert "No module named" in in_fresh_process("no_such_module", {"n": 8})["missing"]
 
 
 @linux_only

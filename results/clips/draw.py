@@ -82,11 +82,7 @@ def trace_draws(model: BlockModel, seed: int) -> list[Draw]:
 
 
 def draw_clip(path: Path) -> None:
-    """Writes the film.
-
-    Args:
-        path: Where it goes.
-    """
+    """Writes the film."""
     make_film(trace_draws(example_model(), SEED)).write(path)
 
 

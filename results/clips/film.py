@@ -44,16 +44,8 @@ class Film:
 
     Elements are written as they look when nothing moves: that is what readers see who asked for less motion, and what
     is printed. Class ``later`` is for those that this still leaves out. The address ``film.svg#still`` shows it to all.
-
-    Args:
-        title: What the film is about; not drawn.
-        text: A description for those who do not see it.
-        width: In user units.
-        height: Likewise.
-        seconds: How long it takes, before it starts again.
-        light: Further colours by name, used as ``var(--name)``.
-        dark: The same on dark pages.
-        style: Further rules of CSS.
+    Title and text describe it to those who do not see it. After so many seconds it starts again. Further colours by
+    name, used as ``var(--name)``, may differ on dark pages.
     """
 
     def __init__(
@@ -79,11 +71,7 @@ class Film:
         self._elements += elements
 
     def moving(self, *moments: tuple[Number, str]) -> str:
-        """A class whose elements take the styles of these moments, and all between them in between.
-
-        Args:
-            *moments: Seconds from the start, ascending, and declarations of CSS.
-        """
+        """A class whose elements take the styles (CSS) of these moments (seconds, ascending), and all between them."""
         steps = [f"{number(100 * at / self.seconds, 3)}% {{ {style} }}" for at, style in moments]
         keyframes = " ".join([f"0% {{ {moments[0][1]} }}", *steps, f"100% {{ {moments[-1][1]} }}"])
         return self._moves.setdefault(keyframes, f"m{len(self._moves)}")

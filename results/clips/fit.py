@@ -89,12 +89,7 @@ def in_tenths(probability: Tensor) -> list[str]:
 
 
 def fit_clip(course: Course, path: Path) -> None:
-    """Writes the film.
-
-    Args:
-        course: What it shows.
-        path: Where it goes.
-    """
+    """Writes the film of a training."""
     n, last = len(course.tokens), course.steps[-1]
     shades = [to_hex(MASK_COLOURS((i + 1) / len(LEVELS))) for i in range(len(LEVELS))]
     at = {step: i for i, step in enumerate(course.steps)}

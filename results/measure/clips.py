@@ -10,22 +10,20 @@ from typing import Any
 
 import torch
 
+import sbmt
+from results.clips import Course, draw_clip, fit_clip, in_tenths
+from sbmt.command import run_command
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.plots.repeated_tokens import see_mask
+from sbmt.experiments.training import RepeatedTokensConfig, build_model
+from sbmt.experiments.training.generated import TEST_SEED
+from sbmt.experiments.training.repeated_tokens import fitted
+from sbmt.experiments.training.run import manifest
+from sbmt.models import TokenTagger
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # where results.clips is
-
-import sbmt  # noqa: E402
-from results.clips import Course, draw_clip, fit_clip, in_tenths  # noqa: E402
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.data.batches import Batch  # noqa: E402
-from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens  # noqa: E402
-from sbmt.experiments.files import read_json, write_json  # noqa: E402
-from sbmt.experiments.plots.repeated_tokens import see_mask  # noqa: E402
-from sbmt.experiments.training import RepeatedTokensConfig, build_model  # noqa: E402
-from sbmt.experiments.training.generated import TEST_SEED  # noqa: E402
-from sbmt.experiments.training.repeated_tokens import fitted  # noqa: E402
-from sbmt.experiments.training.run import manifest  # noqa: E402
-from sbmt.models import TokenTagger  # noqa: E402
-
 RESULT, FILMS = ROOT / "results" / "clips.json", ROOT / "docs" / "assets" / "clips"
 EVERY, N_TEST = 25, 256
 LOOKS = (0, 25, 50, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1400, 2000)

@@ -4,7 +4,6 @@
 same each time, memory varies by a few per cent.
 """
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,16 @@ from typing import Any
 import torch
 from rich.progress import track
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+from results.paper_costs.claims import TABLE_3
+from results.paper_costs.growth import compare_with_claims
+from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products
+from sbmt.command import run_command
+from sbmt.experiments.costs.report import cost_report
+from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.files import write_json
+from sbmt.experiments.training.run import manifest
 
-from results.paper_costs.claims import TABLE_3  # noqa: E402
-from results.paper_costs.growth import compare_with_claims  # noqa: E402
-from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products  # noqa: E402
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.costs.report import cost_report  # noqa: E402
-from sbmt.experiments.costs.tables import cost_tables  # noqa: E402
-from sbmt.experiments.files import write_json  # noqa: E402
-from sbmt.experiments.training.run import manifest  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def measure() -> dict[str, Any]:

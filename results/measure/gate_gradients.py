@@ -5,22 +5,25 @@ same data and seed, without and with self-loops. The push of a kind of edges is 
 over the edges of that kind, so that it is positive where the loss asks for more of them.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.progress import track
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+from sbmt.block_model.model import BlockModel
+from sbmt.command import run_command
+from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.files import write_json
+from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
+from sbmt.experiments.training.config import build_model
+from sbmt.experiments.training.repeated_tokens import SIZES
+from sbmt.experiments.training.run import manifest
+from sbmt.graph.edges import EdgeList
 
-from sbmt.block_model.model import BlockModel  # noqa: E402
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens  # noqa: E402
-from sbmt.experiments.training.config import build_model  # noqa: E402
-from sbmt.experiments.training.repeated_tokens import SIZES  # noqa: E402
-from sbmt.graph.edges import EdgeList  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 SEED, EVERY = 2, 25
 CASES = {"without self-loops": False, "with self-loops": True}
@@ -94,9 +97,6 @@ def measure(self_loops: bool) -> dict[str, list[float]]:
 
 def draw(cases: dict[str, dict[str, list[float]]], path: Path) -> None:
     """Pushes above, loss and density below; a column per case."""
-    from sbmt.experiments.plots.save import saved_figure
-    from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
-
     with saved_figure(path, 9.6, 5.4) as figure:
         axes = figure.subplots(2, 2, sharex=True, sharey="row")
         for (title, found), (above, below) in zip(cases.items(), axes.T, strict=True):
@@ -119,11 +119,6 @@ def draw(cases: dict[str, dict[str, list[float]]], path: Path) -> None:
 
 def main() -> None:
     """Measures, writes and draws."""
-    from rich.progress import track
-
-    from sbmt.experiments.files import write_json
-    from sbmt.experiments.training.run import manifest
-
     torch.set_num_threads(1)
     cases = {title: measure(self_loops) for title, self_loops in track(CASES.items(), description="training")}
     write_json(ROOT / "results" / "gate_gradients.json", {"seed": SEED, "cases": cases, "manifest": manifest()})

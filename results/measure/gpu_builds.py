@@ -5,21 +5,19 @@
 depend on Triton's version, and say nothing about time.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+from sbmt.command import run_command
+from sbmt.experiments.files import write_json
+from sbmt.experiments.training.run import manifest
+from tests.kernels.gpu.builds import build
+from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches
 
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.files import write_json  # noqa: E402
-from sbmt.experiments.training.run import manifest  # noqa: E402
-from tests.kernels.gpu.builds import build  # noqa: E402
-from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 D, N_CLUSTERS, CAPABILITY = 64, 128, 90
 TITLES = {

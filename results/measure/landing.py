@@ -27,12 +27,7 @@ REFERENCE = "full"
 
 
 def step_of(config: RepeatedTokensConfig, model: nn.Module | None = None) -> Entry:
-    """A training step: forward, backward and the optimiser's update; drawing the batch is not timed.
-
-    Args:
-        config: Of the run.
-        model: Where its weights start; None makes a new one.
-    """
+    """A training step of a model, or a new one: forward, backward and update; drawing the batch is not timed."""
     model = model or build_model(config)
     optimizer = config.make_optimizer(config.parameter_groups(model))
     data = torch.Generator().manual_seed(config.seed)

@@ -8,6 +8,7 @@ theme.
 
 from collections.abc import Iterable
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,13 @@ def mask_svg(layers: Iterable[tuple[str, Tensor]], label: str) -> str:
 def _runs(cells: Tensor) -> str:
     """A path over all cells that are true, neighbours in a row joined."""
     steps = []
-    for y, row in enumerate(cells.int().tolist()):
+    for y, row in enumerate(cells.tolist()):
         x = 0
-        while x < len(row):
-            width = 0
-            while x + width < len(row) and row[x + width]:
-                width += 1
-            if width:
+        for is_true, run in groupby(row):
+            width = len(list(run))
+            if is_true:
                 steps.append(f"M{x} {y}h{width}v1h-{width}z")
-            x += max(width, 1)
+            x += width
     return "".join(steps)
 
 

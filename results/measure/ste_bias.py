@@ -4,7 +4,6 @@
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+from results.tables.studies import ste_bias_table
+from sbmt.command import run_command
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators
+from sbmt.experiments.training.run import manifest
 
-from results.tables.studies import ste_bias_table  # noqa: E402
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 ALIGNMENTS = {"scores blind to use": 0.0, "scores aligned with use": 2.0}
@@ -110,9 +110,6 @@ def pull(gradient: Tensor, report: EstimatorReport) -> float:
 
 def main() -> None:
     """Measures and writes."""
-    from sbmt.experiments.files import write_json
-    from sbmt.experiments.training.run import manifest
-
     torch.set_num_threads(1)
     parts = [
         {"scores": scores, "alignment": alignment, "exploration": exploration}

@@ -30,12 +30,9 @@ def command_of(name: str, files: Files) -> str:
 
 
 def commands(names: Sequence[str], notebooks: Sequence[str], files: Files) -> list[str]:
-    """What produces evidence again: result files first, then notebooks, all of these in one command.
+    """What produces evidence again: result files first, then notebooks, by their two digits, all in one command.
 
-    Args:
-        names: Names of result files. If a target of make produces several of them, it stands for all.
-        notebooks: Numbers of two digits.
-        files: The result files.
+    If a target of make produces several of the files, it stands for all of them.
     """
     again = {row["file"]: row["again"] for row in read_questions(files.root)}
     targets = {name: again[name] for name in names}

@@ -22,12 +22,7 @@ def anchor(heading: str) -> str:
 
 
 def link(root: Path, name: str) -> str:
-    """A Markdown link from a page in ``docs``.
-
-    Args:
-        root: Root of the tree.
-        name: ``NN#heading``, ``theory#statement`` or ``page#heading``, with the heading's id. Without ``#`` the link
-            leads to the page as a whole.
+    """A Markdown link from a page in ``docs``; without ``#`` it leads to the page as a whole.
 
     Raises:
         KeyError: If there is no such page or heading.

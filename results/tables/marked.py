@@ -13,13 +13,7 @@ NUMBER = re.compile(r"(<!-- n: (.+?) -->).*?(<!-- /n -->)")
 
 
 def with_tables(text: str, tables: Mapping[str, str], missing: str) -> str:
-    """A page with its tables renewed.
-
-    Args:
-        text: The page.
-        tables: What belongs between the comments, by the names that these contain.
-        missing: What stands in for tables that the result files do not yield.
-    """
+    """A page with its tables renewed; ``missing`` stands in for those that the result files do not yield."""
     return TABLE.sub(lambda found: found[1] + tables.get(found[2], missing) + found[3], text)
 
 

@@ -19,11 +19,7 @@ NOT_YET = "*not measured yet*"
 
 
 class Results(Files):
-    """The result files of one tree, and templates over them.
-
-    Attributes:
-        root: Root of the tree; the files are in its folder ``results``.
-    """
+    """The result files of one tree, and templates over them."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

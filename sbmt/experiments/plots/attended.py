@@ -120,13 +120,7 @@ class Inspection:
 def inspect_examples(
     run: Run, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
 ) -> Inspection:
-    """Evaluates a model on the first test examples, so that any of them can be looked at afterwards.
-
-    Args:
-        run: The run whose model it is.
-        n_examples: How many examples, at least 2; None means all.
-        seed: Seed of the masks.
-        prepared: The data; None opens those that the run was trained on.
+    """Evaluates a model on the first test examples, or all, so that any of them can be looked at afterwards.
 
     Raises:
         SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.

@@ -29,12 +29,8 @@ def draw_benchmarks(result: dict[str, Any], path: Path) -> None:
     The first is the time of SBM attention over that of full attention, against density and against n; the second the
     time of a training step with a fitted mask and that of full attention, against n.
 
-    Args:
-        result: A results file of ``sbmt bench`` that holds one of the two.
-        path: Where the figure goes.
-
     Raises:
-        SbmtError: If it holds neither.
+        SbmtError: If the results file holds neither.
     """
     found = {name: one["found"]["cases"] for name, one in result["suites"].items() if name in ("attention", "fitted")}
     if not found:
@@ -64,12 +60,7 @@ def _draw_attention(figure: FigureBase, cases: list[dict[str, Any]]) -> None:
 
 
 def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
-    """Seconds of a training step against n, on logarithmic scales, with the place marked where the two lines cross.
-
-    Args:
-        axes: Where to draw.
-        cases: Cases of the suite ``fitted``.
-    """
+    """Seconds of a training step against n in the suite ``fitted``, with the place marked where the lines cross."""
     sizes: list[int] = []
     for name, sweep, colour, title in STEPS:
         steps = [case for case in cases if case["is_training"] and sweep in case["sweeps"]]
@@ -111,13 +102,8 @@ def crossing(x: list[int], ours: list[float], theirs: list[float]) -> tuple[floa
 def draw_ratio(axes: Axes, cases: list[dict[str, Any]], over: str, label: Callable[[float], str]) -> None:
     """A line per kind of input and pass, with the quartiles as a band; 1 is full attention's time.
 
-    Training steps whose attention is computed by other libraries, on structured input, are drawn in grey.
-
-    Args:
-        axes: Where to draw, on logarithmic scales.
-        cases: Cases of the suite ``attention``.
-        over: Their key on the horizontal axis.
-        label: Turns a number on that axis into its label.
+    Training steps whose attention is computed by other libraries, on structured input, are drawn in grey. ``over`` is
+    the cases' key on the horizontal axis, whose numbers ``label`` turns into text.
     """
     axes.set(xscale="log", yscale="log")
     axes.axhline(1, color=INK, linewidth=1)

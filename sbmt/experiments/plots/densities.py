@@ -37,10 +37,6 @@ def density_moments(
 def plot_density_bars(axes: Axes, densities: Float[Tensor, "n layers heads"]) -> None:
     """A dark bar for each layer, a light one for each head if there are several, with deviations over inputs.
 
-    Args:
-        axes: Where to draw.
-        densities: Density of every example in each head.
-
     Paper: Figure 5.
     """
     mean, deviation = (x.numpy() for x in density_moments(densities))
@@ -68,12 +64,7 @@ def plot_input_image(axes: Axes, tokens: Tensor, first_id: int) -> None:
 
 
 def plot_in_degrees(axes: Axes, in_degrees: Tensor, upper: float) -> None:
-    """How often each pixel is attended: the share of queries that attend it, white for none.
-
-    Args:
-        axes: Where to draw; ``axes.images[0]`` holds the map.
-        in_degrees: ``(n,)`` in [0, 1], the pixels of a square row by row.
-        upper: The share drawn darkest.
+    """How often each pixel of a square is attended: the share of queries that attend it, white for none.
 
     Paper: Figures 7 and 8.
     """
@@ -133,12 +124,7 @@ def rank_correlations(
 ) -> list[RankCorrelation]:
     """Correlates the mean density of all heads, and that of each head, with every measure.
 
-    Args:
-        densities: Density of every example in each head.
-        measures: See :func:`difficulty_measures`. Examples whose measure is not finite are left out of its rows.
-
-    Returns:
-        Rows by measure, the mean of all heads first.
+    Examples whose measure is not finite are left out of its rows. Rows are by measure, the mean of all heads first.
     """
     from scipy.stats import spearmanr
 

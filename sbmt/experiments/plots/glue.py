@@ -120,10 +120,7 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     A trial has the same mark in every panel and for all its seeds. Accuracies have a 95 % interval, which follows from
     the number of test examples. Trials of nearly equal density are moved aside, see :func:`sideways`.
 
-    Args:
-        results: Summaries by name: ``mlm`` and any tasks, as
-            :func:`~sbmt.experiments.studies.language.run_language_studies` returns them.
-        path: Where the figure goes.
+    The results are some of what :func:`~sbmt.experiments.studies.language.run_language_studies` returns.
 
     Raises:
         SbmtError: If there are no results, or the format is unknown.

@@ -60,10 +60,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
     map per head, texts once per head; the shade of a pixel or token is the share of queries that attend it, on a scale
     that a head has in all examples of the figure.
 
-    Args:
-        inspection: From :func:`~sbmt.experiments.plots.attended.inspect_examples`.
-        path: Where the figure goes.
-        query: Position of the query whose keys are underlined in texts; None chooses one in each.
+    Texts underline the keys of the query at one position, which is chosen in each if it is not given.
 
     Raises:
         SbmtError: If the format is unknown, or there is no such position.

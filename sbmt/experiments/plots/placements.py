@@ -68,10 +68,7 @@ _MASKS = {"collapsed": "dense", "separated": "block-diagonal", "distant": "spars
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
     """Places tokens and clusters for one of the three cases.
 
-    Args:
-        name: ``"collapsed"``, ``"separated"`` or ``"distant"``.
-        n_tokens: How many tokens.
-        seed: Seed of their scatter.
+    The seed is that of their scatter.
 
     Raises:
         SbmtError: If the name is unknown or ``n_tokens`` is not positive.

@@ -118,10 +118,7 @@ def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
 def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> None:
     """Writes the demo's figure: curves above; accuracy against density, and the trained masks, below.
 
-    Args:
-        study: The demo's.
-        runs: (trial's name, run) as :func:`~sbmt.experiments.studies.study.run_study` returns them.
-        path: Where the figure goes.
+    The runs are those that :func:`~sbmt.experiments.studies.study.run_study` returns.
     """
     length = runs[0][1].config.length
     titles = {trial.name: trial.title for trial in study.trials}

@@ -16,12 +16,7 @@ from sbmt.experiments.plots.style import use_style
 
 @contextmanager
 def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure in the house style, written to ``path`` at the end of the block, whole or not at all.
-
-    Args:
-        path: Where the figure goes; its ending names the format.
-        width: In inches.
-        height: In inches.
+    """A figure in the house style, in inches, written to ``path`` at the end of the block, whole or not at all.
 
     Raises:
         SbmtError: If the format is unknown or the file cannot be written.

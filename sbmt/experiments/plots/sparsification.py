@@ -42,13 +42,7 @@ def plot_recall(axes: Axes, result: dict[str, Any], title: str) -> None:
 
 
 def draw_recall(results: Sequence[dict[str, Any]], path: Path, titles: Sequence[str] = ()) -> None:
-    """One panel per network, and one legend for all.
-
-    Args:
-        results: From :func:`~sbmt.experiments.sparsification.compare.report`.
-        path: Where the figure goes.
-        titles: Of the panels; the tasks' names if left out.
-    """
+    """One panel per :func:`~sbmt.experiments.sparsification.compare.report`, titled by its task if not otherwise."""
     titles = titles or [result["task"] for result in results]
     columns = min(_COLUMNS, len(results))
     rows = ceil(len(results) / columns)

@@ -65,6 +65,10 @@ def test_every_link_leads_somewhere(outlines: dict[str, Outline], site: Path) ->
     assert sorted(found) == ["api/x.html: #nothing", "api/x.html: ../nowhere.html"]
 
 
+def test_nothing_is_published_but_what_readers_ask_for(site: Path) -> None:
+    assert [*site.rglob("*.py"), *site.rglob("__pycache__"), *site.rglob(".*"), *site.rglob("*.toml")] == []
+
+
 def test_headings_and_titles_have_names_of_their_own(outlines: dict[str, Outline], site: Path) -> None:
     twice = {page: sorted({x for x in one.headings if one.headings.count(x) > 1}) for page, one in outlines.items()}
     assert {page: ids for page, ids in twice.items() if ids} == {}

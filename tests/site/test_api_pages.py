@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sbmt.experiments.training.config import AttentionConfig
+from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LongRangeConfig
 from sbmt.experiments.training.sequence import SequenceConfig
@@ -64,7 +64,7 @@ def test_every_public_name_is_documented(site: Path) -> None:
     assert missing == [] and len(public) > 80
 
 
-@pytest.mark.parametrize("settings", [AttentionConfig, SequenceConfig, MlmConfig, GlueConfig, LongRangeConfig])
+@pytest.mark.parametrize("settings", [TrainingConfig, SequenceConfig, MlmConfig, GlueConfig, LongRangeConfig])
 def test_settings_are_listed_with_help_and_default(site: Path, settings: type) -> None:
     page = (site / "api" / "training.html").read_text(encoding="utf-8")
     after = page.split(f'id="{settings.__module__}.{settings.__name__}"', 1)[1]

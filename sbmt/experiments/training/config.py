@@ -32,7 +32,7 @@ FIT_RATE = 3.0
 ROWS = 200
 """Rows of training in the table of metrics, unless the task wants one for every step."""
 
-Config = TypeVar("Config", bound="AttentionConfig")
+Config = TypeVar("Config", bound="TrainingConfig")
 UNSAVED = "option_defaults"
 
 
@@ -43,10 +43,12 @@ def family_defaults(**values: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class AttentionConfig:
-    """What runs on every task share. The command line offers every field, and every option of the attention, by name.
+class TrainingConfig(ABC):
+    """Everything that decides a run, apart from data, versions and hardware.
 
-    Options may be given as a mapping of those that differ from the defaults.
+    The fields are the settings that a user chooses; the command line offers each of them, and every option of the
+    attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods are what
+    the task decides; a new task is a subclass that overrides those in which it differs.
 
     Raises:
         SbmtError: If a value is out of range, or an option is not one of the attention's.
@@ -78,10 +80,28 @@ class AttentionConfig:
     n_layers: int = option(1, "layers")
     embedding_std: float = option(1.0, "standard deviation of token embeddings at the start")
     seed: int = option(0, "seed of weights, data and masks")
+    task: str = option("", "name of the task")
+    accumulate: int = option(1, "parts that a batch is computed in, to save memory")
+    precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
+
+    accelerator = "auto"
+    """What ``auto`` means: whatever Lightning finds, or ``cpu``."""
+
+    has_dev = True
+    """Whether dev examples choose the weights that are kept; otherwise the last ones are."""
+
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"
+    """Which score on dev decides which weights are kept."""
+
+    score_type = torch.float32
+    """The type in which the scores of batches are added up."""
+
+    evaluation_batch = 16
+    """Examples per batch of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
-        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers")
+        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "accumulate")
         check_sizes(**{name: getattr(self, name) for name in names})
         for name in ("learning_rate", "embedding_std", "block_model_rate"):
             value = getattr(self, name)
@@ -94,7 +114,10 @@ class AttentionConfig:
         self._check_fit()
         check_choice("positions", self.positions, Positions)
         check_choice("density_kind", self.density_kind, DensityKind)
+        check_choice("precision", self.precision, Precision)
         check_seed(self.seed)
+        if self.batch_size % self.accumulate:
+            raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
 
     def _check_steps(self, *names: str) -> None:
         for name in names:
@@ -175,41 +198,6 @@ class AttentionConfig:
         changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
         return replace(self, **changed)
 
-
-@dataclass(frozen=True)
-class TrainingConfig(AttentionConfig, ABC):
-    """Everything that decides a run, apart from data, versions and hardware.
-
-    The fields are the settings that a user chooses. The methods are what the task decides; a new task is a subclass
-    that overrides those in which it differs.
-    """
-
-    task: str = option("", "name of the task")
-    accumulate: int = option(1, "parts that a batch is computed in, to save memory")
-    precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
-
-    accelerator = "auto"
-    """What ``auto`` means: whatever Lightning finds, or ``cpu``."""
-
-    has_dev = True
-    """Whether dev examples choose the weights that are kept; otherwise the last ones are."""
-
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"
-    """Which score on dev decides which weights are kept."""
-
-    score_type = torch.float32
-    """The type in which the scores of batches are added up."""
-
-    evaluation_batch = 16
-    """Examples per batch of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("precision", self.precision, Precision)
-        check_sizes(accumulate=self.accumulate)
-        if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
-
     @property
     def is_image(self) -> bool:
         """Whether tokens are pixels."""
@@ -262,12 +250,8 @@ class TrainingConfig(AttentionConfig, ABC):
     # Optimisation
 
     @abstractmethod
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss in nats, without the penalty on density."""
-
-    @abstractmethod
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of every label."""
+    def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """The loss in nats, without the penalty on density: its mean, or with ``"none"`` that of every label."""
 
     def predict(self, logits: Tensor) -> Tensor:
         """The likeliest labels."""

@@ -101,7 +101,7 @@ def evaluate(
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []
     for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed(seed), n_samples):
-        found.append((config.predict(logits), batch.labels, config.losses(logits, batch.labels), *densities))
+        found.append((config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none"), *densities))
     predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
     extras = {name: np.asarray(values[: len(attended)]) for name, values in data.extras.items()}
     metrics = config.metrics_of(float(losses.double().mean()))

@@ -102,14 +102,10 @@ class GeneratedConfig(TrainingConfig):
 class RepeatsConfig(GeneratedConfig):
     """The question of every token: does what it shows occur elsewhere in the sequence?"""
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean binary cross entropy."""
-        return nn.functional.binary_cross_entropy_with_logits(logits.float().flatten(), labels.float())
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """Binary cross entropy of every token."""
         logits, labels = logits.float().flatten(), labels.float()
-        return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction=reduction)
 
     def predict(self, logits: Tensor) -> Tensor:
         """1 where the logit is positive, token by token."""

@@ -18,7 +18,7 @@ from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.files import load_weights, read_json, read_tensors
-from sbmt.experiments.training.config import AttentionConfig, family_defaults
+from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
 from sbmt.experiments.training.sequence import SequenceConfig
 from sbmt.models import MaskedLM, SentenceClassifier
@@ -235,6 +235,7 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
 ANEW = {
     *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
     *("embedding_std", "seed", "block_model_rate", "auxiliary_weight", "dense_steps", "edges_from", "edges_ramp"),
+    *("task", "accumulate", "precision"),
 }
 """Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
 
@@ -248,7 +249,7 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
         config: Its configuration.
         **settings: Fields that differ.
     """
-    network = {f.name: getattr(config, f.name) for f in fields(AttentionConfig) if f.name not in ANEW}
+    network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 

@@ -66,13 +66,9 @@ class RecallConfig(GeneratedConfig):
         is_query = answers != NO_ANSWER
         return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy."""
-        return nn.functional.cross_entropy(logits.float(), labels)
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """Cross entropy of every query."""
-        return nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+        return nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
     @property
     def evaluation_batch(self) -> int:  # type: ignore[override]

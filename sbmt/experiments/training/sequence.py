@@ -93,13 +93,11 @@ class SequenceConfig(TrainingConfig):
         own = {"dropout": self.dropout, "attention_dropout": self.attention_dropout}
         return super().make_encoder(vocab_size, max_length, **own | arguments)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy; 0 without labels."""
-        return nn.functional.cross_entropy(logits.float(), labels) if len(labels) else 0.0 * logits.float().sum()
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross entropy of every label."""
-        return nn.functional.cross_entropy(logits, labels, reduction="none")
+    def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """Cross entropy; a mean without labels is 0."""
+        if not len(labels) and reduction == "mean":
+            return 0.0 * logits.float().sum()
+        return nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""

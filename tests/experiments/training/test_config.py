@@ -4,18 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
 from sbmt import SbmtError
 from sbmt.baselines.performer import PerformerOptions
 from sbmt.baselines.random_mask import RandomMaskOptions
-from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model
+from sbmt.experiments.training import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
 from sbmt.experiments.training.module import density_weight_at
 from sbmt.experiments.training.run import read_config
-from sbmt.layers.registry import ATTENTIONS
-from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
 pytestmark = pytest.mark.bad_input
 
@@ -76,15 +73,6 @@ def test_learning_rate_falls_along_a_line_at_the_end():
     assert [config.learning_rate_share(step) for step in (0, 6, 7, 8, 9)] == [1, 1, 0.75, 0.5, 0.25]
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_every_attention_can_be_trained(attention):
-    config = RepeatedTokensConfig(attention=attention, length=8, d_model=8, d_hidden=8, option_defaults=SMALL_OPTIONS)
-    model = build_model(config)
-    assert any(type(part) is ATTENTIONS[attention] for part in model.modules())
-    output = model(torch.arange(8).repeat(2, 1))
-    assert output.values.shape == (2, 8, 1) and output.values.isfinite().all()
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -115,34 +103,19 @@ OUT_OF_RANGE = {
         ({"embedding_std": 0.0}, "embedding_std > 0"),
         ({"density_weight": -1.0}, "density_weight ≥ 0"),
         ({"density_start": -1}, "density_start ≥ 0"),
-        ({"density_ramp": -1}, "density_ramp ≥ 0"),
         ({"cooldown": -1}, "cooldown ≥ 0"),
         ({"dense_steps": 1}, r"learning by likelihood with dense_steps, got another attention \(sbm\)"),
         ({"edges_from": 8.0, "edges_ramp": 9}, "learning by likelihood with edges_ramp"),
-        ({"attention": "full", "dense_steps": 1}, r"learning by likelihood .* \(full\)"),
         ({"preset": "fitted", "dense_steps": -1}, "dense_steps ≥ 0"),
         ({"preset": "fitted", "edges_from": 8.0, "edges_ramp": -1}, "edges_ramp ≥ 0"),
         ({"preset": "fitted", "edges_from": 0.0, "edges_ramp": 9}, "edges_from > 0"),
-        ({"preset": "fitted", "edges_from": float("nan"), "edges_ramp": 9}, "edges_from > 0"),
         ({"preset": "fitted", "edges_from": 8.0}, "edges_from and edges_ramp together"),
         ({"preset": "fitted", "edges_ramp": 9}, "edges_from and edges_ramp together"),
         ({"density_kind": "magic"}, "kind among"),
-        ({"attention": "performer", "n_features": 0}, "n_features ≥ 1"),
-        ({"attention": "nystromformer", "n_landmarks": 2.5}, "n_landmarks ≥ 1"),
-        ({"attention": "nystromformer", "n_conv": 2}, "n_conv as None or an odd integer"),
-        ({"attention": "linformer", "n_projected": 0}, "n_projected ≥ 1"),
-        ({"attention": "reformer", "n_chunk": 0}, "n_chunk ≥ 1"),
         ({"n_clusters": 0}, "n_clusters ≥ 1"),
-        ({"sampler": "magic"}, "sampler among 'exact'"),
         ({"preset": "magic"}, "preset among 'recommended', 'faithful'"),
-        ({"attention": "flash"}, "attention among 'sbm'"),
         ({"attention": "full", "n_clusters": 4}, r"options of attention 'full' \(is_log_scaled\), got n_clusters"),
-        ({"attention": "linear", "n_clusters": 4}, r"options of attention 'linear' \(it has none\), got n_clusters"),
-        ({"attention": "performer", "rank": 4}, r"options of attention 'performer' \(n_features\), got rank"),
         ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
-        ({"attention": "random_mask", "mask_density": float("nan")}, "mask_density in"),
-        ({"exploration": float("nan")}, "exploration δ in"),
-        ({"extra_keys": -1.0}, "extra"),
         ({"seed": -1}, "seed in"),
     ],
     "long range": [

@@ -1,6 +1,6 @@
 """The studies of things never seen: what finds those that belong together when none can be learned by heart?"""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, WINDOW
@@ -9,68 +9,41 @@ from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig, fitted
 from sbmt.experiments.training.twins import TwinsConfig
 
-
-@dataclass(frozen=True)
-class Setting:
-    """What exploration chose for a study.
-
-    Attributes:
-        training: Fields that all trials share.
-        mask: Options of the fitted masks, and fields of their trial alone.
-        n_chunk: Reformer's chunks.
-        fewer_edges: The ``edges_per_query`` of a second, sparser trial.
-    """
-
-    training: dict[str, Any]
-    mask: dict[str, Any]
-    n_chunk: int
-    fewer_edges: float | None = None
-
-
+MASK: dict[str, Any] = {"preset": "fitted", "n_clusters": 1024, "edges_per_query": 80.0}
+"""Settings of the fitted masks."""
 _WIDE: dict[str, Any] = {"d_model": 64, "d_hidden": 64, "learning_rate": 1.5e-3}
-SETTINGS = {
-    "fresh-64": Setting(
-        {"length": 64, "steps": 2500, **_WIDE},
-        {"n_clusters": 1024, "edges_per_query": 80.0},
-        n_chunk=16,
-    ),
-    "fresh-256": Setting(
-        {"length": 256, "steps": 2500, **_WIDE},
-        {"n_clusters": 1024, "edges_per_query": 80.0},
-        n_chunk=32,
-    ),
-    "shared-graph": Setting(
-        {"length": 256, "steps": 2500, "learning_rate": 1.5e-3, "n_heads": 4, "d_model": 128, "d_hidden": 128},
-        {"n_clusters": 1024, "edges_per_query": 80.0},
-        n_chunk=32,
-    ),
-    "twins": Setting(
-        {"length": 64, "steps": 2000, **_WIDE},
-        {"n_clusters": 1024, "edges_per_query": 80.0},
-        n_chunk=16,
-        fewer_edges=32.0,
-    ),
-}
-"""By name of the study."""
+_FOUR_HEADS: dict[str, Any] = {"n_heads": 4, "d_model": 128, "d_hidden": 128, "learning_rate": 1.5e-3}
 
 
-def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int) -> Study:
-    """Fitted masks, on so many seeds, against the controls, on two. Steps hold 4,096 tokens at any length."""
-    setting = SETTINGS[name]
-    schedule = fitted(**setting.training)
-    del schedule["n_clusters"]
-    mask = {"preset": "fitted"} | setting.mask
-    masks = [Trial("fitted", "fitted", mask, n_seeds=n_seeds)]
-    if (c := setting.fewer_edges) is not None:
-        masks.append(Trial("fitted-sparser", f"fitted, c = {c:g}", mask | {"edges_per_query": c}, n_seeds=n_seeds))
+def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int, n_chunk: int, *sparser: float) -> Study:
+    """Fitted masks, on so many seeds, against the controls, on two. Steps hold 4,096 tokens at any length.
+
+    Args:
+        name: The study's.
+        title: Likewise.
+        task: What all trials share.
+        n_seeds: Of the fitted masks.
+        n_chunk: Reformer's chunks.
+        *sparser: The ``edges_per_query`` of further fitted masks.
+    """
+    masks = [Trial("fitted", "fitted", MASK, n_seeds=n_seeds)]
+    for c in sparser:
+        masks.append(Trial("fitted-sparser", f"fitted, c = {c:g}", MASK | {"edges_per_query": c}, n_seeds=n_seeds))
     trials = (
         *masks,
         FULL,
         Trial("random", "random, its density", CONTROL, density_of="fitted"),
         Trial("window", "window, 9 tokens", WINDOW),
-        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": setting.n_chunk}),
+        Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
     )
-    return Study(name, title, replace(task, **schedule, batch_size=4096 // schedule["length"]), trials, 2)
+    return Study(name, title, task, trials, 2)
+
+
+def _trained(task: GeneratedConfig, **settings: Any) -> GeneratedConfig:
+    """A task with the schedule of fitted masks."""
+    schedule = fitted(**settings)
+    del schedule["n_clusters"]
+    return replace(task, **schedule, batch_size=4096 // schedule["length"])
 
 
 _FRESH = RepeatedTokensConfig(fresh_values=True)
@@ -78,18 +51,20 @@ _FRESH = RepeatedTokensConfig(fresh_values=True)
 
 def _shared() -> Study:
     """A graph for each of four heads, and one for all of them."""
-    study = _study("shared-graph", "fresh values, four heads", _FRESH, 2)
-    each = replace(study.trials[0], title="a graph for each head")
-    one = Trial("shared", "one graph for all heads", each.settings | {"shared_graph": True}, n_seeds=each.n_seeds)
-    return replace(study, trials=(each, one))
+    each = Trial("fitted", "a graph for each head", MASK, n_seeds=2)
+    one = Trial("shared", "one graph for all heads", MASK | {"shared_graph": True}, n_seeds=2)
+    config = _trained(_FRESH, length=256, steps=2500, **_FOUR_HEADS)
+    return Study("shared-graph", "fresh values, four heads", config, (each, one), 2)
 
 
 UNSEEN_STUDIES = {
     study.name: study
     for study in (
-        _study("fresh-64", "fresh values, 64 tokens", _FRESH, 5),
-        _study("fresh-256", "fresh values, 256 tokens", _FRESH, 5),
+        _study("fresh-64", "fresh values, 64 tokens", _trained(_FRESH, length=64, steps=2500, **_WIDE), 5, 16),
+        _study("fresh-256", "fresh values, 256 tokens", _trained(_FRESH, length=256, steps=2500, **_WIDE), 5, 32),
         _shared(),
-        _study("twins", "twins among photographs", TwinsConfig(), 3),
+        _study(
+            "twins", "twins among photographs", _trained(TwinsConfig(), length=64, steps=2000, **_WIDE), 3, 16, 32.0
+        ),
     )
 }

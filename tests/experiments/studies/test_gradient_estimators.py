@@ -20,8 +20,7 @@ from tests.gradients_by_hand import (
 from tests.layers.inputs import seeded
 
 
-@pytest.mark.parametrize("loss", [wavy, linear, convex])
-@pytest.mark.parametrize("exploration", [0.0, 0.03, 0.2])
+@pytest.mark.parametrize(("loss", "exploration"), [(wavy, 0.0), (linear, 0.03), (convex, 0.2)])
 def test_the_exact_gradient_is_a_difference_quotient(loss, exploration):
     """E[L] is linear in each probability, so a difference quotient has no error but rounding."""
     graph = inputs()
@@ -38,8 +37,7 @@ def test_the_exact_gradient_is_a_difference_quotient(loss, exploration):
     assert reports["exact"].variance.abs().max() < 1e-20
 
 
-@pytest.mark.parametrize("loss", [wavy, linear])
-@pytest.mark.parametrize("exploration", [0.0, 0.03])
+@pytest.mark.parametrize(("loss", "exploration"), [(wavy, 0.03), (linear, 0.0)])
 def test_means_and_variances_are_those_of_a_loop_over_masks(loss, exploration):
     graph = inputs(seed=1)
     inclusion = torch.where(RANDOM, PROBABILITY + exploration, PROBABILITY)
@@ -85,8 +83,7 @@ def bernstein_p_values(mean, expected, variance, largest, n):
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("exploration", [0.0, 0.15])
-@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+@pytest.mark.parametrize(("gate_rule", "exploration"), [("score", 0.15), ("weight", 0.0)])
 def test_the_mean_is_that_of_the_librarys_own_draws(gate_rule, exploration, judge):
     probability = torch.tensor([[0.7, 0.5, 0.1], [0.35, 0.2, 0.8]], dtype=torch.float64)
     graph, n_draws = inputs(seed=3), 20_000

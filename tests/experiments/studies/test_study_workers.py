@@ -13,7 +13,7 @@ CODE = """if __name__ == "__main__":
     from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
     from sbmt.experiments.studies.study import Study, Trial, run_study
     config = RepeatedTokensConfig(attention="full", length=8, batch_size=2, d_model=4, d_hidden=4, steps=10**6)
-    study = Study("endless", "endless", config, (Trial("a", "a"), Trial("b", "b")), 1)
+    study = Study("endless", "endless", config, (Trial("a", "a"),), 1)
     run_study(study, Path(sys.argv[1]), n_workers=2, report=lambda *_: print("step", flush=True))
     """
 
@@ -34,7 +34,7 @@ def test_workers_leave_with_a_parent_that_is_killed(tmp_path):
         try:
             assert study.stdout.readline() == "step\n"
             workers = children_of(study.pid)
-            assert len(workers) >= 2
+            assert workers
             study.send_signal(signal.SIGKILL)
             study.wait()
             for _ in range(600):  # half a second is what they take; ten times sixty are for a busy machine

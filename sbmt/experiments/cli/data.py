@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.progress import progress_bars
+from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
 from sbmt.experiments.data.source import TASKS, Source
+from sbmt.experiments.tables import Table
 
 data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
 
@@ -83,15 +84,14 @@ def list_prepared() -> None:
 
 def _show(console: Console, prepared: Prepared) -> None:
     info: dict[str, Any] = prepared.info
-    table = Table(title=f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example")
-    for heading in ("split", "examples", "share of each class", "length: median", "90 %", "longest"):
-        table.add_column(heading, justify="left" if heading == "split" else "right")
+    table = []
     for split, about in info["splits"].items():
-        shares = [n / about["n_examples"] for n in about["balance"].values()]
-        balance = " ".join(f"{x:.2f}" for x in shares)
+        balance = " ".join(f"{n / about['n_examples']:.2f}" for n in about["balance"].values())
         lengths = (f"{about['lengths'][name]:,.0f}" for name in ("median", "p90", "max"))
-        table.add_row(split, f"{about['n_examples']:,}", balance, *lengths)
-    console.print(table)
+        table.append((split, f"{about['n_examples']:,}", balance, *lengths))
+    title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
+    headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
+    print_table(console, Table("data", title, headings, tuple(table)))
     for name, rows in info["settings"].get("rows", {}).items():
         if rows["skipped"]:
             reason = "too short, or without an agreed label"

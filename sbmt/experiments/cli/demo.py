@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from sbmt.experiments.cli.progress import run_with_bars
-from sbmt.experiments.cli.tables import study_table
+from sbmt.experiments.cli.tables import print_table, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.repeated_tokens import STUDIES
@@ -35,7 +35,7 @@ def demo(
     study = replace(study, config=study.config.override(steps=steps, seed=seed), n_seeds=seeds)
     runs = run_with_bars(console, study, output, workers)
     write_json(output / "result.json", summary(study, runs))
-    console.print(study_table(study.title, study.trials, runs))
+    print_table(console, study_table(study.title, study.trials, runs))
     guess = majority_accuracy(study.config.length)
     console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
     draw_comparison(study, runs, output / "demo.png")

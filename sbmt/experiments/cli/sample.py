@@ -6,9 +6,10 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sbmt.errors import check_seed, choose
+from sbmt.experiments.cli.tables import print_table
+from sbmt.experiments.tables import Table
 from sbmt.samplers import SAMPLERS, sample_edges
 
 
@@ -32,19 +33,13 @@ def sample(
     placements = [place(name, n_tokens, seed) for name in cases]
     generator = torch.Generator().manual_seed(seed)
     edges = [sample_edges(p.block_model, sampler, generator=generator) for p in placements]
-    table = Table(title=f"One draw by the {sampler} sampler")
-    for heading in ("case", "tokens", "clusters", "expected density", "drawn density", "edges"):
-        table.add_column(heading, justify="left" if heading == "case" else "right")
+    headings = "case", "tokens", "clusters", "expected density", "drawn density", "edges"
+    rows = []
     for placement, drawn in zip(placements, edges, strict=True):
-        table.add_row(
-            placement.name,
-            str(n_tokens),
-            str(placement.block_model.n_clusters),
-            f"{placement.block_model.expected_density().item():.4f}",
-            f"{drawn.density().item():.4f}",
-            str(drawn.n_edges),
-        )
+        model = placement.block_model
+        densities = (f"{density.item():.4f}" for density in (model.expected_density(), drawn.density()))
+        rows.append((placement.name, str(n_tokens), str(model.n_clusters), *densities, str(drawn.n_edges)))
     console = Console(markup=False)
-    console.print(table)
+    print_table(console, Table("sample", f"One draw by the {sampler} sampler", headings, tuple(rows)))
     draw_placements(placements, edges, output)
     console.print(f"Figure: {output}")

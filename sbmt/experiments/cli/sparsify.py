@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.cli.progress import progress_bars
+from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.locks import only_writer
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import load_run
 
 
@@ -108,19 +109,13 @@ def _compare(
         from sbmt.experiments.plots.sparsification import draw_recall
 
         draw_recall([result], figure)
-    console.print(masks_table(result["levels"][0]))
+    print_table(console, masks_table(result["levels"][0]))
 
 
 def masks_table(kinds: list[dict[str, Any]]) -> Table:
     """One row for each kind of mask."""
-    table = Table(
-        title="Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
-        "and what the task loses against full attention"
-    )
-    for heading in ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost"):
-        table.add_column(heading, justify="left" if heading == "masks" else "right", no_wrap=True)
-    for kind in kinds:
-        table.add_row(
+    rows = tuple(
+        (
             kind["kind"],
             f"{kind['density']:.3f}",
             f"{kind['recall']:.3f}",
@@ -129,4 +124,10 @@ def masks_table(kinds: list[dict[str, Any]]) -> Table:
             f"{kind['accuracy']:.3f}",
             f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}",
         )
-    return table
+        for kind in kinds
+    )
+    title = (
+        "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
+        "and what the task loses against full attention"
+    )
+    return Table("masks", title, ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost"), rows)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sbmt.errors import choose
 from sbmt.experiments.cli.progress import run_with_bars
-from sbmt.experiments.cli.tables import long_range_table, study_table
+from sbmt.experiments.cli.tables import long_range_table, print_table, study_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
@@ -51,7 +51,7 @@ def study(
 
         draw_study(result, figure)
     if "chance" in result["runs"][0]:
-        console.print(long_range_table({name: result}, "reduced"))
+        print_table(console, long_range_table({name: result}, "reduced"))
     else:
-        console.print(study_table(chosen.title, chosen.trials, runs))
+        print_table(console, study_table(chosen.title, chosen.trials, runs))
     console.print(f"Runs and numbers: {folder}", highlight=False)

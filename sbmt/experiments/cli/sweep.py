@@ -11,7 +11,7 @@ from rich.console import Console
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.options import attention_options, with_fields_of
 from sbmt.experiments.cli.progress import run_with_bars
-from sbmt.experiments.cli.tables import long_range_table
+from sbmt.experiments.cli.tables import long_range_table, print_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.study import Study, Trial, summary
 from sbmt.experiments.training.long_range import PAPER, REDUCED, LongRangeConfig
@@ -53,7 +53,7 @@ def sweep(
         study = Study(task, task, config, trials, seeds)
         results[task] = summary(study, run_with_bars(console, study, output / task, workers))
         write_json(output / "result.json", results)
-    console.print(long_range_table(results, "reduced" if reduced else "Table 7's settings"))
+    print_table(console, long_range_table(results, "reduced" if reduced else "Table 7's settings"))
     console.print(f"Runs and numbers: {output}", highlight=False)
 
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from statistics import mean, median, stdev
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Printed
 
 from sbmt.experiments.studies.study import Trial
-from sbmt.experiments.tables import Table as Found
+from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.run import Run
 
 
@@ -19,41 +18,38 @@ def study_table(title: str, trials: Sequence[Trial], runs: list[tuple[str, Run]]
     count = Counter(name for name, _ in runs)
     is_many, is_mixed = max(count.values()) > 1, len(set(count.values())) > 1
     seeds = "" if is_mixed or not is_many else f", medians of {max(count.values())} seeds"
-    table = Table(title=f"Unseen sequences: {title}{seeds}", box=box.SIMPLE)
-    table.add_column("attention" + (" (seeds)" if is_mixed else ""))
-    for name in ("accuracy", *(["worst"] if is_many else []), "density", "loss", "parameters", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
+    worst = ("worst",) if is_many else ()
+    rows = []
     for trial in trials:
         mine = [run for name, run in runs if name == trial.name]
         accuracy, density, loss = (
-            median(getattr(run.test, name) for run in mine) for name in ("accuracy", "density", "loss")
+            f"{median(getattr(run.test, name) for run in mine):.3f}" for name in ("accuracy", "density", "loss")
         )
-        worst = [f"{min(run.test.accuracy for run in mine):.3f}"] if is_many else []
+        least = [f"{min(run.test.accuracy for run in mine):.3f}" for _ in worst]
         parameters = sum(p.numel() for p in mine[0].model.parameters())
-        seconds = median(run.seconds for run in mine)
-        cells = (f"{accuracy:.3f}", *worst, f"{density:.3f}", f"{loss:.3f}", f"{parameters:,}", f"{seconds:.0f}")
-        table.add_row(trial.title + (f" ({len(mine)})" if is_mixed else ""), *cells)
-    return table
+        cells = accuracy, *least, density, loss, f"{parameters:,}", f"{median(run.seconds for run in mine):.0f}"
+        rows.append((trial.title + (f" ({len(mine)})" if is_mixed else ""), *cells))
+    headings = ("attention" + (" (seeds)" if is_mixed else ""), "accuracy", *worst, "density", "loss", "parameters")
+    return Table("study", f"Unseen sequences: {title}{seeds}", (*headings, "seconds"), tuple(rows))
 
 
 def long_range_table(results: dict[str, dict[str, Any]], settings: str) -> Table:
     """Test accuracy in percent, mean ± deviation over seeds, and mean density in brackets: a column per task."""
     titles = {trial: title for result in results.values() for trial, title in result["titles"].items()}
     origins = {task: result["runs"][0]["data"]["origin"] for task, result in results.items()}
-    table = Table(title=f"Test accuracy in %, mean ± deviation over seeds (density in %); {settings}", box=box.SIMPLE)
-    table.add_column("attention")
-    for task, origin in origins.items():
-        table.add_column(task + ("" if origin == "official" else f" ({origin})"), justify="right")
-    for trial, title in titles.items():
-        cells = [accuracy_cell([r for r in result["runs"] if r["trial"] == trial]) for result in results.values()]
-        table.add_row(title, *cells)
-    table.add_row("always the commonest label", *(f"{100 * r['runs'][0]['chance']:.2f}" for r in results.values()))
-    return table
+    tasks = [task + ("" if origin == "official" else f" ({origin})") for task, origin in origins.items()]
+    rows = [
+        (title, *(accuracy_cell([r for r in result["runs"] if r["trial"] == trial]) for result in results.values()))
+        for trial, title in titles.items()
+    ]
+    rows.append(("always the commonest label", *(f"{100 * r['runs'][0]['chance']:.2f}" for r in results.values())))
+    title = f"Test accuracy in %, mean ± deviation over seeds (density in %); {settings}"
+    return Table("long-range", title, ("attention", *tasks), tuple(rows))
 
 
-def print_table(console: Console, found: Found) -> None:
+def print_table(console: Console, found: Table) -> None:
     """Prints a table and its notes; the first column is not wrapped."""
-    table = Table(title=found.title)
+    table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=not number)
     for row in found.rows:
@@ -66,7 +62,7 @@ def print_table(console: Console, found: Found) -> None:
 def accuracy_cell(runs: list[dict[str, Any]]) -> str:
     """A cell of :func:`long_range_table`: ``37.60 ± 0.38 (24.64)``; no deviation for one seed, a dash for none."""
     if not runs:
-        return "–"
+        return LEFT_OUT
     accuracies = [100 * run["test"]["accuracy"] for run in runs]
     density = 100 * mean(run["test"]["density"] for run in runs)
     spread = f" ± {stdev(accuracies):.2f}" if len(runs) > 1 else ""

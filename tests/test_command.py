@@ -94,11 +94,9 @@ def test_version_prints_four_lines(monkeypatch, capsys):
 
 
 def test_python_m_sbmt_ends_as_the_command_does(tmp_path):
-    for words, code in (["--version"], 0), (["evaluate", "nowhere"], 2):
-        process = start("sbmt", *words, cwd=tmp_path)
-        out, err = process.communicate()
-        assert process.returncode == code, err
-        assert out.startswith("sbmt 0.") if code == 0 else err.startswith("sbmt: expected ") and err.count("\n") == 1
+    with start("sbmt", "evaluate", "nowhere", cwd=tmp_path) as process:
+        _, err = process.communicate()
+    assert process.returncode == 2 and err.startswith("sbmt: expected ") and err.count("\n") == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")

@@ -16,6 +16,7 @@ SHARED = torch.arange(12.0).view(3, 4)
 STATE = {
     "step": 7,
     "rate": 0.1,
+    "worst": float("-inf"),
     "is_done": False,
     "nothing": None,
     "name": "ä\n\"'",
@@ -61,12 +62,6 @@ def test_nested_states_come_back(tmp_path):
 def test_paths_and_ordered_dicts_come_back_plain(tmp_path):
     IO.save_checkpoint({"path": Path("/a/b"), "order": OrderedDict(b=1, a=2)}, tmp_path / "s")
     assert IO.load_checkpoint(tmp_path / "s") == {"path": "/a/b", "order": {"b": 1, "a": 2}}
-
-
-def test_numbers_that_json_lacks_come_back(tmp_path):
-    IO.save_checkpoint({"worst": float("-inf"), "none": float("nan")}, tmp_path / "s")
-    back = IO.load_checkpoint(tmp_path / "s")
-    assert back["worst"] == float("-inf") and back["none"] != back["none"]
 
 
 def test_the_file_is_a_header_and_numbers_and_nothing_else(tmp_path):

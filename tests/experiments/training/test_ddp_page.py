@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +20,25 @@ def test_its_losses_do_not_depend_on_the_number_of_processes(tmp_path):
     page = (ROOT / "docs" / "how-to" / "many-gpus.md").read_text(encoding="utf-8")
     script = SCRIPT.search(page)
     (tmp_path / script["name"]).write_text(script["code"], encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script["name"]]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    shared |= {"MASTER_PORT": str(port)}  # as torchrun sets them
+    command = [sys.executable, script["name"]]
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    ends = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], ends
 
     namespace = {}
     exec(compile(script["code"], script["name"], "exec"), namespace)
@@ -32,4 +48,4 @@ def test_its_losses_do_not_depend_on_the_number_of_processes(tmp_path):
     finally:
         dist.destroy_process_group()
     assert len(alone) == 3 and len(set(alone)) == 3
-    assert json.loads(done.stdout) == pytest.approx(alone, rel=1e-5)
+    assert json.loads(ends[0][0]) == pytest.approx(alone, rel=1e-5)

@@ -13,7 +13,7 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.block_model import pair_products
-from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, TwinsConfig, generated
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, generated
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.module import TrainingModule
@@ -45,13 +45,9 @@ def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
         "listops": lambda: tiny(**ROUGH),
         "performer": lambda: tiny("retrieval", attention="performer", **ROUGH),
         "reformer": lambda: tiny("retrieval", attention="reformer", **ROUGH),
-        "mlm": lambda: tiny_mlm(**ROUGH),
         "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained()), **ROUGH),
         "repeated tokens": lambda: RepeatedTokensConfig(**sizes, options={"n_clusters": 4}),
-        "repeated tokens, random masks": lambda: RepeatedTokensConfig(**sizes, attention="random_mask"),
-        "fresh values": lambda: RepeatedTokensConfig(**sizes, attention="random_mask", fresh_values=True),
         "recall": lambda: RecallConfig(**sizes, n_pairs=2, n_queries=3, n_distractors=2, options={"n_clusters": 4}),
-        "twins": lambda: TwinsConfig(**sizes, data="toy-image", crop=6, attention="random_mask"),
     }
 
 
@@ -94,7 +90,7 @@ for folder in map(Path, sys.argv[2:]):
 def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, monkeypatch, family):
     """SIGKILL at step 5 of 7 in another process, in the middle of an epoch; the last checkpoint is of step 4."""
     monkeypatch.setattr(pair_products, "cutoffs", cutoffs)  # all processes choose between kernels in the same way
-    configs = {tmp_path / name: family[name]() for name in ("listops", "mlm", "mnli")}
+    configs = {tmp_path / name: family[name]() for name in ("listops", "mnli")}
     for killed, config in configs.items():
         killed.with_suffix(".json").write_text(json.dumps(config.to_dict()))
     arguments = [sys.executable, "-c", KILLED, str(torch.get_num_threads()), *configs]
@@ -113,10 +109,7 @@ def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, monkeypatch, f
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("performer", "reformer", "repeated tokens", "repeated tokens, random masks"),
-        *("fresh values", "recall", "twins"),
-    ],
+    ["performer", "reformer", "repeated tokens", "recall"],
 )
 def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, script_dev, name):
     """Also attentions that draw other things than masks; and what was best before the move still is."""
@@ -213,8 +206,6 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
 @pytest.mark.parametrize(
     ("changes", "where", "words"),
     [
-        ({"attention": "magic"}, {}, "attention among"),
-        ({"preset": "magic"}, {}, "preset among"),
         ({"data": "nowhere"}, {}, "prepared examples in"),
         ({"data": "toy-text"}, {}, "examples of listops, got text"),
         ({}, {"devices": 0}, "devices ≥ 1"),
@@ -226,9 +217,3 @@ def test_what_cannot_begin_leaves_no_folder(tmp_path, tiny, changes, where, word
     with pytest.raises(SbmtError, match=words):
         fit(tiny(**changes), tmp_path / "run", **where)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.bad_input
-def test_an_image_that_does_not_divide_is_told(tmp_path, tiny):
-    with pytest.raises(SbmtError, match="divides a square"):
-        fit(tiny("image", length=25), tmp_path / "run")

@@ -66,7 +66,7 @@ def test_a_penalty_that_has_not_begun_costs_nothing(make):
     assert late.training_step(batch, 0) == without.training_step(batch, 0)
 
 
-@pytest.mark.parametrize("attention", ["sbm", "full", "random_mask", "reformer"])
+@pytest.mark.parametrize("attention", ["sbm", "full", "reformer"])
 def test_seed_and_number_of_a_batch_decide_what_is_drawn(make, attention):
     module, batch = make(attention=attention, dropout=0.2, attention_dropout=0.2)
     values = module(batch).values
@@ -86,8 +86,7 @@ def test_evaluation_draws_other_masks_than_training(make):
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-@pytest.mark.parametrize("cut", [4, 1])
-@pytest.mark.parametrize("task", ["listops", "retrieval", "image"])
+@pytest.mark.parametrize(("task", "cut"), [("listops", 4), ("retrieval", 1)])
 def test_processes_that_share_a_batch_draw_what_one_draws(make, task, cut, is_training):
     module, batch = make(task, attention_dropout=0.2)
     whole = module.train(is_training)(batch)
@@ -184,11 +183,11 @@ def test_the_model_fits_the_examples(tiny, quirks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", PAPER)
+@pytest.mark.parametrize("task", ["listops", "retrieval"])
 def test_a_step_at_the_papers_size(task):
     """One example of a batch that is computed example by example: what then differs is only how many there are."""
     config = replace(PAPER[task], accumulate=PAPER[task].batch_size)
-    is_pair, n_classes = task == "retrieval", 10 if task in ("listops", "image") else 2
+    is_pair, n_classes = task == "retrieval", 10 if task == "listops" else 2
     info = {"vocab_size": 257, "class_names": ["?"] * n_classes, "n_documents": 1 + is_pair}
     module = TrainingModule(config, info)
     tokens = torch.randint(1, 257, (1, 2, config.length) if is_pair else (1, config.length))

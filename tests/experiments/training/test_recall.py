@@ -9,7 +9,6 @@ from sbmt import SbmtError
 from sbmt.experiments.data.recall import sample_recall
 from sbmt.experiments.training import RecallConfig, build_model, evaluate, fit, load_run
 from sbmt.experiments.training.data import BatchStream
-from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
 SIZES = dict(n_pairs=3, n_queries=4, n_distractors=5, n_keys=16, n_values=8)
@@ -54,21 +53,19 @@ def test_only_queries_are_judged():
     assert found.accuracy == sum(rights) / 40 and found.loss == pytest.approx(sum(losses) / 40, rel=1e-5)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_every_attention_trains_and_loads_as_it_was(tmp_path, attention):
-    run = fit(TINY.override(attention=attention), tmp_path / "run")
+def test_a_saved_run_loads_as_it_was(tmp_path):
+    run = fit(TINY.override(attention="sbm"), tmp_path / "run")
     loaded = load_run(tmp_path / "run")
     assert loaded.config == run.config and loaded.test == run.test
     assert evaluate(loaded).accuracy == run.test.accuracy
 
 
-@pytest.mark.parametrize("permutation", [False, True])
-def test_full_attention_learns_to_recall(permutation):
-    sizes = dict(n_pairs=4, n_queries=8, n_distractors=4, permutation=permutation, n_keys=12, n_values=8)
+def test_full_attention_learns_to_recall():
+    sizes = dict(n_pairs=4, n_queries=8, n_distractors=4, permutation=True, n_keys=12, n_values=8)
     run = fit(RecallConfig(**sizes, attention="full", batch_size=32, steps=250, d_model=32, d_hidden=32))
     assert run.test.accuracy > 0.99
     assert evaluate(replace(run, config=replace(run.config, n_distractors=40)), 64).accuracy > 0.9
-    other = replace(run, config=replace(run.config, permutation=not permutation))
+    other = replace(run, config=replace(run.config, permutation=False))
     assert evaluate(other, 64).accuracy < 0.5  # what it has learned is which keys belong together
 
 
@@ -101,10 +98,9 @@ def test_impossible_settings_are_refused(changes, words):
         build_model(replace(TINY, **changes))
 
 
-@pytest.mark.parametrize("permutation", [False, True])
-def test_an_oracle_needs_the_item_and_the_query_alone(permutation, tmp_path):
+def test_an_oracle_needs_the_item_and_the_query_alone(tmp_path):
     """At any length, with two edges for a query and one for an item."""
-    run = fit(replace(ORACLE, permutation=permutation, n_heads=2), tmp_path / "run")
+    run = fit(replace(ORACLE, permutation=True, n_heads=2), tmp_path / "run")
     assert run.test.accuracy > 0.99 and run.test.density == pytest.approx((8 * 2 + 8) / 16**2)
     assert evaluate(load_run(tmp_path / "run")).accuracy == run.test.accuracy
     long = evaluate(replace(run, config=replace(run.config, n_distractors=84)), 64)

@@ -14,33 +14,31 @@ from sbmt.experiments.benchmarks.cases import (
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
 from sbmt.experiments.training import SHIPPED_FITTED, SHIPPED_SHARED, load_run
 
-POINTS = [
-    (256, 0.5, 128),
-    (512, 0.16, 128),
-    (512, 0.04, 32),
-    (1024, 0.01, 128),
-    (1024, 0.0025, 128),
-    (2048, 0.0025, 32),
-]
+POINTS = [(256, 0.5, 128), (512, 0.04, 32), (1024, 0.0025, 128)]
 
 
-@pytest.mark.parametrize("kind", MADE_UP)
-@pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
-def test_the_density_is_met(kind, n, density, n_clusters):
-    case = build(Setting(n, density, kind, n_clusters))
-    model = case.block_model()
-    assert model.shape == (1, 4, n, n)
-    assert model.expected_density().mean().item() == pytest.approx(density, rel=0.1)
+def check_density(case):
+    setting = case.setting
+    with torch.no_grad():
+        model = case.block_model()
+    assert model.shape == (1, 4, setting.n, setting.n)
+    assert model.expected_density().mean().item() == pytest.approx(setting.density, rel=0.1)
     drawn = case.layer(case.query, case.key, case.value).density.mean().item()
-    assert drawn == pytest.approx(density, rel=0.1)
+    assert drawn == pytest.approx(setting.density, rel=0.1)
+    return model
+
+
+@pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
+def test_near_constant_memberships_are_alike(n, density, n_clusters):
+    model = check_density(build(Setting(n, density, "near-constant", n_clusters)))
+    assert model.query_membership.std() < 0.1 * model.query_membership.mean()
 
 
 @pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
 def test_structured_memberships_are_nearly_one_hot_over_groups(n, density, n_clusters):
     setting = Setting(n, density, "structured", n_clusters)
     size = n_groups(setting)
-    with torch.no_grad():
-        model = build(setting).block_model()
+    model = check_density(build(setting))
     group_of_cluster = torch.arange(n_clusters) % size
     for membership in (model.query_membership, model.key_membership):
         of_group = torch.stack([membership[..., group_of_cluster == a].mean(-1) for a in range(size)], -1)
@@ -60,12 +58,6 @@ def test_a_structured_mask_is_block_diagonal_after_sorting():
     assert (group[0][1:] >= group[0][:-1]).float().mean() < 0.9  # and the tokens are not sorted
 
 
-def test_near_constant_memberships_are_alike():
-    with torch.no_grad():
-        model = build(Setting(512, 0.01, "near-constant")).block_model()
-    assert model.query_membership.std() < 0.05 * model.query_membership.mean()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
     state = torch.get_rng_state()
@@ -75,14 +67,11 @@ def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
     assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
     assert not torch.equal(one.query, other.query)
     assert torch.equal(one.cotangent, same.cotangent)
-
-
-def test_all_leaves_want_gradients():
-    assert all(leaf.requires_grad and leaf.is_leaf for leaf in build(Setting(16, 0.04, "structured")).leaves)
+    assert all(leaf.requires_grad and leaf.is_leaf for leaf in one.leaves)
 
 
 @pytest.mark.parametrize("kind", ["fitted", "shared"])
-@pytest.mark.parametrize(("n", "keys"), [(128, 4.0), (1024, 16.0), (3000, 32.0)])
+@pytest.mark.parametrize(("n", "keys"), [(128, 4.0), (1500, 16.0)])
 def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys, kind):
     case = build(fitted_setting(n, keys, kind))
     attended = case.layer.eval()(case.query, case.key, case.value).density * n

@@ -9,10 +9,11 @@ from sbmt import SbmtError
 from sbmt.experiments.benchmarks import backends, memory, sampler, suites
 from sbmt.experiments.benchmarks.cases import Setting
 from sbmt.experiments.benchmarks.manifest import machine_manifest
+from sbmt.experiments.benchmarks.parts import PARTS, WHOLE
 from sbmt.experiments.benchmarks.suites import SUITES, Suite, run_suites, tables_of
 from sbmt.experiments.benchmarks.tables import fitted_tables
 from sbmt.experiments.benchmarks.timing import CPU
-from sbmt.experiments.tables import LEFT_OUT, Table
+from sbmt.experiments.tables import LEFT_OUT
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 PAGE = Path(__file__).parents[3] / "docs" / "benchmarks.md"
@@ -25,13 +26,10 @@ def result():
         yield run_suites(["attention", "fitted", "sampler", "backends"], is_quick=True, threads=1)
 
 
-def test_a_result_survives_json(result):
+def test_a_result_survives_json_and_its_tables_are_rectangular_and_filled(result):
     again = json.loads(json.dumps(result, allow_nan=False))
     assert tables_of(again) == tables_of(result)
     assert set(again) == {"manifest", "is_quick", "suites"}
-
-
-def test_tables_are_rectangular_and_filled(result):
     for table in tables_of(result):
         assert table.rows, table.name
         assert {len(row) for row in table.rows} == {len(table.headings)}, table.name
@@ -53,6 +51,9 @@ def test_a_case_says_to_which_sweeps_it_belongs(result):
     keys = [(case["kind"], case["n"], case["density"], case["n_clusters"], case["is_training"]) for case in cases]
     assert len(keys) == len(set(keys))
     assert {tuple(case["sweeps"]) for case in cases if case["n"] == 128} == {("target", "density", "n")}
+    assert len(result["suites"]["attention"]["found"]["parts"]) == 2
+    for broken_down in result["suites"]["attention"]["found"]["parts"]:
+        assert list(broken_down["results"]) == [WHOLE, *PARTS] and broken_down["results"][WHOLE]["ratio"] == 1.0
     fitted = result["suites"]["fitted"]["found"]["cases"]
     assert {(case["kind"], case["n"], *case["sweeps"]) for case in fitted} == {
         ("fitted", 64, "n", "keys"),
@@ -187,29 +188,13 @@ def test_the_choice_is_judged_by_the_best(result):
         assert one["loss"]["worst"] >= one["loss"]["median"] >= 1
 
 
-def test_a_table_in_markdown():
-    table = Table("x", "Title", ("a", "b"), (("1", "2"),), ("b: too large",))
-    assert table.markdown() == f"*Title.*\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\n{LEFT_OUT} b: too large."
-
-
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
-
-
-@linux_only
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
 def test_memory_is_measured_in_a_process_of_its_own():
-    settings = [Setting(n, density, "structured") for n, density in ((512, 0.04), (65536, 0.0005), (512, 0.04))]
-    grid = memory.MemoryGrid(tuple(settings[:2]), tuple(settings[2:]), ("dense",))
-    found = memory.run(grid)
-    small, large, forward = (case["results"]["dense"] for case in found["cases"])
-    scores = 4 * 512**2 * 4 / 2**20  # of four heads in float32
-    assert small["step"] > scores and forward["step"] > scores
-    assert small["before"] > 50
-    assert "left out above" in large["missing"]
+    large, small = (Setting(n, density, "structured") for n, density in ((65536, 0.0005), (512, 0.04)))
+    found = memory.run(memory.MemoryGrid((large,), (small,), ("dense",)))
+    step, answer = (case["results"]["dense"] for case in found["cases"])
+    assert "left out above" in step["missing"]
+    assert answer["step"] > 4 * 512**2 * 4 / 2**20  # the scores of four heads in float32
+    assert answer["before"] > 50
     steps, answers = SUITES["memory"].tables(found)
-    assert [row[-1] == LEFT_OUT for row in steps.rows] == [False, True] and len(answers.rows) == 1
-
-
-@linux_only
-def test_a_process_that_fails_says_why():
-    found = memory.measure_in_fresh_process(Setting(64, 0.1, "structured"), "magic", True)
-    assert "contestant among" in found["missing"]
+    assert [table.rows[0][-1] == LEFT_OUT for table in (steps, answers)] == [True, False]

@@ -116,7 +116,7 @@ def check_attention(
     Raises:
         SbmtError: If a check fails; it lists every check that did, with what was expected and what came.
 
-    Cost: some two hundred calls; 2000 more where outputs are random.
+    Cost: some 400 calls; 900 more where outputs are random.
 
     Example:
         >>> from sbmt import build_attention

@@ -29,7 +29,7 @@ TRITON := triton==3.9.0
 STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 shared-graph recall
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder twins
-LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges text-edges image-edges
+LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges retrieval-edges text-edges image-edges
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 

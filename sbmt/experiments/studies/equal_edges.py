@@ -37,10 +37,10 @@ def _concentrated(task: str, width: int, *more: Trial, **settings: Any) -> Study
     return Study(f"{task}-edges", f"{alike.title}, equal edges", config, trials, 3)
 
 
-def _spread(task: str, n_seeds: int) -> Study:
+def _spread(task: str, n_seeds: int, *more: Trial) -> Study:
     """Masks of one density on a task where attention is spread over most keys."""
     alike = LONG_RANGE_STUDIES[task]
-    trials = (FULL, _fitted(8), _random(8), _near(8), LINEAR, REFORMER)
+    trials = (FULL, _fitted(8), _random(8), _near(8), *more)
     return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config, trials, n_seeds)
 
 
@@ -57,10 +57,11 @@ EQUAL_EDGES_STUDIES = {
     study.name: study
     for study in (
         _concentrated("listops", 2, LINEAR, REFORMER, positions="rotary", steps=2400),
-        _concentrated("pathfinder", 4),
-        _spread("text", 1),
-        _spread("retrieval-topics", 3),  # one seed said that masks matter there
-        _spread("image", 1),
+        _concentrated("pathfinder", 4, LINEAR, REFORMER),
+        _spread("text", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
+        _spread("retrieval-topics", 3, _STRAIGHT_THROUGH, LINEAR, REFORMER),  # one seed said that masks matter there
+        _spread("retrieval", 1),  # no attention leaves chance
+        _spread("image", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
         _language(),
     )
 }

@@ -38,8 +38,13 @@ def difference(one: Tensor, other: Tensor) -> dict[str, float]:
 
 
 def compared(right: dict[str, Tensor]) -> dict[str, dict[str, dict[str, float]]]:
-    """What each trial loses to full attention, and how far fitted masks are ahead of random ones and of a window."""
-    lost = {trial: difference(right["full"], mine) for trial, mine in right.items() if trial != "full"}
+    """What each trial loses to full attention, and how far fitted masks are ahead of random ones and of a window.
+
+    Args:
+        right: The answers of each trial, seed after seed. Those with fewer seeds are held against the first of full
+            attention's.
+    """
+    lost = {trial: difference(right["full"][: len(mine)], mine) for trial, mine in right.items() if trial != "full"}
     fitted = {trial: mine for trial, mine in right.items() if trial.startswith("fitted")}
     return {
         "lost": lost,

@@ -25,3 +25,8 @@ def test_every_trial_is_held_against_full_attention_and_fitted_masks_against_ran
     }
     assert {trial: one["mean"] for trial, one in found["ahead"].items()} == {"fitted-2": 0.5}
     assert {trial: one["mean"] for trial, one in found["ahead_of_window"].items()} == {"fitted-2": 0.75}
+
+
+def test_a_trial_of_one_seed_is_held_against_the_first():
+    found = compared({"full": torch.tensor([1.0, 1, 1, 0, 0, 0]), "reformer": torch.tensor([1.0, 0, 1])})
+    assert found["lost"]["reformer"]["mean"] == pytest.approx(1 / 3)

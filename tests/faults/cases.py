@@ -11,7 +11,7 @@ from sbmt import SbmtError
 SIZES = (1, 2, 3, 5, 4, 7) * 8 + (0,)  # hypothesis shrinks towards the first; 0 is refused everywhere
 LENGTHS = (*SIZES, *(9, 66, 130) * 5)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-LAYOUTS = ("plain", "transposed", "strided", "heads last", "cut out")
+LAYOUTS = ("plain", "transposed", "strided", "heads last", "cut out", "expanded")
 PADDING = ("none", "all real", "ragged", "single", "holes", "one example", "everything", "shared")
 SHARES = ("random", "ones", "zeros", "one-hot", "tiny", "denormal", "mixed")
 """Memberships and block matrices."""
@@ -121,8 +121,8 @@ def real_pairs(masks, shape):
     return (query[:, None, :, None] & key[:, None, None, :]).expand(shape)
 
 
-def laid_out(x, layout):
-    """The same numbers elsewhere in memory."""
+def laid_out(x, layout, batch=1):
+    """The same numbers elsewhere in memory; ``"expanded"`` repeats an only example."""
     if layout == "transposed":
         return x.mT.contiguous().mT
     if layout == "strided":
@@ -131,6 +131,8 @@ def laid_out(x, layout):
         return x.transpose(0, 1).contiguous().transpose(0, 1)
     if layout == "cut out":
         return torch.nn.functional.pad(x, (1, 2, 2, 1))[..., 2:-1, 1:-2]
+    if layout == "expanded":
+        return x.expand(batch, *x.shape[1:])
     return x
 
 

@@ -25,6 +25,7 @@ from tests.faults.wholeness import files_below
 from theory.solver import Deadline, solve_circuit
 
 pytestmark = pytest.mark.bad_input
+ROOT = Path(__file__).parents[2]
 WAIT = 600
 """Seconds after which a process counts as hanging, on however busy a machine."""
 
@@ -69,13 +70,22 @@ def hears_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(
-    ("name", "failure"),
-    [
-        *((name, "Ctrl-C" if name.startswith("train") else "full disk") for name in WRITING),
-        ("train listops", "full disk"),
-    ],
-)
+def start(line, folder):
+    """``python -m sbmt`` in a process group of its own, with Ctrl-C as a terminal has it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "sbmt", *line.split()],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("name", WRITING)
 def test_a_write_that_fails_is_reported_and_leaves_whole_files(here, command_line, monkeypatch, name, failure):
     error, expected, words = FAILURES[failure]
     if name == "data prepare":
@@ -88,7 +98,7 @@ def test_a_write_that_fails_is_reported_and_leaves_whole_files(here, command_lin
     after = files_below(here)
     assert {path: after[path] for path in before} == before
     assert not list(here.rglob(".*.part")) or name.startswith("data prepare")
-    assert ("--resume" in out) == (failure == "Ctrl-C")
+    assert failure != "Ctrl-C" or ("--resume" in out) == name.startswith("train")
 
 
 @pytest.mark.parametrize("name", ["sweep", "data prepare corpus"])
@@ -112,17 +122,18 @@ def test_a_command_stopped_at_every_write_ends_with_the_same_bytes(here, command
     assert [path for path in whole if whole[path] != parts[path] and not path.endswith("result.json")] == []
 
 
-def test_a_run_that_was_killed_resumes_to_the_same_numbers(here, command_line, monkeypatch):
+@pytest.mark.parametrize("name", TRAINING)
+def test_a_run_that_was_killed_resumes_to_the_same_numbers(here, command_line, monkeypatch, name):
     """A killed process cannot remove the file that it was writing."""
-    line = f"{TRAINING['listops']} --output killed"
+    line = f"{TRAINING[name]} --output killed"
     with monkeypatch.context() as patch:
-        fail_from(patch, MOMENTS["train listops"], KeyboardInterrupt())
+        fail_from(patch, MOMENTS[f"train {name}"], KeyboardInterrupt())
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         assert command_line(line)[0] == 130
     assert list((here / "killed").glob(".*.part")) != []
     assert command_line(f"{line} --resume")[0] == 0
-    assert has_same_numbers(here / "killed", here / "listops")
-    assert {path.name for path in (here / "killed").iterdir()} == {path.name for path in (here / "listops").iterdir()}
+    assert has_same_numbers(here / "killed", here / name)
+    assert {path.name for path in (here / "killed").iterdir()} == {path.name for path in (here / name).iterdir()}
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")
@@ -167,19 +178,10 @@ def test_ctrl_c_while_the_solver_searches_ends_the_search(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to see which processes there are")
-def test_ctrl_c_ends_the_worker_of_a_sweep_too(here):
-    """A terminal sends it to that process as well, which prints nothing."""
-    line = f"sweep listops {LISTOPS} --attention full --steps 100000 --workers 2 --output new"
-    with subprocess.Popen(
-        [sys.executable, "-m", "sbmt", *line.split()],
-        cwd=here,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        start_new_session=True,
-    ) as sweep:
+def test_ctrl_c_ends_the_workers_of_a_sweep_too(here, command_line):
+    """A terminal sends it to them as well, and they print nothing."""
+    line = f"sweep listops {LISTOPS} --attention full --seeds 2 --output new"
+    with start(f"{line} --workers 2", here) as sweep:
         end = time.monotonic() + WAIT
         while sweep.poll() is None and not list((here / "new" / "listops").glob("*/config.json")):
             assert time.monotonic() < end
@@ -192,9 +194,19 @@ def test_ctrl_c_ends_the_worker_of_a_sweep_too(here):
             os.killpg(sweep.pid, 0)
             time.sleep(0.01)
     files_below(here)
+    assert command_line(line)[0] == 0
+    assert has_same_numbers(here / "new" / "listops" / "full-seed0", here / "listops")
 
 
-@pytest.mark.parametrize("name", ["train repeated", "study", "sample"])
+def test_of_two_processes_that_train_in_one_folder_one_ends_well(here):
+    both = [start(WRITING["train repeated"], here) for _ in range(2)]
+    errors = [process.communicate(timeout=WAIT)[1] for process in both]
+    (good, _), (bad, words) = sorted((p.returncode, err) for p, err in zip(both, errors, strict=True))
+    assert (good, bad) == (0, 2) and words.startswith("sbmt: expected ") and words.count("\n") == 1, errors
+    assert has_same_numbers(here / "new", here / "repeated")
+
+
+@pytest.mark.parametrize("name", [name for name in WRITING if not name.startswith("data")])
 def test_a_folder_that_cannot_be_written_is_reported(here, command_line, name):
     place = here / "locked"
     place.mkdir(0o555)
@@ -205,7 +217,7 @@ def test_a_folder_that_cannot_be_written_is_reported(here, command_line, name):
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["train repeated", "sweep", "glue", "data prepare"])
+@pytest.mark.parametrize("name", ["train repeated", "train sst2", "study", "sweep", "glue", "data prepare"])
 def test_a_command_does_not_write_where_another_does(here, command_line, monkeypatch, name):
     monkeypatch.setattr(locks, "PATIENCE", 0.0)
     make_qnli(here)

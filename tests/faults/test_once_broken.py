@@ -1,16 +1,51 @@
 """What the properties of this folder have found: once each, so that it stays mended."""
 
+import math
+
 import pytest
 import torch
 
 from sbmt import EdgeList, available_backends, build_attention, edge_attention
+from sbmt.block_model.link import LARGEST_RATE
+from sbmt.block_model.model import BlockModel
 from sbmt.experiments.studies import study
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.faults.calls import CALLS
-from tests.faults.cases import normal
+from tests.faults.cases import normal, seeded
 from tests.faults.mistakes import is_refused
 
+MASK = torch.tensor([[True, True, False, False]])
 BACKENDS = pytest.mark.parametrize("backend", available_backends())
+
+
+def with_junk(junk, seed):
+    return normal((1, 2, 4, 3), seed).masked_fill(~MASK[:, None, :, None], junk).requires_grad_()
+
+
+@pytest.mark.parametrize("junk", [math.nan, math.inf, 1e30])
+@pytest.mark.parametrize("name", ["full", "sbm"])
+def test_what_stands_at_padding_reaches_neither_values_nor_gradients(name, junk):
+    found = []
+    for x in (with_junk(junk, 0), with_junk(0.0, 0)):
+        torch.manual_seed(0)
+        layer = build_attention(name, d_head=3, n_heads=2)
+        out = layer(x, x, x, query_mask=MASK, key_mask=MASK, generator=seeded(0))
+        loss = out.values.square().sum() + out.expected_density.sum()
+        found.append([out.values, *torch.autograd.grad(loss, [x, *layer.parameters()])])
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.isfinite().all()
+        torch.testing.assert_close(mine, theirs)
+
+
+@BACKENDS
+@pytest.mark.parametrize("junk", [math.nan, math.inf])
+def test_no_backend_reads_padding(backend, junk):
+    edges = EdgeList.from_dense((MASK[:, None, :, None] & MASK[:, None, None]).expand(1, 2, 4, 4), MASK, MASK)
+    tensors = [with_junk(junk, seed) for seed in range(3)]
+    out = edge_attention(*tensors, edges, backend=backend)
+    assert (out[:, :, 2:] == 0).all() and all(
+        gradient.isfinite().all() for gradient in (out, *torch.autograd.grad(out.square().sum(), tensors))
+    )
 
 
 @BACKENDS
@@ -44,6 +79,16 @@ def test_attentions_take_inputs_of_different_types(name, settings):
         found = layer(*tensors).values
         assert found.dtype == tensors[2].dtype
         torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02)
+
+
+def test_the_largest_rates_leave_probabilities_and_gradients_finite():
+    shape = 1, 1, 9, 9
+    query, key = (torch.rand(shape, generator=seeded(seed), requires_grad=True) for seed in (0, 1))
+    block = torch.full((1, 9, 9), LARGEST_RATE, requires_grad=True)
+    model = BlockModel(query, block, key, link="poisson")
+    p = model.expected_mask()
+    assert ((p >= 0) & (p <= 1)).all()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(p.sum(), [query, block, key]))
 
 
 MISTAKES = [

@@ -14,7 +14,7 @@ from sbmt.attention import edge_attention
 from sbmt.block_model.fit import reweighting_bias
 from sbmt.experiments.files import write_bytes
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.run import Scores, Step, metrics_csv
+from sbmt.experiments.training.run import METRICS, Scores, Step, metrics_csv
 from sbmt.layers import SBMAttention
 from sbmt.samplers import law_of, sample_edges
 
@@ -24,6 +24,26 @@ LEAST_GAIN = 2.0
 """Attention seen, in multiples of what a random mask of the same density sees, below which a mask is no better."""
 LEAST_STEPS = 100
 """Shorter trainings are not judged: nothing can be expected of their masks."""
+
+
+def require(is_met: bool, what: str) -> None:
+    """Raises ValueError, which names a part of a checkpoint, unless a condition is met."""
+    if not is_met:
+        raise ValueError(f"{what} cannot have been written by this run")
+
+
+def is_like(found: Any, template: Any) -> bool:
+    """Whether two nested values have the same keys, lengths and types, and their tensors the same shapes."""
+    if isinstance(template, Tensor):
+        is_tensor = isinstance(found, Tensor)
+        return is_tensor and found.shape == template.shape and found.dtype == template.dtype
+    if type(found) is not type(template) and not (isinstance(found, dict) and isinstance(template, dict)):
+        return False
+    if isinstance(template, dict):
+        return found.keys() == template.keys() and all(is_like(found[name], x) for name, x in template.items())
+    if isinstance(template, list | tuple):
+        return len(found) == len(template) and all(map(is_like, found, template))
+    return True
 
 
 class MetricsTable(Callback):
@@ -39,7 +59,28 @@ class MetricsTable(Callback):
         self.rows: list[dict[str, Any]] = []
         self._sums: dict[str, Tensor] = {}
         self._count, self._last = 0, 0
+        self._step: int | None = None  # of the checkpoint that the run goes on from
         self.is_training = False
+
+    def check(self, state: dict[str, Any], step: int, config: TrainingConfig) -> None:
+        """Raises ValueError unless a state is one that this table can have at a step."""
+        expected = []
+        for number in range(1, step + 1):
+            expected += [(number, "train")] if number % self.every == 0 else []
+            expected += [(number, "dev")] if config.has_dev and number % config.checkpoint_every == 0 else []
+        rows, last = state["rows"], step - step % self.every
+        require([(row["step"], row["split"]) for row in rows] == expected, "the steps of its metrics")
+        numbers = [{name: x for name, x in row.items() if name not in ("step", "split")} for row in rows]
+        are_numbers = all(x is None or isinstance(x, float) for row in numbers for x in row.values())
+        require(are_numbers and all(isinstance(row[x], float) for row in numbers for x in METRICS), "its metrics")
+        template = {name: torch.zeros(()) for name in ("loss", "accuracy")}
+        template |= {"densities": torch.zeros(config.n_layers * config.n_heads)}
+        n_batches = (step - last) * config.accumulate
+        if "auxiliary_loss" in state["sums"]:
+            template |= {"auxiliary_loss": torch.zeros(())}
+        require(is_like(state["sums"], template if n_batches else {}), "the sums of its metrics")
+        require((state["count"], state["last"]) == (n_batches, last), "the counts of its metrics")
+        self._step = step
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         """Adds a batch to the current stretch."""
@@ -67,7 +108,12 @@ class MetricsTable(Callback):
             write_bytes(self.path, metrics_csv(self.rows))
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
-        """Everything has been restored; see :func:`~sbmt.experiments.training.checkpoints.restoring`."""
+        """Everything has been restored; see :func:`~sbmt.experiments.training.checkpoints.restoring`.
+
+        Raises:
+            ValueError: If the counters of a checkpoint belong to another step.
+        """
+        require(self._step in (None, trainer.global_step), "its counters")
         self.is_training = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -111,6 +157,8 @@ class _Checkpoint(ModelCheckpoint):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the best score, with paths in the current folder: a run may have been moved."""
+        scores = [state["best_model_score"], *state["best_k_models"].values()]
+        require(all(x is None or is_like(x, torch.zeros(())) for x in scores), "its best scores")
         here = Path(self.dirpath or "")
         paths = ("best_model_path", "kth_best_model_path", "last_model_path")
         moved = {name: str(here / Path(state[name]).name) if state[name] else "" for name in paths}

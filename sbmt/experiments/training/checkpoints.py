@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import read_tensors_and_texts, write_tensors
-from sbmt.experiments.training.callbacks import MetricsTable
+from sbmt.experiments.training.callbacks import MetricsTable, is_like, require
+from sbmt.experiments.training.module import TrainingModule
 
 _STATE = "state"  # the header's entry that holds all that is no tensor
 
@@ -84,36 +85,106 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     return {_unpack(k, tensors): _unpack(v, tensors) for k, v in content}
 
 
-def checkpoint_of(path: Path, run: dict[str, Any]) -> dict[str, Any]:
-    """Reads the checkpoint of a run.
+def checkpoint_of(path: Path, module: TrainingModule, table: MetricsTable) -> dict[str, Any]:
+    """Reads the checkpoint of a run, and checks everything that Lightning and torch would take on trust.
+
+    Args:
+        path: Where it is.
+        module: What is to be trained.
+        table: What the table of metrics is to be restored to.
+
+    Raises:
+        SbmtError: If the file is missing or damaged, of a run with other settings or other examples, or holds
+            something that a run of these settings does not write.
+    """
+    checkpoint = TensorsAndJson().load_checkpoint(path)
+    _check_origin(checkpoint, path, module.run)
+    try:
+        _check_state(checkpoint, module)
+        table.check(checkpoint["callbacks"][table.state_key], checkpoint["global_step"], module.config)
+    except _WRONG_CONTENT as error:
+        raise _damaged(path, error) from error
+    return checkpoint
+
+
+def weights(path: Path, run: dict[str, Any]) -> dict[str, Tensor]:
+    """The model's weights in a checkpoint of a run.
 
     Raises:
         SbmtError: If the file is missing, damaged, or of a run with other settings or other examples.
     """
     checkpoint = TensorsAndJson().load_checkpoint(path)
-    if changed := [name for name, value in run.items() if checkpoint.get(name) != value]:
-        got = f"one with another {', '.join(changed)}"
-        raise SbmtError(f"a checkpoint of this run in {path}", got, "remove it and train again")
-    return checkpoint
-
-
-def weights(path: Path, run: dict[str, Any]) -> dict[str, Tensor]:
-    """The model's weights in a checkpoint of a run; fails as :func:`checkpoint_of` does."""
-    state = checkpoint_of(path, run)["state_dict"]
-    return {name.removeprefix("model."): t for name, t in state.items() if torch.is_tensor(t)}
+    _check_origin(checkpoint, path, run)
+    return {name.removeprefix("model."): t for name, t in checkpoint["state_dict"].items() if torch.is_tensor(t)}
 
 
 @contextmanager
 def restoring(path: Path, table: MetricsTable) -> Iterator[None]:
-    """Reports a checkpoint that cannot be restored; errors after the first step of training are left alone.
-
-    A checksum tells damage. This tells what an older version, or anything else that wrote the file, did otherwise.
-    """
+    """Reports a checkpoint that cannot be restored; errors after the first step of training are left alone."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except _WRONG_CONTENT as error:
         if table.is_training or isinstance(error, SbmtError):
             raise
-        reason = str(error).strip().splitlines() or [""]
-        got = f"{type(error).__name__}: {reason[0]}"
-        raise SbmtError(f"a whole checkpoint {path}", got, "remove it and train again") from error
+        raise _damaged(path, error) from error
+
+
+_WRONG_CONTENT = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+def _damaged(path: Path, error: Exception) -> SbmtError:
+    reason = str(error).strip().splitlines() or [""]
+    return SbmtError(f"a whole checkpoint {path}", f"{type(error).__name__}: {reason[0]}", "remove it and train again")
+
+
+def _check_origin(checkpoint: dict[str, Any], path: Path, run: dict[str, Any]) -> None:
+    if changed := [name for name, value in run.items() if checkpoint.get(name) != value]:
+        got = f"one with another {', '.join(changed)}"
+        raise SbmtError(f"a checkpoint of this run in {path}", got, "remove it and train again")
+
+
+def _check_state(checkpoint: dict[str, Any], module: TrainingModule) -> None:
+    """Raises ValueError unless weights, optimiser, schedule, masks and counters are those of a run at some step."""
+    config, step = module.config, checkpoint["global_step"]
+    require(type(step) is int and 0 < step <= config.steps, "its step")
+    require(is_like(checkpoint["state_dict"], module.state_dict()), "its weights")
+
+    # A step with gradients of zero shows what the optimiser keeps.
+    groups = [
+        group | {"params": [nn.Parameter(torch.zeros_like(p)) for p in group["params"]]}
+        for group in config.parameter_groups(module.model)
+    ]
+    copies = [copy for group in groups for copy in group["params"]]
+    optimizer = config.make_optimizer(groups)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: config.learning_rate_share(step))
+    for copy in copies:
+        copy.grad = torch.zeros_like(copy)
+    optimizer.step()
+    (found,), (found_schedule,) = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
+    require(is_like(found, optimizer.state_dict()), "the state of its optimiser")
+    counts = [float(moments["step"]) for moments in found["state"].values()]
+    require(all(1 <= count <= step for count in counts), "the step of its optimiser")
+    starts = [group.get("lr", config.learning_rate) for group in config.parameter_groups(module.model)]
+    rates = [start * config.learning_rate_share(step) for start in starts]
+    settings = zip(optimizer.state_dict()["param_groups"], rates, strict=True)
+    require(
+        found["param_groups"] == [group | {"lr": rate} for group, rate in settings], "the settings of its optimiser"
+    )
+    require(is_like(found_schedule, schedule.state_dict()), "its schedule")
+    now = {"last_epoch": step, "base_lrs": starts, "_last_lr": rates}
+    require(all(found_schedule[name] == value for name, value in now.items()), "its schedule")
+
+    masks, state = checkpoint.get("masks"), module.masks.state()
+    require(is_like(masks, state), "the state of its masks")
+    if masks is not None and state is not None:
+        generator = torch.Generator()
+        seed = generator.set_state(state).initial_seed()
+        require(generator.set_state(masks).initial_seed() == seed, "the seed of its masks")
+    require(_are_counts(checkpoint["loops"]), "its counters")
+
+
+def _are_counts(value: Any) -> bool:
+    """Whether a nested dictionary holds nothing but counts and flags."""
+    if isinstance(value, dict):
+        return all(_are_counts(x) for x in value.values())
+    return isinstance(value, bool) or (isinstance(value, int) and value >= 0)

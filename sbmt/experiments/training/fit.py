@@ -98,8 +98,8 @@ def _fit(
             return _loader(trainer, feeds[name], examples_of)
 
         start = time.perf_counter()
+        done = checkpoint_of(folder / STATE, module, table)["global_step"] if resume else 0
         with _interruptible(), restoring(folder / STATE, table) if resume else nullcontext():
-            done = checkpoint_of(folder / STATE, module.run)["global_step"] if resume else 0
             trainer.fit(
                 module,
                 _loader(trainer, feeds["train"], feeds["train"].endless(size, config.seed), done * config.accumulate),

@@ -1,7 +1,6 @@
 """The generators that a run draws its masks from."""
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ class MaskSource(ABC):
         """What a checkpoint must hold so that training goes on with the same masks; None if that is nothing."""
         return None
 
-    def restore(self, state: Any) -> None:  # noqa: B027 - most have nothing to restore
+    def restore(self, state: Tensor | None) -> None:  # noqa: B027 - most have nothing to restore
         """Takes up what :meth:`state` returned."""
 
 
@@ -57,6 +56,7 @@ class MasksInOrder(MaskSource):
         """The state of training's generator."""
         return self.training.get_state()
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: Tensor | None) -> None:
         """Gives training's generator this state."""
+        assert state is not None
         self.training.set_state(state)

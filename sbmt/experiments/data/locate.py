@@ -18,6 +18,12 @@ DOWNLOAD_AGAIN = "the file is damaged or a different one: download it again"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Some editors write this at the start of a UTF-8 file."""
 
+MOST_UNPACKED = 1 << 35
+"""Bytes that a packed file may unpack to: 32 GiB, several times the largest file of these tasks."""
+
+MOST_IN_MEMORY = 1 << 30
+"""Bytes of a file that is read as a whole: 1 GiB. The largest one of these tasks has 31 MB."""
+
 KNOWN = {
     # The value that several public loaders of this archive compare with, torchtext's among them.
     "aclImdb_v1.tar.gz": ("md5", "7c2ac02c03563afcf9b574c7e56c153a"),
@@ -120,17 +126,28 @@ def read_whole(path: Path) -> bytes:
         raise cannot_read(path, error) from error
 
 
+class _Unpacked(gzip.GzipFile):
+    """A gzip file that must not unpack to more than :data:`MOST_UNPACKED` bytes."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(CHUNK if size is None or size < 0 else size)
+        if self.tell() > MOST_UNPACKED:
+            do = "check where it is from; if it is what you want, unpack it: plain files may have any size"
+            raise SbmtError(f"{self.name} to unpack to at most {MOST_UNPACKED:,} bytes", "more", do)
+        return content
+
+
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a file for reading bytes, and unpacks it if its name ends in ``.gz`` or ``.tgz``.
 
     Raises:
         SbmtError: If the file cannot be read. Also from within the ``with`` block, if a packed file is cut off or
-            damaged.
+            damaged, or has more than :data:`MOST_UNPACKED` bytes.
     """
     try:
         is_packed = path.suffix in (".gz", ".tgz")
-        with io.BufferedReader(gzip.GzipFile(path), CHUNK) if is_packed else path.open("rb") as file:
+        with io.BufferedReader(_Unpacked(path), CHUNK) if is_packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SbmtError(f"a whole gzip file {path}", f"damage ({error})", DOWNLOAD_AGAIN) from error
@@ -167,6 +184,20 @@ def line_number(path: Path, offset: int) -> int:
     return number
 
 
+class _Watched:
+    """Passes reads on, and knows how many bytes were read and where the last of them that is not zero ends."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self.file, self.n_bytes, self.end = file, 0, 0
+
+    def read(self, size: int) -> bytes:
+        content = self.file.read(size)
+        if kept := len(content.rstrip(b"\0")):
+            self.end = self.n_bytes + kept
+        self.n_bytes += len(content)
+        return content
+
+
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere.
 
@@ -174,30 +205,33 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
     file. So the rest is read as well and must be zeros, as the format demands.
 
     Raises:
-        SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, or
-            occurs twice.
+        SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, occurs
+            twice, or has more than :data:`MOST_IN_MEMORY` bytes.
     """
     seen = set()
     with open_binary(path) as file:
+        watched = _Watched(file)
         try:
-            with tarfile.open(fileobj=file, mode="r:") as archive:
+            with tarfile.open(fileobj=watched, mode="r|") as archive:  # type: ignore[call-overload]
                 for member in archive:
-                    # tarfile would keep the header of every member in memory.
-                    archive.members = []  # type: ignore[attr-defined]
+                    archive.members = []  # or tarfile would keep the header of every member in memory
                     if not is_wanted(member.name):
                         continue
                     name = PurePosixPath(member.name)
                     if name in seen:
                         raise SbmtError(f"{name} once in {path}", "two of it", DOWNLOAD_AGAIN)
                     seen.add(name)
-                    content = archive.extractfile(member) if member.isreg() else None
+                    content = archive.extractfile(member) if member.isreg() and not member.issparse() else None
                     if content is None:
                         raise SbmtError(f"{member.name} in {path} to be a file", "a link or the like", DOWNLOAD_AGAIN)
+                    if member.size > MOST_IN_MEMORY:
+                        expected = f"{member.name} in {path} to have at most {MOST_IN_MEMORY:,} bytes"
+                        raise SbmtError(expected, f"{member.size:,}", DOWNLOAD_AGAIN)
                     yield member.name, content.read()
         except tarfile.TarError as error:
             raise SbmtError(f"a tar archive {path}", f"something else ({error})", DOWNLOAD_AGAIN) from error
+        while watched.read(CHUNK):
+            pass
         end = archive.offset  # after the last member
-        file.seek(end)
-        rest = file.read()
-        if not rest or rest.strip(b"\0"):
+        if watched.end > end or watched.n_bytes == end:
             raise SbmtError(f"a whole tar archive {path}", f"one that breaks off after {end} bytes", DOWNLOAD_AGAIN)

@@ -31,7 +31,8 @@ def check_density(case):
 @pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)
 def test_near_constant_memberships_are_alike(n, density, n_clusters):
     model = check_density(build(Setting(n, density, "near-constant", n_clusters)))
-    assert model.query_membership.std() < 0.1 * model.query_membership.mean()
+    spread = 0.05 if n_clusters == 128 else 0.1
+    assert model.query_membership.std() < spread * model.query_membership.mean()
 
 
 @pytest.mark.parametrize(("n", "density", "n_clusters"), POINTS)

@@ -121,7 +121,7 @@ long-range: $(STAMP)
 	$(BIN)/python results/measure/retrieval_ceiling.py
 	$(BIN)/python results/measure/full_size.py
 	test -e runs/longer/text-full/result.json || \
-	    $(BIN)/sbmt train text --reduced --attention full --positions rotary --length 1024 --batch-size 16 --steps 3000 \
+	    $(BIN)/sbmt train text --reduced --attention full --positions rotary --length 512 --batch-size 16 --steps 3000 \
 	    --dev-examples 500 --output runs/longer/text-full \
 	    $$(test ! -e runs/longer/text-full/state.safetensors || echo --resume)
 	$(BIN)/python results/measure/longer_inputs.py

@@ -71,7 +71,7 @@ class Task:
 TASKS = {
     "ListOps": Task("listops-edges/full-seed0", 8.0, (100, 200), 2000),
     "Pathfinder": Task("pathfinder/full-seed0", 8.0, (144, 576, 2304), 1000),
-    "Text": Task("longer/text-full", 16.0, (512, 1024, 2048, 4096), 500, fit_batch=4),
+    "Text": Task("longer/text-full", 16.0, (512, 1024, 2048, 4096), 500, fit_batch=8),
 }
 
 

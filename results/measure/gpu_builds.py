@@ -7,7 +7,6 @@ depend on Triton's version, and say nothing about time.
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
@@ -39,13 +38,10 @@ TITLES = {
 
 def build_kernels() -> list[dict[str, Any]]:
     """Registers and spilled bytes of each of the kernels."""
-    from sbmt.kernels.gpu.tiles import launch as tile_launch
-
-    with patch.object(tile_launch, "has_warp_groups", return_value=True):
-        tiles = tile_launches(torch.bfloat16, D, N_CLUSTERS)
     titles = {name: iter(mine) for name, mine in TITLES.items()}
+    tiles, rows = (launches(torch.bfloat16, D, N_CLUSTERS) for launches in (tile_launches, row_launches))
     found = []
-    for launch in [*tiles, *draw_launches(N_CLUSTERS), *row_launches(torch.bfloat16, D, N_CLUSTERS)]:
+    for launch in [*tiles, *draw_launches(N_CLUSTERS), *rows]:
         if launch.name in titles:
             built = build(launch, CAPABILITY)
             one = {"kernel": next(titles[launch.name]), "registers": built.registers, "spilled": built.spilled}

@@ -10,23 +10,13 @@ from sbmt.kernels.structures import Drawing
 from sbmt.kernels.tiles import attend_tiles
 
 MAX_WIDTH, MAX_CLUSTERS = 128, 256  # of a head or a value, and per head: what fits on the chip beside a tile
-SMALL_WIDTH, SMALL_CLUSTERS = 64, 128  # the same on chips whose processors have less memory than
-SHARED_BYTES = 150_000
 
 
 def can_tile(query: Tensor, value: Tensor, block_model: BlockModel) -> bool:
     """Whether :func:`attend_by_tiles` serves these inputs."""
-    width, clusters = (MAX_WIDTH, MAX_CLUSTERS) if _is_roomy(query.device) else (SMALL_WIDTH, SMALL_CLUSTERS)
-    is_narrow = max(query.shape[3], value.shape[3]) <= width and block_model.n_clusters <= clusters
+    is_narrow = max(query.shape[3], value.shape[3]) <= MAX_WIDTH and block_model.n_clusters <= MAX_CLUSTERS
     is_served = is_interpreted() or torch.float64 not in (query.dtype, value.dtype)  # Triton 3.6 cannot build those
     return is_narrow and is_served and block_model.link.has_kernels and can_run_on(query.device)
-
-
-def _is_roomy(device: torch.device) -> bool:
-    if device.type != "cuda":
-        return True
-    about = torch.cuda.get_device_properties(device)
-    return bool(getattr(about, "shared_memory_per_block_optin", SHARED_BYTES) >= SHARED_BYTES)
 
 
 def attend_by_tiles(

@@ -10,13 +10,12 @@ from torch import Tensor
 from sbmt.compiling import not_compiled
 from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
 
 def transpose_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """The mask sorted by key, see :attr:`sbmt.EdgeList.by_key`. Cost: O(n + edges); a sort where no kernels run."""
-    if can_run_on(keys.device) or has_gpu_kernels(keys.device):
-        return kernels.transpose(row_ptr, keys, n_queries, n_keys, not can_run_on(keys.device))
+    if can_run_on(keys.device):
+        return kernels.transpose(row_ptr, keys, n_queries, n_keys)
     return transpose_by_sorting(row_ptr, keys, n_queries, n_keys)
 
 
@@ -35,30 +34,10 @@ def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: 
 def merge_rows(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """The union of two masks, as ``row_ptr`` and ``keys``.
-
-    Cost: O(n + edges) on the CPU; on other devices the edges of the second mask are looked up in the first, which takes
-    O(edges + second · log first).
-    """
+    """The union of two masks, as ``row_ptr`` and ``keys``. Cost: O(n + edges); a sort where no kernels run."""
     if can_run_on(first_keys.device):
         return kernels.merge_rows(first_ptr, first_keys, second_ptr, second_keys)
-    return merge_rows_by_searching(first_ptr, first_keys, second_ptr, second_keys, n_keys)
-
-
-def merge_rows_by_searching(
-    first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
-) -> tuple[Tensor, Tensor]:
-    """The union on any device: new edges of the second mask take their places, the first mask fills the rest."""
-    first, second = _cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)
-    place = torch.searchsorted(first, second)
-    is_new = place == torch.searchsorted(first, second, right=True)
-    new = place[is_new] + torch.arange(int(is_new.sum()), device=place.device)
-    is_first = torch.ones(first.numel() + new.numel(), dtype=torch.bool, device=place.device)
-    is_first[new] = False
-    cells = torch.empty_like(is_first, dtype=torch.int64)
-    cells[new], cells[is_first] = second[is_new], first
-    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+    return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
 
 
 def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
@@ -69,7 +48,7 @@ def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
 def merge_rows_by_sorting(
     first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor, n_keys: int
 ) -> tuple[Tensor, Tensor]:
-    """The union by sorting all cells: the plain version that tests compare the others with."""
+    """The same in plain torch, on any device: a sort of all cells."""
     cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
     counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys

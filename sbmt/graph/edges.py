@@ -252,7 +252,7 @@ class EdgeList:
     def union(self, other: "EdgeList") -> "EdgeList":
         """Edges of either; multiplicities are dropped.
 
-        Cost: O(n + edges) on the CPU; on other devices, a search for each edge of ``other``.
+        Cost: O(n + edges), or a sort where there are no kernels.
 
         Raises:
             SbmtError: If shapes or masks differ.

@@ -14,7 +14,7 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Ma
 
 
 def _kernels(use_gpu: bool) -> Any:
-    """The module that launches kernels; both have the same functions."""
+    """The module that launches kernels; both have the functions that are called here."""
     if use_gpu:
         from sbmt.kernels.gpu.rows import launch as on_gpu
 
@@ -167,17 +167,17 @@ for _operator in (edge_dot, edge_gate):
 # --- masks ---
 
 
-@torch.library.custom_op("sbmt::transpose", mutates_args=())
-def transpose(
-    row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+@torch.library.custom_op("sbmt::transpose", mutates_args=(), device_types="cpu")
+def transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """The fields of :class:`~sbmt.kernels.structures.ByKey`."""
-    with torch.cuda.device_of(keys):
-        return tuple(_kernels(use_gpu).transpose(Mask(row_ptr, keys, n_queries, n_keys)))
+    from sbmt.kernels.cpu import launch
+
+    column_ptr, queries, positions = launch.transpose(Mask(row_ptr, keys, n_queries, n_keys))
+    return column_ptr, queries, positions
 
 
 @transpose.register_fake
-def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, use_gpu: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     n_graphs = (row_ptr.numel() - 1) // n_queries
     int32 = keys.new_empty(keys.shape, dtype=torch.int32)
     return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()

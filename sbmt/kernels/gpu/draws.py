@@ -12,7 +12,6 @@ from sbmt.kernels.gpu.toolchain import kernel
 from sbmt.kernels.structures import RateFactors
 
 VISITS = 64  # keys of a row at a time
-LONG = 2**24  # from this many keys per row on, positions up to VISITS keys beyond the row may exceed 32 bits
 # How many visits cost as much as one candidate that torch draws, sorts and merges: an estimate, not measured.
 VISITS_PER_CANDIDATE = 32.0
 _SLACK = 1e-6  # more than float32 rounds
@@ -81,8 +80,7 @@ def draw_by_skipping(factors: RateFactors, bounds: Bounds, seed: int, first_exam
     tensors = rates, key, bounds.lowest, bounds.highest, bounds.row, stride, bounds.row_rate
     given = [*(t.contiguous() for t in tensors), delta, mask]
     sizes = (seed, first_example, heads, n_queries, n_keys)
-    options = {"CLUSTERS": n_clusters, "VISITS": VISITS, "SLACK": SLACK, "IS_POISSON": is_poisson}
-    options |= {"IS_LONG": n_keys >= LONG, "num_warps": 1}
+    options = {"CLUSTERS": n_clusters, "VISITS": VISITS, "SLACK": SLACK, "IS_POISSON": is_poisson, "num_warps": 1}
     counts = torch.empty(n_rows, dtype=torch.int64, device=key.device)
     skip[(n_rows,)](*given, counts, counts, *sizes, **options, IS_COUNT=True)
     row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
@@ -121,7 +119,7 @@ def skip(
     query_rate, key_rate, lowest, highest, bound, stride, bound_rate, delta_in, key_mask, row_ptr, out,
     seed, first_example, n_heads, n_queries, n_keys,
     CLUSTERS: tl.constexpr, VISITS: tl.constexpr, SLACK: tl.constexpr,
-    IS_POISSON: tl.constexpr, IS_COUNT: tl.constexpr, IS_LONG: tl.constexpr,
+    IS_POISSON: tl.constexpr, IS_COUNT: tl.constexpr,
 ):  # fmt: skip
     """Counts the edges of a row, or writes their keys from ``row_ptr[row]`` on; both passes draw the same edges.
 
@@ -136,9 +134,8 @@ def skip(
     largest, per_unit, delta = tl.load(bound + row), tl.load(stride + row), tl.load(delta_in)
     unit, about_rate = largest.to(tl.float32) / 4294967296.0, tl.load(bound_rate + row).to(tl.float32)
     key = seed.to(tl.int64)
-    place: tl.constexpr = tl.int64 if IS_LONG else tl.int32
     n_visits = tl.full((), 0, tl.int64)
-    position = tl.where(largest > 0, -1, n_keys).to(place)
+    position = tl.where(largest > 0, -1, n_keys).to(tl.int64)
     furthest = tl.full((), 0, tl.float64) + n_keys
     n_edges = tl.full((), 0, tl.int64)
     start = tl.full((), 0, tl.int64) if IS_COUNT else tl.load(row_ptr + row)
@@ -148,7 +145,7 @@ def skip(
         x0, x1, x2, x3 = words_from(key, n_visits // 4, query, head + KEEP, number, VISITS // 4)
         steps = exponential(tl.interleave(w0, w2), tl.interleave(w1, w3)) * per_unit
         words = tl.interleave(tl.interleave(x0, x2), tl.interleave(x1, x3))
-        gaps = tl.minimum(steps, furthest).to(place)
+        gaps = tl.minimum(steps, furthest).to(tl.int64)
         keys = position + tl.cumsum(gaps + 1, 0)
         is_visited = keys < n_keys
         if key_mask is not None:

@@ -31,8 +31,8 @@ def tile_launches(
     inputs = TileInputs(tokens, tokens, tokens, rates, rates, mask, mask)
     drawing = Drawing(1 << 40, 1 << 41, 0, 0.01, window, dropout, is_poisson, not is_poisson)
     with recorded() as launches:
-        out, _, *rest = tile_launch.attend_tiles(inputs, drawing)
-        tile_launch.attend_tiles_backward(inputs, drawing, [out, *rest], out, torch.zeros(heads, heads))
+        out, _, log_total = tile_launch.attend_tiles(inputs, drawing)
+        tile_launch.attend_tiles_backward(inputs, drawing, out, log_total, out, torch.zeros(heads, heads))
     return launches
 
 
@@ -68,15 +68,6 @@ def row_launches(
         row_launch.dots(rates, rates, mask)
         row_launch.sum_over_keys(per_edge, rates, mask)
         row_launch.sum_over_queries(per_edge, rates, mask, by_key)
-    return launches
-
-
-def transposing_launches(n_rows: int = 2 * N, n: int = N) -> list[Launch]:
-    """The order of a mask's edges by key."""
-    from sbmt.kernels.gpu.rows.transposing import transpose
-
-    with recorded() as launches:
-        transpose(Mask(torch.arange(n_rows + 1), torch.zeros(n_rows, dtype=torch.int64), n, n))
     return launches
 
 

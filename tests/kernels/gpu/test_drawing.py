@@ -49,9 +49,10 @@ def checked(edges):
 
 
 @pytest.mark.statistical(share=SHARE)
-@pytest.mark.parametrize("is_padded", [False, True])
-@pytest.mark.parametrize("exploration", [0.0, 0.03])
-@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+@pytest.mark.parametrize(
+    ("link", "exploration", "is_padded"),
+    [("bilinear", 0.0, False), ("bilinear", 0.03, True), ("poisson", 0.0, True), ("poisson", 0.03, False)],
+)
 def test_every_kind_of_pair_has_its_probability(link, exploration, is_padded, judge):
     model = repeated_model(link, is_padded=is_padded)
     mask = checked(sample_exact(model, exploration, 123456789, 3)).to_dense()[0]
@@ -74,7 +75,7 @@ def test_neighbours_are_drawn_apart(judge):
         both *= probability[..., distance:]
         length = (N_REPEATS - 1) * N_KINDS
         counts, expected = (x[..., :length].reshape(*x.shape[:2], -1, N_KINDS) for x in (together, both))
-        for start in range(0, 2):  # disjoint pairs only, so that counts are binomial
+        for start in (0, 1):  # disjoint pairs only, so that counts are binomial
             p_values.append(
                 binomial_p_values(counts[:, :, start::2].sum(2), counts[:, :, start::2].shape[2], expected[:, :, 0])
             )
@@ -105,12 +106,11 @@ def test_edges_depend_on_seed_and_address_alone():
 
 
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
-@pytest.mark.parametrize(("constant", "value"), [("SLACK", 1e9), ("LONG", 1)])
-def test_neither_shortcuts_nor_wide_places_change_an_edge(link, constant, value, monkeypatch):
-    """With that much slack, the rate of every visited key is computed; places are 64 bits wide from one key on."""
+def test_shortcuts_change_no_edge(link, monkeypatch):
+    """With that much slack, the rate of every visited key is computed."""
     model = repeated_model(link, n_queries=3)
     usual = checked(sample_exact(model, 0.01, 12, 0))
-    monkeypatch.setattr(gpu_draws, constant, value)
+    monkeypatch.setattr(gpu_draws, "SLACK", 1e9)
     assert torch.equal(checked(sample_exact(model, 0.01, 12, 0)).keys, usual.keys) and usual.n_edges > 1000
 
 

@@ -8,10 +8,8 @@ from sbmt import edge_attention as attention_anywhere
 from sbmt.kernels.gpu.rows import launch as row_launch
 from sbmt.kernels.gpu.rows import pieces
 from sbmt.kernels.structures import ByKey, Mask
-from tests.attention.row_loop import attend_and_weigh, attend_row_by_row, make_case
+from tests.attention.row_loop import attend_and_weigh, make_case
 from tests.kernels.gpu.device import DEVICE, edge_attention, to_device
-
-rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
 
 
 @pytest.fixture
@@ -30,32 +28,17 @@ def uneven_case(seed=0):
     return case, mask, EdgeList.from_dense(mask), gate
 
 
-def gradients(out, leaves):
-    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
-    return torch.autograd.grad((out * weight).sum(), leaves)
-
-
-@rules
 @pytest.mark.usefixtures("short_pieces")
-def test_pieces_of_a_row_add_up(gate_rule):
-    case, mask, edges, gate = uneven_case()
-    leaves = [case.query, case.key, case.value, gate]
-    ours = edge_attention(*leaves[:3], edges, gate, gate_rule=gate_rule, backend="gpu")
-    loop = attend_row_by_row(*leaves[:3], mask, gate, gate_rule)
-    torch.testing.assert_close(ours, loop, rtol=0, atol=1e-12)
-    for mine, theirs in zip(gradients(ours, leaves), gradients(loop, leaves), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-@pytest.mark.usefixtures("short_pieces")
-@pytest.mark.parametrize("shift", [-3.0, 3.0])
-def test_pieces_of_a_row_share_its_sink(shift):
+@pytest.mark.parametrize(("gate_rule", "shift"), [("weight", -3.0), ("score", 3.0), ("score", None)])
+def test_pieces_of_a_row_add_up(gate_rule, shift):
     """A sink joins the first piece only; weights and their gradients concern the whole row."""
     case, mask, edges, gate = uneven_case()
-    terms = dict(bias=gate.detach().log().mul(3), sink=torch.tensor([0.5, -0.5], dtype=torch.float64) + shift)
+    terms = {}
+    if shift is not None:
+        terms = dict(bias=gate.detach().log().mul(3), sink=torch.tensor([0.5, -0.5], dtype=torch.float64) + shift)
     leaves = [case.query, case.key, case.value, gate, *(t.requires_grad_() for t in terms.values())]
-    ours = edge_attention(*leaves[:3], edges, gate, **terms, backend="gpu", return_weights=True)
-    loop = attend_and_weigh(*leaves[:3], mask, gate, **terms)
+    ours = edge_attention(*leaves[:3], edges, gate, gate_rule=gate_rule, **terms, backend="gpu", return_weights=True)
+    loop = attend_and_weigh(*leaves[:3], mask, gate, gate_rule, **terms)
     found, expected = (
         [*both, *torch.autograd.grad((both[0] ** 2).sum() + (both[1] ** 3).sum(), leaves)] for both in (ours, loop)
     )
@@ -101,8 +84,9 @@ def test_sums_and_products_along_edges():
     torch.testing.assert_close(to_key.cpu(), (dense.mT @ query).flatten(0, 2), rtol=0, atol=1e-12)
 
 
-@rules
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    ("dtype", "gate_rule"), [(torch.bfloat16, "score"), (torch.float16, "weight"), (torch.float32, "score")]
+)
 def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
     """In outputs and gradients, by root mean square, against float64 from the same rounded inputs."""
     case = make_case(1, 2, 40, 40, 16, 16, density=0.4, seed=3)
@@ -113,7 +97,8 @@ def test_errors_are_at_most_twice_those_of_dense_attention(dtype, gate_rule):
         leaves = [t.to(kind).requires_grad_() for t in rounded] + [gate.to(torch.promote_types(kind, gate.dtype))]
         leaves[3].requires_grad_()
         out = edge_attention(*leaves[:3], case.edges, leaves[3], gate_rule=gate_rule, backend=backend)
-        return [x.detach().double() for x in (out, *gradients(out, leaves))]
+        weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+        return [x.detach().double() for x in (out, *torch.autograd.grad((out * weight).sum(), leaves))]
 
     exact, ours, theirs = results("dense", torch.float64), results("gpu", dtype), results("dense", dtype)
     for name, a, b, c in zip(("out", "query", "key", "value", "gate"), exact, ours, theirs, strict=True):

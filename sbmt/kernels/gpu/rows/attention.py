@@ -89,22 +89,6 @@ def join_softmax(out, log_total, part, part_log_total, slot_ptr, D_VALUE: tl.con
 
 
 @kernel
-def weigh(
-    scores, log_total, row_ptr, piece_row, piece_ptr, slot_ptr, n_rows, PIECE: tl.constexpr, EDGES: tl.constexpr
-):  # fmt: skip
-    """Turns the scores of a piece of a row into weights, where they stand."""
-    row, first, n_edges, _ = locate(piece_row, piece_ptr, slot_ptr, row_ptr, n_rows, PIECE)
-    if row >= n_rows:
-        return
-    log = tl.load(log_total + row)
-    for start in range(0, n_edges, EDGES):
-        edges = start + tl.arange(0, EDGES)
-        is_edge = edges < n_edges
-        found = tl.load(scores + first + edges, is_edge, other=0.0)
-        tl.store(scores + first + edges, tl.exp((found.to(tl.float64) - log).to(found.dtype)), is_edge)
-
-
-@kernel
 def attend_backward(
     query, key, value, gate, bias, sink, weight_scale, row_ptr, keys, piece_row, piece_ptr, slot_ptr,
     out, log_total, grad_out, grad_weights, mean_of_grad, grad_query, part, grad_score, grad_gate, grad_bias, grad_sink,

@@ -2,8 +2,7 @@
 
 import triton.language as tl
 
-from sbmt.kernels.gpu.instructions import narrow
-from sbmt.kernels.gpu.toolchain import constant, kernel
+from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, constant, kernel
 
 
 @constant
@@ -16,6 +15,16 @@ def block_of(width):
 def scale_of(width):
     """The factor 1 / √d of scores."""
     return width**-0.5
+
+
+@kernel
+def narrow(x, dtype: tl.constexpr):
+    """Rounds to the nearest number of a type. Triton's interpreter would truncate to bfloat16 instead."""
+    if IS_INTERPRETED and dtype == tl.bfloat16 and x.dtype == tl.float32:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits += ((bits >> 16) & 1) + 0x7FFF
+        x = (bits & 0xFFFF0000).to(tl.float32, bitcast=True)
+    return x.to(dtype)
 
 
 @kernel

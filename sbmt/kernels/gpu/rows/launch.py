@@ -7,10 +7,7 @@ from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.rows import attention as row_attention
 from sbmt.kernels.gpu.rows import sums as row_sums
 from sbmt.kernels.gpu.rows.pieces import Pieces, cut_rows
-from sbmt.kernels.gpu.rows.transposing import transpose
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
-
-__all__ = ["attend", "attend_backward", "dots", "sum_over_keys", "sum_over_queries", "transpose"]
 
 EDGES = 32  # at a time: a warp fetches their keys at once
 ATTEND_WIDTH, SUM_WIDTH = 64, 128  # numbers of a vector that each warp holds
@@ -23,17 +20,17 @@ def attend(inputs: AttentionInputs, mask: Mask, is_score_rule: bool, return_weig
     log_total = inputs.query.new_empty(n_rows, dtype=torch.float64)
     pieces = cut_rows(mask)
     part = out.new_empty(pieces.n_slots, d_value, dtype=accumulator(out))
-    weights = part.new_empty(mask.keys.shape if return_weights else 0)  # scores at first
+    scores = part.new_empty(mask.keys.shape if return_weights else 0)
     found = (out, log_total, part, log_total.new_empty(pieces.n_slots))
     options = _block(pieces, max(d, d_value), ATTEND_WIDTH) | {"D": d, "D_VALUE": d_value}
     program = row_attention.attend[pieces.grid]
-    pointers = *_pointers(inputs, mask, pieces), *found, _or_none(weights)
+    pointers = *_pointers(inputs, mask, pieces), *found, _or_none(scores)
     program(*pointers, *_sizes(mask), **options, IS_SCORE_RULE=is_score_rule)
     row_attention.join_softmax[(n_rows,)](*found, pieces.slot_ptr, D_VALUE=d_value, num_warps=1)
     if return_weights:
-        numbers = weights, log_total, mask.row_ptr, *pieces.pointers, n_rows
-        row_attention.weigh[pieces.grid](*numbers, PIECE=pieces.size, EDGES=EDGES, num_warps=1)
-    return AttentionResults(out, log_total, weights)
+        of_edges = log_total.repeat_interleave(mask.row_ptr.diff(), output_size=scores.numel())
+        scores = (scores - of_edges).exp().to(scores.dtype)
+    return AttentionResults(out, log_total, scores)
 
 
 def attend_backward(

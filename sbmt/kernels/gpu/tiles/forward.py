@@ -7,13 +7,18 @@ again whenever they are needed again. A mask of tokens is None if all tokens are
 
 import triton.language as tl
 
-from sbmt.kernels.gpu.instructions import exp2, narrow, nearest_word
-from sbmt.kernels.gpu.philox import cell_words, keys_of_tile
-from sbmt.kernels.gpu.rows.blocks import block_of, load_rows, scale_of, store_rows
+from sbmt.kernels.gpu.philox import cell_words
+from sbmt.kernels.gpu.rows.blocks import block_of, load_rows, narrow, scale_of, store_rows
 from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, constant, kernel
 
 WORDS = tl.constexpr(2.0**32)
 LOG2_E = tl.constexpr(1.4426950408889634)  # scores are exponents of 2
+
+
+@constant
+def slice_of(n_clusters):
+    """How many clusters are multiplied at a time; all of them would fill the registers."""
+    return min(32, block_of(n_clusters))
 
 
 @constant
@@ -49,27 +54,16 @@ def are_real(mask, example, places, n_tokens):
 
 
 @kernel
-def load_rates(high, low, first, tokens, n_tokens, CLUSTERS: tl.constexpr):
-    """Loads rate factors of the sequence that begins at row ``first``: high and low parts, or the whole twice.
-
-    Those of padding are 0, and beyond the end the last token is repeated, which saves the registers of a mask. See
-    :func:`sbmt.kernels.gpu.tiles.scales.split_rates`.
-    """
-    rows = tl.minimum(tokens, n_tokens - 1)
-    coarse = load_rows(high + first * CLUSTERS, rows, None, CLUSTERS)
-    if low is not None:
-        return coarse, load_rows(low + first * CLUSTERS, rows, None, CLUSTERS)
-    else:
-        return coarse, coarse
-
-
-@kernel
-def products_of_rates(a, a_low, b, b_low, zeros):
-    """Multiplies rate factors: three products if they are split, in scaled units and with an error near 2⁻²¹."""
-    if a.dtype == tl.float16:
-        return multiply(a, b.T, multiply(a, b_low.T, multiply(a_low, b.T, zeros)))
-    else:
-        return multiply(a, b.T, zeros)
+def rates_of_tile(row_rates, rows, column_rates, columns, total, CLUSTERS: tl.constexpr):
+    """Adds to ``total`` the products of rate factors, those of a sequence's ``rows`` and of another's ``columns``."""
+    WIDTH: tl.constexpr = slice_of(CLUSTERS)
+    for start in range(0, CLUSTERS, WIDTH):
+        clusters = start + tl.arange(0, WIDTH)
+        is_there = (clusters < CLUSTERS)[None, :]
+        a = tl.load(row_rates + rows[:, None] * CLUSTERS + clusters[None, :], is_there, other=0.0)
+        b = tl.load(column_rates + columns[:, None] * CLUSTERS + clusters[None, :], is_there, other=0.0)
+        total = multiply(a, b.T, total)
+    return total
 
 
 @kernel
@@ -80,22 +74,20 @@ def poisson_link(r):
 
 
 @kernel
-def draw_tile(
-    words, products, row_scales, queries, keys, is_real_key, exploration, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr
-):
+def draw_tile(words, rates, queries, keys, is_real, exploration, WINDOW: tl.constexpr, IS_POISSON: tl.constexpr):
     """Decides which pairs of a tile are attended, and which of those were drawn at random rather than certain.
 
-    For padded queries the answer is arbitrary. Numbers per query or key broadcast over the tile, whose rows may be
-    either. A pair is drawn if (word + ½) / 2³² < p. The test compares integers, since a float32 would round the word.
+    Numbers per query or key broadcast over the tile, whose rows may be either; ``is_real`` may leave out that queries
+    exist, and then the answer for those that do not is arbitrary. A pair is drawn if (word + ½) / 2³² < p. The test
+    compares integers, since a float32 would round the word.
     """
-    if IS_POISSON:
-        expected = tl.where(is_real_key, poisson_link(products * row_scales + exploration), 0.0) * WORDS
-    else:
-        expected = products * (row_scales * WORDS) + tl.where(is_real_key, exploration * WORDS, float("-inf"))
-    is_drawn = (words < nearest_word(expected)) | (expected >= WORDS)
+    probability = poisson_link(rates + exploration) if IS_POISSON else rates + exploration
+    expected = tl.where(is_real, probability, 0.0) * WORDS
+    nearest = (tl.maximum(tl.minimum(expected, 4294967040.0), 0.0) + 0.5).to(tl.uint32)  # the last float32 below 2³²
+    is_drawn = (words < nearest) | (expected >= WORDS)
     if WINDOW >= 0:
         away = queries - keys
-        is_certain = is_real_key & (away <= WINDOW) & (away >= -WINDOW)
+        is_certain = is_real & (away <= WINDOW) & (away >= -WINDOW)
         return is_drawn | is_certain, is_drawn & ~is_certain
     else:
         return is_drawn, is_drawn
@@ -109,12 +101,12 @@ def dropout_scale(words, DROPOUT: tl.constexpr, dtype: tl.constexpr):
 
 @kernel
 def attend_tiles(
-    query, key, value, query_rate, query_rate_low, row_scale, key_rate, key_rate_low, query_mask, key_mask,
-    out, degrees, log_total, largest_weight, seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
+    query, key, value, query_rate, key_rate, query_mask, key_mask, out, degrees, log_total,
+    seed, dropout_seed, first_example, n_heads, n_queries, n_keys, exploration,
     D: tl.constexpr, D_VALUE: tl.constexpr, CLUSTERS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     WINDOW: tl.constexpr, DROPOUT: tl.constexpr, IS_POISSON: tl.constexpr,
 ):  # fmt: skip
-    """Computes output, degrees, base-2 logarithms of denominators and largest weights for a block of queries."""
+    """Computes output, degrees and base-2 logarithms of denominators for a block of queries."""
     SCORE: tl.constexpr = scale_of(D) * LOG2_E
     first_query, graph = block_and_graph(n_queries, ROWS)
     example, head, number = graph // n_heads, graph % n_heads, graph // n_heads + first_example
@@ -122,32 +114,30 @@ def attend_tiles(
     queries = first_query + tl.arange(0, ROWS)
     is_real_query = are_real(query_mask, example, queries, n_queries)
     row, of_keys = graph * n_queries, graph * n_keys  # added to pointers, so that token offsets fit 32 bits
+    query_rates, key_rates = query_rate + row * CLUSTERS, key_rate + of_keys * CLUSTERS
+    known_queries = tl.minimum(queries, n_queries - 1)  # beyond the end the last rates are read again, without a mask
     q = load_rows(query + row * D, queries, is_real_query, D)
-    t, t_low = load_rates(query_rate, query_rate_low, row, queries, n_queries, CLUSTERS)
-    row_scales = tl.load(row_scale + row + queries, is_real_query, other=0.0)
     most = tl.full((ROWS,), float("-inf"), dtype)  # the largest score so far, to base 2
     total = tl.zeros((ROWS,), dtype)
     mean = tl.zeros((ROWS, block_of(D_VALUE)), dtype)
     degree = tl.zeros((ROWS,), tl.int32)
     for first_key in range(0, n_keys, KEYS):
-        keys = keys_of_tile(first_key, KEYS)
+        keys = first_key + tl.arange(0, KEYS)
         is_real_key = are_real(key_mask, example, keys, n_keys)
-        u, u_low = load_rates(key_rate, key_rate_low, of_keys, keys, n_keys, CLUSTERS)
         zeros = tl.zeros((ROWS, KEYS), dtype)
         k = load_rows(key + of_keys * D, keys, is_real_key, D)
         products = multiply(q, k.T, zeros)
-        rates = products_of_rates(t, t_low, u, u_low, zeros)
+        rates = rates_of_tile(query_rates, known_queries, key_rates, tl.minimum(keys, n_keys - 1), zeros, CLUSTERS)
         words = cell_words(seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
         is_edge, _ = draw_tile(
-            words, rates, row_scales[:, None], queries[:, None], keys[None, :], is_real_key[None, :], exploration,
-            WINDOW, IS_POISSON,
-        )  # fmt: skip
+            words, rates, queries[:, None], keys[None, :], is_real_key[None, :], exploration, WINDOW, IS_POISSON
+        )
         degree += tl.sum(is_edge.to(tl.int32), 1)
         products = tl.where(is_edge, products, float("-inf"))
         higher = tl.maximum(most, tl.max(products, 1) * SCORE)
         finite = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = exp2(products * SCORE - finite[:, None])
-        shrink = exp2(most - finite)
+        weights = tl.exp2(products * SCORE - finite[:, None])
+        shrink = tl.exp2(most - finite)
         total = total * shrink + tl.sum(weights, 1)
         if DROPOUT > 0:
             words = cell_words(dropout_seed.to(tl.int64), number, head, queries, first_key, ROWS, KEYS)
@@ -162,4 +152,3 @@ def attend_tiles(
     store_rows(out + row * D_VALUE, queries, is_there, mean, D_VALUE)
     tl.store(degrees + row + queries, tl.where(is_empty, 0, degree), is_there)
     tl.store(log_total + row + queries, tl.where(is_empty, 0.0, most + tl.log2(total)), is_there)
-    tl.store(largest_weight + row + queries, tl.where(is_empty, 0.0, 1 / total), is_there)

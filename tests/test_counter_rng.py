@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.counter_rng import Purpose, cell_words, draw_seed, edge_words, philox, random_blocks, to_uniform
 from tests.statistics import bit_p_values, uniform_p_value
 
@@ -102,16 +101,3 @@ def neighbours():
 def test_neighbouring_addresses_are_uncorrelated(judge):
     # Of independent uniform words, neighbours differ in each bit half of the time.
     judge(*(bit_p_values(here[..., :3] ^ there[..., :3]) for _, here, there in neighbours()))
-
-
-def test_a_seed_is_one_int64_of_the_generator():
-    one, other = (torch.Generator().manual_seed(4) for _ in range(2))
-    seed = draw_seed(one)
-    expected = torch.randint(-(1 << 63), (1 << 63) - 1, (), generator=other)
-    assert seed == int(expected) and torch.equal(one.get_state(), other.get_state())
-
-
-@pytest.mark.bad_input
-def test_a_seed_needs_a_generator():
-    with pytest.raises(SbmtError, match=r"torch\.Generator or None, got int"):
-        draw_seed(3)

@@ -5,83 +5,139 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.attention import available_backends, dispatch
+from sbmt.attention.dropout import dropout_scale
+from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cutoffs import Cutoff
-from tests.attention.row_loop import attend_row_by_row, make_case
+from sbmt.kernels.gpu import is_interpreted
+from tests.attention.row_loop import attend_and_weigh, make_case
 from tests.kernels.gpu.device import BACKENDS, edge_attention
 
 CASES = {
-    "square": dict(batch=2, heads=3, n_queries=4, n_keys=4, d=4, d_value=4, density=0.6),
     "bipartite": dict(batch=2, heads=2, n_queries=5, n_keys=9, d=3, d_value=5, seed=1),
     "more queries": dict(batch=1, heads=1, n_queries=9, n_keys=2, d=4, d_value=1, seed=2),
     "padded": dict(batch=2, heads=2, n_queries=5, n_keys=6, d=4, d_value=3, seed=3, padded=True),
     "dense": dict(batch=1, heads=2, n_queries=8, n_keys=8, d=4, d_value=2, density=1.0, seed=4),
-    "one edge a row or so": dict(batch=1, heads=2, n_queries=8, n_keys=8, d=4, d_value=4, density=0.1, seed=5),
     "no edge": dict(batch=2, heads=2, n_queries=3, n_keys=4, d=4, d_value=2, density=0.0, seed=6),
     "one token": dict(batch=1, heads=1, n_queries=1, n_keys=1, d=1, d_value=1, seed=7),
 }
-backends = pytest.mark.parametrize("backend", [*BACKENDS, "auto"])
-rules = pytest.mark.parametrize("gate_rule", ["score", "weight"])
+USED = {  # the gate's rule, and whether there are a gate, a bias, a sink and dropout
+    "none": ("score", False, False, False, False),
+    "gate": ("score", True, False, False, False),
+    "gate of weights": ("weight", True, False, False, False),
+    "bias": ("score", False, True, False, False),
+    "sink": ("score", False, False, True, False),
+    "bias, sink, dropout": ("score", False, True, True, True),
+    "all": ("score", True, True, True, True),
+    "all, gate of weights": ("weight", True, True, True, True),
+}
+backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def gradients(out, leaves):
-    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
-    return torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
+def seeded():
+    return torch.Generator().manual_seed(0)
+
+
+def leaves_of(case):
+    """Query, key, value and gate, a bias for each edge, and a sink for each head."""
+    generator, sizes = seeded(), (case.edges.n_edges, case.edges.shape[1])
+    terms = (2 * torch.randn(n, generator=generator, dtype=torch.float64) for n in sizes)
+    return [*case.leaves, *(x.requires_grad_() for x in terms)]
+
+
+def gradients(found, leaves):
+    """Of a sum over values and weights in which no two have the same factor."""
+    loss = sum((x * torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)).sum() for x in found)
+    if not loss.requires_grad:  # without edges
+        loss = loss + 0 * sum(leaf.sum() for leaf in leaves)
+    return torch.autograd.grad(loss, leaves, retain_graph=True, allow_unused=True, materialize_grads=True)
+
+
+def assert_close(found, expected, tolerance=1e-10):
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
+
+
+def attend(leaves, used, edges, backend, **options):
+    """Values and weights; a backend of None stands for the row loop."""
+    gate_rule, *has_terms, is_dropped = USED[used]
+    gate, bias, sink = (x if is_there else None for x, is_there in zip(leaves[3:], has_terms, strict=True))
+    options |= dict(gate_rule=gate_rule, bias=bias, sink=sink)
+    if backend is None:
+        scale = dropout_scale(edges, 0.4, draw_seed(seeded()), 0, torch.float64) if is_dropped else None
+        return attend_and_weigh(*leaves[:3], edges.to_dense(), gate, scale=scale, **options)
+    options |= dict(dropout=0.4 * is_dropped, generator=seeded(), backend=backend)
+    return edge_attention(*leaves[:3], edges, gate, **{"return_weights": True} | options)
 
 
 @backends
-@rules
-@pytest.mark.parametrize("is_gated", [True, False])
-@pytest.mark.parametrize("name", CASES)
-def test_values_and_gradients_equal_the_row_loop(name, is_gated, gate_rule, backend):
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [*(("bipartite", used) for used in USED), *((name, "all") for name in CASES if name != "bipartite")],
+)
+def test_values_weights_and_gradients_equal_the_row_loop(name, used, backend):
     case = make_case(**CASES[name])
-    gate = case.gate if is_gated else None
-    ours = edge_attention(case.query, case.key, case.value, case.edges, gate, gate_rule=gate_rule, backend=backend)
-    loop = attend_row_by_row(case.query, case.key, case.value, case.mask, gate, gate_rule)
-    torch.testing.assert_close(ours, loop, rtol=0, atol=1e-10)
-    if not loop.requires_grad:
-        loop = loop + 0 * sum(leaf.sum() for leaf in case.leaves)
-    found = gradients(ours, case.leaves)
-    for mine, theirs in zip(found, gradients(loop, case.leaves), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
-    has_edge, is_read = case.mask.any(-1), case.mask.any(-2)
-    assert all((grad[~of] == 0).all() for grad, of in zip(found, (has_edge, is_read, is_read), strict=False))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@rules
-def test_gradcheck(gate_rule, backend):
-    case = make_case(batch=1, heads=1, n_queries=3, n_keys=4, d=2, d_value=2, density=0.7)
-
-    def attend(*leaves):
-        query, key, value, gate = leaves
-        return edge_attention(query, key, value, case.edges, gate, gate_rule=gate_rule, backend=backend)
-
-    assert torch.autograd.gradcheck(attend, case.leaves)
+    leaves = leaves_of(case)
+    ours, loop = (attend(leaves, used, case.edges, kind) for kind in (backend, None))
+    assert_close(ours, loop)
+    assert_close(gradients(ours, leaves), gradients(loop, leaves))
 
 
 @backends
-@rules
-def test_large_scores_neither_overflow_nor_vanish(gate_rule, backend):
-    case = make_case(**CASES["padded"])
-    big = [(1e3 * t.detach()).requires_grad_() for t in (case.query, case.key)]
-    out = edge_attention(*big, case.value, case.edges, case.gate, gate_rule=gate_rule, backend=backend)
-    assert out.isfinite().all()
-    assert all(grad.isfinite().all() for grad in gradients(out, [*big, case.value, case.gate]))
-    has_edge = case.mask.any(-1)
-    assert (out[has_edge].abs().sum(-1) > 0).all() and (out[~has_edge] == 0).all()
-
-
-@backends
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_output_has_the_type_of_the_values(dtype, backend):
+def test_values_and_weights_have_gradients_of_their_own(backend):
     case = make_case(**CASES["bipartite"])
-    query, key, value = (t.detach().to(dtype) for t in (case.query, case.key, case.value))
-    gate = case.gate.detach().float()  # probabilities are float32 even where the rest is not
-    out = edge_attention(query, key, value, case.edges, gate, backend=backend)
-    exact = attend_row_by_row(query.double(), key.double(), value.double(), case.mask, gate.double())
-    assert out.dtype == dtype
-    torch.testing.assert_close(out.double(), exact, rtol=0, atol=30 * torch.finfo(dtype).eps)
+    leaves = leaves_of(case)
+    ours, loop = (attend(leaves, "all", case.edges, kind) for kind in (backend, None))
+    assert_close(gradients(ours[1:], leaves), gradients(loop[1:], leaves))
+    alone = attend(leaves, "all", case.edges, backend, return_weights=False)
+    assert_close([alone], loop[:1])
+    assert_close(gradients([alone], leaves), gradients(loop[:1], leaves))
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "gpu" or not is_interpreted()])
+def test_gradcheck(backend):
+    case = make_case(batch=1, heads=2, n_queries=3, n_keys=3, d=2, d_value=2, density=0.5)
+    assert torch.autograd.gradcheck(lambda *leaves: attend(leaves, "all", case.edges, backend), leaves_of(case))
+
+
+@backends
+@pytest.mark.parametrize(
+    ("size", "gate_rule"), [(-torch.inf, "score"), (-1e3, "weight"), (1e3, "score"), (1e30, "weight")]
+)
+def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
+    """A sink far below all scores is none, one far above them leaves nothing, and neither makes a NaN."""
+    case = make_case(batch=1, heads=1, n_queries=3, n_keys=5, d=4, d_value=3, density=0.6)
+    big = [(30 * t.detach()).requires_grad_() for t in (case.query, case.key)]
+    leaves = [*big, case.value, case.gate, torch.full((1,), size, dtype=torch.float64, requires_grad=True)]
+    options = dict(gate_rule=gate_rule, backend=backend, return_weights=True)
+    for tokens in (big, case.leaves[:2]):
+        found = edge_attention(*tokens, case.value, case.edges, case.gate, sink=leaves[4], **options)
+        grads = gradients(found, [*tokens, *leaves[2:]])
+        assert all(x.isfinite().all() for x in (*found, *grads))
+        without = edge_attention(*tokens, case.value, case.edges, case.gate, **options)
+        assert (without[0][case.mask.any(-1)].abs().sum(-1) > 0).all()
+        if size <= -1e3 and tokens is not big:
+            assert_close(found, without, 0)
+        if size == 1e30 or (size == 1e3 and tokens is not big):  # up to the smallest number that is not denormal
+            assert all((x.abs() < 1e-300).all() for x in (*found, *grads))
+    assert (found[0][~case.mask.any(-1)] == 0).all()
+
+
+@backends
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_types(dtype, backend):
+    """Values have their inputs' type; weights, which sum to one at most, at least that of 32 bits."""
+    case = make_case(**CASES["bipartite"])
+    *tokens, gate, bias, sink = leaves_of(case)
+    tokens = [t.detach().to(dtype) for t in tokens]
+    terms = [t.detach().float() for t in (gate, bias, sink)]
+    options = dict(bias=terms[1], sink=terms[2])
+    values, weights = edge_attention(*tokens, case.edges, terms[0], **options, backend=backend, return_weights=True)
+    assert values.dtype == dtype and weights.dtype == torch.float32
+    exact = attend_and_weigh(
+        *(t.double() for t in tokens), case.mask, terms[0].double(), bias=terms[1].double(), sink=terms[2].double()
+    )
+    assert_close([values.double(), weights.double()], exact, 30 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
@@ -101,7 +157,7 @@ def test_without_numba_its_backend_is_not_there(monkeypatch):
     monkeypatch.setattr(dispatch, "BACKENDS", {name: dispatch.BACKENDS[name] for name in ("dense", "pyg", "cpu")})
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
     assert available_backends() == ["dense", "pyg"]
-    case = make_case(**CASES["square"])
+    case = make_case(**CASES["bipartite"])
     inputs = (case.query, case.key, case.value, case.edges)
     torch.testing.assert_close(edge_attention(*inputs), edge_attention(*inputs, backend="dense"))
     with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'pyg', got 'cpu'"):

@@ -26,13 +26,12 @@ def dense_blocks(block_mask, edges):
     return create_mask(block_mask.mask_mod, batch, heads, n_queries, n_keys, device="cpu")
 
 
-@pytest.mark.parametrize("block_size", [1, 16, 32, 33, 50, 128, 200])
+@pytest.mark.parametrize("block_size", [1, 32, 33, 200])
 def test_every_bit_is_that_of_an_edge(edges, block_size):
     assert torch.equal(dense_blocks(edges.to_block_mask(block_size), edges), edges.to_dense())
 
 
-@pytest.mark.parametrize("is_reordered", [False, True])
-@pytest.mark.parametrize("block_size", [16, 32, 50])
+@pytest.mark.parametrize(("block_size", "is_reordered"), [(16, True), (32, False), (50, True)])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_computes_what_edge_attention_does(edges, block_size, is_reordered):
     batch, heads, n_queries, n_keys = edges.shape

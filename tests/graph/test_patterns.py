@@ -7,8 +7,8 @@ from sbmt import SbmtError
 from sbmt.graph.patterns import all_pairs, self_loops, sliding_window
 
 
-@pytest.mark.parametrize("window", [0, 1, 2, 5, 6, 100])
-@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("window", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("n", [1, 7])
 def test_a_window_reaches_half_its_width_to_either_side(n, window):
     mask = sliding_window((2, 3, n, n), window).to_dense()
     expected = [[abs(i - j) <= window / 2 for j in range(n)] for i in range(n)]

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.statistical(share=SHARE)
 
 @each_draw
 @each_link
-@pytest.mark.parametrize("exploration", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize("exploration", [0.0, 0.3])
 def test_cells_have_their_probability(draw, link, exploration, judge):
     model = stacked(link=link)
     judge(law_p_values(draw.masks(model, 4000, exploration), draw.law(model, exploration)))
@@ -20,21 +20,23 @@ PADDING = (
     torch.tensor([[True] * 4, [True, False, True, False], [False] * 4]),
     torch.tensor([[False, True, True], [True, True, False], [True] * 3]),
 )
-SHAPES = {
-    "one token": lambda link: random_model(1, 1, 1, 1, 2, link=link),
-    "one cluster": lambda link: random_model(1, 2, 3, 3, 1, link=link),
-    "one query": lambda link: random_model(1, 1, 1, 9, 3, link=link),
-    "one key": lambda link: random_model(1, 1, 9, 1, 3, link=link),
-    "padding": lambda link: random_model(3, 2, 4, 3, 2, masks=PADDING, link=link),
+SHAPES = {  # examples, heads, queries, keys, clusters
+    "one token": (1, 1, 1, 1, 2),
+    "one cluster": (1, 2, 3, 3, 1),
+    "one query": (1, 1, 1, 9, 3),
+    "one key": (1, 1, 9, 1, 3),
+    "padding": (3, 2, 4, 3, 2),
 }
 
 
 @each_draw
 @each_link
-@pytest.mark.parametrize("shape", SHAPES)
-def test_so_they_do_in_odd_shapes(draw, link, shape, judge):
-    model = SHAPES[shape](link)
-    judge(law_p_values(draw.masks(model, 4000, 0.1), draw.law(model, 0.1)))
+def test_so_they_do_in_odd_shapes(draw, link, judge):
+    p_values = []
+    for name, shape in SHAPES.items():
+        model = random_model(*shape, masks=PADDING if name == "padding" else (None, None), link=link)
+        p_values.append(law_p_values(draw.masks(model, 2000, 0.1), draw.law(model, 0.1)))
+    judge(*p_values)
 
 
 @pytest.mark.parametrize("draw", ["exact by skipping", "exact by clusters", "torch by candidates"], indirect=True)

@@ -40,19 +40,14 @@ def test_a_seed_fixes_the_edges_and_another_seed_changes_them(draw, model):
     assert draw.edges(model, 0.1, seed=1).cells().tolist() != draw.edges(model, 0.1, seed=2).cells().tolist()
 
 
-@each_draw
-def test_a_call_takes_one_int64_from_the_generator(draw, model):
+def test_a_call_takes_one_int64_from_the_generator_which_is_torch_s_by_default():
+    model = random_model(2, 2, 7, 9, 3)
     one, other = (torch.Generator().manual_seed(3) for _ in range(2))
-    sample_edges(model, draw.sampler, exploration=0.1, generator=one)
+    edges = sample_edges(model, exploration=0.1, generator=one)
     torch.randint(-(1 << 63), (1 << 63) - 1, (), dtype=torch.int64, generator=other)
     assert torch.equal(one.get_state(), other.get_state())
-
-
-@each_draw
-def test_manual_seed_governs_the_default_generator(draw, model):
     torch.manual_seed(3)
-    edges = sample_edges(model, draw.sampler)
-    assert_same(edges, draw.edges(model, seed=3))
+    assert_same(sample_edges(model, "exact", exploration=0.1), edges)  # and exact is the default
 
 
 @each_draw
@@ -129,12 +124,6 @@ def test_no_gradient_is_recorded(draw):
     query = torch.rand(1, 1, 3, 2, requires_grad=True)
     edges = draw.edges(BlockModel(query, torch.full((1, 2, 2), 0.25), query), 0.1)
     assert not edges.keys.requires_grad and query.grad is None
-
-
-def test_exact_is_the_default():
-    model = random_model(1, 1, 8, 8, 2)
-    found = sample_edges(model, generator=torch.Generator().manual_seed(0))
-    assert_same(found, sample_edges(model, "exact", generator=torch.Generator().manual_seed(0)))
 
 
 @pytest.mark.bad_input

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from sbmt import BlockModel
 
-SIZES = [512, 1024, 2048, 4096]
+SIZES = [512, 1024, 2048]
 
 
 class CountNumbers(TorchDispatchMode):
@@ -54,10 +54,9 @@ def slope(x, y):
     return np.polyfit(np.log(x), np.log(y), 1)[0]
 
 
-@pytest.mark.parametrize("n_stars", [0, 3])
 @pytest.mark.parametrize("draw", ["exact", "fastrg"], indirect=True)
-def test_work_is_linear_in_the_edges(draw, n_stars):
-    edges, counts = counted(draw, n_stars)
+def test_work_is_linear_in_the_edges(draw):
+    edges, counts = counted(draw, n_stars=3)
     assert slope(SIZES, edges) == pytest.approx(1, abs=0.05)
     assert slope(edges, [count.total for count in counts]) < 1.15
     assert counts[-1].largest < SIZES[-1] ** 2 / 8  # nothing of the size of all pairs

@@ -5,9 +5,11 @@ import torch
 from sbmt import BlockModel
 
 
-def uneven_model(batch, heads, n_queries, n_keys, n_clusters, *, dtype=torch.float32, link="bilinear", seed=0):
+def uneven_model(
+    batch, heads, n_queries, n_keys, n_clusters, *, dtype=torch.float32, link="bilinear", is_padded=False
+):  # fmt: skip
     """Memberships over many magnitudes, zeros included; rows without edges, and one in which all keys are certain."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     sizes = (batch, heads, n_queries, n_clusters), (heads, n_clusters, n_clusters), (batch, heads, n_keys, n_clusters)
     query, block, key = (torch.rand(size, generator=generator, dtype=dtype) for size in sizes)
     key = key**6
@@ -16,4 +18,7 @@ def uneven_model(batch, heads, n_queries, n_keys, n_clusters, *, dtype=torch.flo
     block[:, :, 0], block[:, 0, 0] = 0.0, 1.0
     query[..., 0] = (torch.arange(n_queries) == 1).to(dtype)
     query[:, :, ::5] = 0.0
-    return BlockModel(query, block, key, link=link)
+    masks = (None, None)
+    if is_padded:
+        masks = (torch.arange(n) < n - torch.arange(batch)[:, None] for n in (n_queries, n_keys))
+    return BlockModel(query, block, key, *masks, link=link)

@@ -33,7 +33,7 @@ def ulps(found, function, x):
     return float((np.abs(found - exact) / unit).max())
 
 
-def uniform(low, high, n=200_000):
+def uniform(low, high, n=50_000):
     return np.random.default_rng(0).uniform(low, high, n)
 
 
@@ -44,18 +44,17 @@ EXPONENTS = {
     "where the reduction changes": np.nextafter(
         (np.arange(-1000, 1000) + 0.5) * np.log(2), [[-np.inf], [np.inf]]
     ).ravel(),
-    "whole numbers": np.arange(-708.0, 709.0),
+    "single precision": uniform(-700, 700).astype(np.float32),
 }
 ARGUMENTS = {
     "everything": 2.0 ** uniform(-1022, 1023.99),
     "about one": uniform(0.4, 2.5),
     "next to one": np.concatenate([1 + sign * 2.0 ** uniform(-53, -1) for sign in (1, -1)]),
-    "the neighbours of one": 1 + np.concatenate([np.arange(1.0, 100) * 2.0**-52, -np.arange(1.0, 100) * 2.0**-53]),
     "where the reduction changes": (
         2.0 ** (np.arange(-1020, 1020) + 0.5) * (1 + uniform(-1e-15, 1e-15, 9)[:, None])
     ).ravel(),
-    "powers of two": 2.0 ** np.arange(-1022, 1024),
     "uniforms of 53 bits": (np.floor(uniform(0, 2**53)) + 0.5) / 2**53,
+    "single precision": (2.0 ** uniform(-100, 100)).astype(np.float32),
 }
 
 
@@ -65,22 +64,11 @@ def test_both_are_accurate_to_the_last_places():
     for name, x in ARGUMENTS.items():
         assert ulps(log(x)[x != 1], np.log, x[x != 1]) <= LOG_ULPS, name
     assert exp(0.0)[0] == exp(-0.0)[0] == 1 and log(1.0)[0] == 0
-
-
-def test_float32_is_computed_in_float64():
-    x = uniform(-700, 700, 1000).astype(np.float32)
-    assert ulps(exp(x), np.exp, x) <= EXP_ULPS
-    x = 2 ** (x / 8)
-    assert ulps(log(x), np.log, x) <= LOG_ULPS
+    x = EXPONENTS["everything"]  # and the comparison resolves fractions of a unit
+    assert 0.4 < ulps(exp(x), np.exp, x) and ulps(np.nextafter(exp(x), np.inf), np.exp, x) > 1
 
 
 def test_extreme_arguments():
     assert np.isnan(exp(np.array([np.nan, -np.nan]))).all() and np.isnan(exp(np.array([np.nan], np.float32))).all()
     tiny = exp(np.array([-708.0, -709.0, -745.2, -1e4, -1e300, -np.inf]))
     assert (tiny >= 0).all() and (tiny < 1e-300).all()
-
-
-def test_the_comparison_resolves_fractions_of_a_unit():
-    x = uniform(-708, 708)
-    assert 0.4 < ulps(exp(x), np.exp, x) and 0.4 < ulps(log(np.abs(x)), np.log, np.abs(x))
-    assert ulps(np.nextafter(exp(x), np.inf), np.exp, x) > 1

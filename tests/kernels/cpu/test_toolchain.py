@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba.core import caching, config
 
-from sbmt.kernels.cpu import toolchain
+from sbmt.kernels.cpu import products, toolchain
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,11 +51,10 @@ def test_code_is_kept_and_found_again_with_other_types_beside_it(folder):
 @pytest.mark.parametrize("change", [(toolchain, "_stamp", lambda: "other sources"), (config, "BOUNDSCHECK", 1)])
 def test_code_of_other_sources_and_checked_code_are_kept_apart(folder, monkeypatch, change):
     assert compiled_and_called() == MADE
-    monkeypatch.setattr(*change)
-    assert compiled_and_called() == MADE
-    assert compiled_and_called() == FOUND
-    monkeypatch.undo()
-    monkeypatch.setattr(config, "CACHE_DIR", str(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(*change)
+        assert compiled_and_called() == MADE
+        assert compiled_and_called() == FOUND
     assert compiled_and_called() == FOUND
 
 
@@ -114,29 +113,26 @@ def test_only_kernels_may_regroup_sums_and_division_by_zero_is_infinite(folder):
     assert toolchain.kernel(quotient)(1.0, 0.0) == np.inf and np.isnan(toolchain.kernel(quotient)(0.0, 0.0))
 
 
-def run_every_kernel(folder, *options):
-    """Compiled with little optimisation, which would take twice as long and leaves the checks of indices alone."""
-    settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    environment = os.environ | settings
-    command = [sys.executable, "-m", "tests.kernels.cpu.every_kernel", *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["is_checked"]
-    return report["kernels"]
-
-
 @pytest.mark.slow
-def test_every_kernel_stays_within_its_arrays(tmp_path):
-    """Once compiled with checked indices, and once more in another process, which finds the machine code of the first.
+def test_every_kernel_stays_within_its_arrays(folder, monkeypatch):
+    """Compiled with checked indices, and with little optimisation, which would take twice as long.
 
-    What kernels call is compiled into them, so that the second process loads only those that Python calls.
+    Afterwards this process finds the machine code of the other one.
     """
-    first = run_every_kernel(tmp_path)
-    assert len(first) > 25
+    settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.kernels.cpu.every_kernel"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | settings)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert len(counts) > 25
     assert [
-        name for name, (n_signatures, hits, misses) in first.items() if not n_signatures == misses > hits == 0
+        name for name, (n_signatures, hits, misses) in counts.items() if not n_signatures == misses > hits == 0
     ] == []
-    second = run_every_kernel(tmp_path, "--small")
-    assert sum(misses for _, _, misses in second.values()) == 0
-    assert {"attention.attend_rows", "rows.draw_rows"} <= {name for name, (_, hits, _) in second.items() if hits}
+
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    dots = toolchain.kernel(products.dots.py_func)
+    inputs = np.ones(2), np.ones((3, 2)), 0, np.array([2]), 0, 1, np.empty(1)
+    dots(*inputs)
+    assert sum(dots.stats.cache_hits.values()) == 1
+    with pytest.raises(IndexError):
+        dots(*inputs[:3], np.array([3]), *inputs[4:])

@@ -20,12 +20,6 @@ def model_of(query, key, exploration=0.0, is_poisson=False, is_real=None, n_real
     return Model(query, key, is_real[None], real, n_real, 1, exploration, is_poisson)
 
 
-def summarise(key, n_real=None):
-    """The largest and summed memberships of one graph, of which the first keys are real."""
-    bounds = bound_keys(model_of(key, key, n_real=n_real))
-    return bounds.largest[0], bounds.total[0]
-
-
 def compare(key):
     """``at_least`` and ``at_most`` of one graph's keys."""
     return bound_keys(model_of(key, key))[2:]
@@ -99,8 +93,8 @@ def test_bounds_are_tight_where_all_keys_are_proportional(dtype):
 
 def test_padding_counts_for_nothing():
     key = np.array([[0.5, 0.25], [0.25, 0.75], [1.0, 1.0]])
-    largest, total = summarise(key, n_real=2)
-    assert largest.tolist() == [0.5, 0.75] and total.tolist() == [0.75, 1.0]
-    assert [x.tolist() for x in summarise(key, n_real=0)] == [[0, 0], [0, 0]]
+    for n_real, largest, total in ((2, [0.5, 0.75], [0.75, 1.0]), (0, [0, 0], [0, 0])):
+        bounds = bound_keys(model_of(key, key, n_real=n_real))
+        assert bounds.largest.tolist() == [largest] and bounds.total.tolist() == [total]
     found = bound(np.ones((3, 2)), key, 0.1, is_real=np.array([True, False, True]))
     assert all(x[1] == 0 < min(x[0], x[2]) for x in found)

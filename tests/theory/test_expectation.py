@@ -98,7 +98,7 @@ def test_the_error_falls_as_one_over_the_root_of_the_draws(judge):
 
     They are means over entries, three equal ones here.
     """
-    model, n_repetitions, n_draws = model_of([[0.5]]), 24, [1, 4, 16]
+    model, n_repetitions, n_draws = model_of([[0.5]]), 60, [1, 4, 16]
     truth = torch.tensor([0.5], dtype=torch.float64)
     errors = expectation.error_against_draws(
         lambda edges: torch.full((3,), float(edges.n_edges)), model, n_draws, n_repetitions, truth=truth

@@ -26,9 +26,9 @@ def train(folder, words):
 
 @pytest.mark.slow
 def test_sbm_solves_repeated_tokens(tmp_path):
-    train(tmp_path / "run", "--length 32 --steps 320 --batch-size 32 --learning-rate 2e-3")
+    train(tmp_path / "run", "--seed 2 --steps 400 --batch-size 32 --learning-rate 2e-3")
     test = json.loads((tmp_path / "run" / "result.json").read_text())["test"]
-    assert test["accuracy"] > 0.9 and test["density"] > 0.75
+    assert test["accuracy"] > 0.95 and test["density"] > 0.75
 
 
 def test_a_fitted_mask_finds_repeats_that_a_random_one_cannot(tmp_path):

@@ -1,6 +1,5 @@
 """Fitted masks on real tasks, against other masks that hold as many edges and get the same chances."""
 
-from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.long_range import FULL, LINEAR, LONG_RANGE_STUDIES, REFORMER
@@ -58,10 +57,10 @@ EQUAL_EDGES_STUDIES = {
     study.name: study
     for study in (
         _concentrated("listops", 2, LINEAR, REFORMER, positions="rotary", steps=2400),
-        _concentrated("pathfinder", 4, LINEAR, replace(REFORMER, n_seeds=1)),
+        _concentrated("pathfinder", 4, LINEAR, REFORMER),
         _spread("text", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
-        _spread("retrieval-topics", 3, replace(_STRAIGHT_THROUGH, n_seeds=1), LINEAR, REFORMER),
-        _spread("retrieval", 1),  # no attention leaves chance
+        _spread("retrieval-topics", 3, _STRAIGHT_THROUGH, LINEAR, REFORMER),
+        _spread("retrieval", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),  # no attention leaves chance
         _spread("image", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
         _language(),
     )

@@ -16,6 +16,7 @@ from theory.conditions import (
     union,
 )
 from theory.draws import DrawsReport, certify_draws
+from theory.exact_search import Undecided
 from theory.factorised import causal_layers, links_all_earlier
 from theory.hamiltonian import check_path, find_hamiltonian_cycle, find_hamiltonian_path
 from theory.path_cover import path_cover, path_cover_bounds
@@ -24,7 +25,6 @@ from theory.pictures import draw_certificate
 from theory.random_graphs import expected_hamiltonian_cycles, lemma1_probability
 from theory.realisability import min_block_size
 from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
-from theory.solver import Undecided
 
 __all__ = [
     "Certificate",

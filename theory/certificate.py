@@ -19,8 +19,8 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
+from theory.exact_search import TIME_LIMIT, Undecided
 from theory.hamiltonian import Evidence, search
-from theory.solver import TIME_LIMIT, Undecided
 
 Outcome = Literal["proved", "refuted", "unknown"]
 NAMES = {1: "self-loops", 2: "Hamiltonian path", 3: "every token reaches every token"}

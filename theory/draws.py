@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from sbmt.errors import SbmtError
 from theory.certificate import NAMES, certify
-from theory.solver import TIME_LIMIT
+from theory.exact_search import TIME_LIMIT
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from scipy.sparse.csgraph import connected_components
 
 from sbmt.errors import SbmtError
 from theory.conditions import as_csr
+from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_circuit
 from theory.path_cover import cover_with_few_paths, matching_deficit, without_loops
 from theory.patterns import as_list
-from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_circuit
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
 """What a statement rests on: a proved theorem applied to the case at hand, all cases gone through, the case itself

@@ -13,8 +13,8 @@ from scipy.sparse.csgraph import connected_components, maximum_bipartite_matchin
 
 from sbmt.errors import SbmtError
 from theory.conditions import as_csr
+from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_cover
 from theory.patterns import as_list
-from theory.solver import TIME_LIMIT, Deadline, Undecided, solve_cover
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from numbers import Integral
 import numpy as np
 
 from sbmt.errors import SbmtError, check_sizes, choose
+from theory.exact_search import TIME_LIMIT
 from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
 from theory.path_cover import check_arcs, smallest_cover
 from theory.patterns import Relays, as_list, blocks, relay_tokens
-from theory.solver import TIME_LIMIT
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from scipy.sparse import block_diag, coo_array, csr_array
 
 from sbmt.errors import SbmtError, check_sizes
 from theory.draws import Estimate
+from theory.exact_search import TIME_LIMIT, Undecided
 from theory.hamiltonian import find_hamiltonian_cycle, find_hamiltonian_path
 from theory.path_cover import cover_with_few_paths
 from theory.patterns import Relays, block_sizes, relay_tokens
 from theory.random_graphs import Probability, arc_probability
-from theory.solver import TIME_LIMIT, Undecided
 
 
 def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed: int = 0) -> Estimate:
     """Counts how often an event happens.
 
     Args:
-        event: Draws from the generator and decides; it may raise :class:`~theory.solver.Undecided`.
+        event: Draws from the generator and decides; it may raise :class:`~theory.exact_search.Undecided`.
         n_draws: Number of draws.
         seed: Draw t has its own generator, seeded with (seed, t), so more draws begin with the same ones.
     """

@@ -22,7 +22,7 @@ from sbmt.experiments.training.module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
 from tests.faults.commands import LISTOPS, TRAINING, WRITING, make_qnli
 from tests.faults.wholeness import files_below
-from theory.solver import Deadline, solve_circuit
+from theory.exact_search import Deadline, solve_circuit
 
 pytestmark = pytest.mark.bad_input
 ROOT = Path(__file__).parents[2]

@@ -113,7 +113,7 @@ def test_edge_lists_sparse_and_dense_get_the_same_certificate():
 
 def test_many_tokens_are_certified_by_construction(monkeypatch):
     """n = 1024, k = 32, complete blocks: nothing is left to the solver."""
-    monkeypatch.setattr(theory.solver, "MAX_ARCS", 0)
+    monkeypatch.setattr(theory.exact_search, "MAX_ARCS", 0)
     certificate = certify(three_patterns(1024, 32))
     assert outcomes(certificate) == ["proved"] * 3
     assert certificate.condition(3).witness == {"n_layers": 5}

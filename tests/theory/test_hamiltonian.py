@@ -9,10 +9,10 @@ import pytest
 from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
 from theory import hamiltonian, solver
 from theory.conditions import union
+from theory.exact_search import Deadline, Undecided, solve_circuit
 from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
 from theory.patterns import three_patterns
 from theory.relays import counterexample
-from theory.solver import Deadline, Undecided, solve_circuit
 
 
 def check_order(pattern, order):

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from tests.theory.graphs import has_cycle, has_path, least_paths, random_patterns, single_arc, three_triangles
 from theory.conditions import union
+from theory.exact_search import Deadline, Undecided, solve_cover
 from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_path
 from theory.path_cover import (
     check_arcs,
@@ -20,7 +21,6 @@ from theory.path_cover import (
 )
 from theory.patterns import block_sizes, blocks, relay_tokens, three_patterns
 from theory.relays import canonical_path, one_relay_per_block_path, paper_walk, relay_theorem
-from theory.solver import Deadline, Undecided, solve_cover
 
 
 def is_cover(pattern, paths):

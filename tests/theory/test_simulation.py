@@ -12,11 +12,11 @@ from tests.statistics import binomial_p_values
 from theory import simulation
 from theory.conditions import min_layers
 from theory.draws import certify_draws
+from theory.exact_search import Undecided
 from theory.patterns import blocks, three_patterns
 from theory.random_graphs import prob_cycle_exact, prob_path_exact
 from theory.realisability import realise, saturated_heads
 from theory.simulation import Estimate
-from theory.solver import Undecided
 
 
 def has_path(pattern):

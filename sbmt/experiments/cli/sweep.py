@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.options import attention_options, with_fields_of
+from sbmt.experiments.cli.options_from_config import attention_options, with_fields_of
 from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, print_table
 from sbmt.experiments.files import write_json

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.evaluate import print_scores
-from sbmt.experiments.cli.options import with_fields_of
+from sbmt.experiments.cli.options_from_config import with_fields_of
 from sbmt.experiments.cli.progress import numbers_of, training_bars
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device

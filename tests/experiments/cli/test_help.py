@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from sbmt.experiments.cli import app
-from sbmt.experiments.cli.options import attention_options
+from sbmt.experiments.cli.options_from_config import attention_options
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, TwinsConfig
 from sbmt.experiments.training.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, LongRangeConfig

@@ -83,14 +83,11 @@ def pair_totals():
     return *crossed_factors()[3:], 4, 3, 4
 
 
-def choose_parts():
-    return *(torch.randn(2, n, 3, dtype=torch.float64) for n in (5, 12)), 3, 2
-
-
-def part_memberships():
-    *tokens, n_partitions, n_active = choose_parts()
-    found = crossed.choose_parts(*tokens, n_partitions, n_active)
-    return *(t.requires_grad_() for t in tokens), *found, n_partitions
+def part_memberships(reads_detached):
+    """Tokens of width 4, a map to nodes of width 3, and twelve centres."""
+    shapes = (2, 2, 5, 4), (3, 4), (3,), (2, 12, 3)
+    leaves = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    return leaves[0].detach() if reads_detached else leaves[0], *leaves[1:], 3, 2
 
 
 def crossed_rates(density):
@@ -120,8 +117,7 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
-    "choose_parts": (crossed.choose_parts, lambda density: [choose_parts()]),
-    "part_memberships": (crossed.part_memberships, lambda density: [part_memberships()]),
+    "part_memberships": (crossed.part_memberships, lambda density: [part_memberships(True), part_memberships(False)]),
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),

@@ -2,7 +2,8 @@
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel, blockwise, in_range
@@ -15,14 +16,19 @@ from sbmt.kernels.structures import CrossedFactors
 
 
 def part_memberships(
-    nodes: Float[Tensor, "batch heads n d"], centres: Float[Tensor, "heads parts d"], n_partitions: int, n_active: int
+    tokens: Float[Tensor, "batch heads n width"],
+    node_map: nn.Linear,
+    centres: Float[Tensor, "heads parts d"],
+    n_partitions: int,
+    n_active: int,
 ) -> tuple[Int[Tensor, "batch heads n chosen"], Float[Tensor, "batch heads n chosen"]]:
     r"""The parts of largest logit $\langle \text{node}_i, C_a \rangle$ of each partition, and their softmax.
 
     The plain twin sets all other logits of the partition to −∞ and takes the softmax of all.
 
     Args:
-        nodes: The tokens as the block model sees them.
+        tokens: What the block model reads.
+        node_map: Makes a node of each token.
         centres: C, one for each part of each partition, partition after partition.
         n_partitions: Into how many partitions the parts fall, equally many into each.
         n_active: How many parts of each partition a token belongs to.
@@ -32,20 +38,16 @@ def part_memberships(
         ``n_partitions · n_active`` of both.
 
     Cost: O(n d) for each part, for logits of which no gradient is taken; the rest follows the parts that are chosen.
+    Nodes are not kept for the backward pass, which computes them again.
     """
-    batch, heads, n, _ = nodes.shape
-    by_head = nodes.transpose(0, 1).flatten(1, 2)  # heads batch·n d
-    if can_run_on(nodes.device):
-        by_head, centres = by_head.contiguous(), centres.contiguous()
-        part, weight = kernels.choose_parts(by_head.detach(), centres.detach(), n_partitions, n_active)
-        found = part, kernels.part_memberships(by_head, centres, part, weight, n_partitions)
-    else:
-        logits = (by_head @ centres.mT).unflatten(-1, (n_partitions, -1))
-        part = logits.detach().topk(n_active, -1).indices.sort(-1).values
-        first = torch.arange(0, centres.shape[1], logits.shape[-1], device=nodes.device)[:, None]
-        found = (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
-    part, weight = (t.view(heads, batch, n, -1).transpose(0, 1).contiguous() for t in found)
-    return part, weight
+    tokens, weight, bias = (t.to(centres.dtype) for t in (tokens, node_map.weight, node_map.bias))
+    if can_run_on(tokens.device):
+        membership, part = kernels.part_memberships(tokens, weight, bias, centres, n_partitions, n_active)
+        return part, membership
+    logits = (linear(tokens, weight, bias) @ centres.mT).unflatten(-1, (n_partitions, -1))
+    part = logits.detach().topk(n_active, -1).indices.sort(-1).values
+    first = torch.arange(0, centres.shape[1], logits.shape[-1], device=tokens.device)[:, None]
+    return (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
 
 
 class CrossedModel(BlockModel):

@@ -8,57 +8,62 @@ from torch import Tensor
 from sbmt.kernels.structures import CrossedFactors, Mask
 
 
-@torch.library.custom_op("sbmt::choose_parts", mutates_args=(), device_types="cpu")
-def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: int) -> tuple[Tensor, Tensor]:
-    """The ``n_active`` parts of largest product with each node in each partition, ascending, and their softmax.
+@torch.library.custom_op("sbmt::part_memberships", mutates_args=(), device_types="cpu")
+def part_memberships(
+    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
+) -> tuple[Tensor, Tensor]:
+    """The softmax of each token's ``n_active`` largest logits in each partition, and whose they are, ascending.
 
-    Nodes are ``(heads, rows, d)``, centres ``(heads, parts, d)``, the results ``(heads, rows, n_partitions ·
-    n_active)``. No gradient passes: :func:`part_memberships` has it.
+    Tokens are ``(batch, heads, n, width)`` and become nodes by a linear map; centres are ``(heads, parts, d)``, the
+    memberships and the numbers of their parts ``(batch, heads, n, n_partitions · n_active)``.
     """
     from sbmt.kernels.cpu import launch
 
-    return launch.choose_parts(nodes, centres, n_partitions, n_active)
-
-
-@choose_parts.register_fake
-def _(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: int) -> tuple[Tensor, Tensor]:
-    weight = nodes.new_empty((*nodes.shape[:2], n_partitions * n_active))
-    return torch.empty_like(weight, dtype=torch.int32), weight
-
-
-@torch.library.custom_op("sbmt::part_memberships", mutates_args=(), device_types="cpu")
-def part_memberships(nodes: Tensor, centres: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
-    """The weights that were found, with their gradients."""
-    return weight.clone()
+    return launch.part_memberships(tokens, weight, bias, centres, n_partitions, n_active)
 
 
 @part_memberships.register_fake
-def _(nodes: Tensor, centres: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
-    return torch.empty_like(weight)
+def _(
+    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
+) -> tuple[Tensor, Tensor]:
+    found = tokens.new_empty((*tokens.shape[:3], n_partitions * n_active))
+    return found, torch.empty_like(found, dtype=torch.int32)
 
 
 @torch.library.custom_op("sbmt::part_memberships_backward", mutates_args=(), device_types="cpu")
 def part_memberships_backward(
-    grad: Tensor, nodes: Tensor, centres: Tensor, part: Tensor, weight: Tensor, n_partitions: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients of nodes and centres."""
+    grad: Tensor,
+    tokens: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    centres: Tensor,
+    membership: Tensor,
+    part: Tensor,
+    n_partitions: int,
+    needs_tokens: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of tokens (of length 0 unless they are needed), weight, bias and centres."""
     from sbmt.kernels.cpu import launch
 
-    return launch.part_memberships_backward(grad.contiguous(), nodes, centres, part, weight, n_partitions)
+    given = grad.contiguous(), tokens, weight, bias, centres, membership, part, n_partitions, needs_tokens
+    return launch.part_memberships_backward(*given)
 
 
 @part_memberships_backward.register_fake
-def _(grad: Tensor, nodes: Tensor, centres: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(nodes), torch.empty_like(centres)
+def _(grad: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    of_tokens = torch.empty_like(tokens) if rest[-1] else tokens.new_empty(0)
+    return of_tokens, *(torch.empty_like(t) for t in (weight, bias, centres))
 
 
-def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    nodes, centres, part, _, ctx.n_partitions = inputs
-    ctx.save_for_backward(nodes, centres, part, output)  # and not what it is a copy of
+def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:4], *output)  # and not the nodes, which are soon computed again
+    ctx.n_partitions = inputs[4]
 
 
-def _differentiate_memberships(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return *part_memberships_backward(grad, *ctx.saved_tensors, ctx.n_partitions), None, None, None
+def _differentiate_memberships(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    needs_tokens = ctx.needs_input_grad[0]
+    tokens, *rest = part_memberships_backward(grad, *ctx.saved_tensors, ctx.n_partitions, needs_tokens)
+    return tokens if needs_tokens else None, *rest, None, None
 
 
 part_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)

@@ -124,9 +124,9 @@ def sbm_attention(
         if gate is not None and is_certain is not None:
             gate = gate.masked_fill(is_certain, 1.0)
     if needs_rate:
-        probability = link.probability(rate)
+        probability = link.probability(rate if learning == "straight_through" else rate.detach())
         is_drawn_so = law is link and exploration == 0
-        drawn_with = probability.detach() if is_drawn_so else law.probability((rate + exploration).detach())
+        drawn_with = probability.detach() if is_drawn_so else law.probability(rate.detach() + exploration)
         if is_certain is not None:  # what is there whatever the block model says
             drawn_with = drawn_with.masked_fill(is_certain, 1.0)
         bias = reweighting_bias(drawn_with) if reweight else None

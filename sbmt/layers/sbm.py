@@ -202,7 +202,6 @@ class SBMAttention(nn.Module):
             query, key = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key))  # heads side by side
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
-            nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             is_crossed = self.membership == "crossed"
             grouped = clusters.unflatten(1, (2 * self.n_groups if is_crossed else self.n_groups, -1))
             scores = grouped @ grouped.mT  # clusters of different groups, or parts of different partitions, never meet
@@ -213,10 +212,13 @@ class SBMAttention(nn.Module):
                 is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(~is_same, -torch.inf)
             if is_crossed:
-                n_partitions = scores.shape[1]
-                queries, keys = (part_memberships(node, clusters, n_partitions, self.n_active) for node in nodes)
+                (node_map,) = self.node_mlp
+                assert isinstance(node_map, nn.Linear)
+                rest = node_map, clusters, scores.shape[1], self.n_active
+                queries, keys = (part_memberships(x, *rest) for x in (query, key))
                 return CrossedModel(queries, self.link.part_blocks(scores), keys, query_mask, key_mask, self.link)
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
+            nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
             query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
             return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
 

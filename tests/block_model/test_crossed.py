@@ -15,15 +15,20 @@ SHARE = 1e-8  # of the suite's false alarms, for each cell's test below
 
 
 def tokens(n, seed=0, dtype=torch.float64):
+    """Tokens of width 4, a map of them to nodes of width 5, and centres among these."""
     generator = torch.Generator().manual_seed(seed)
-    nodes = torch.randn(BATCH, HEADS, n, 5, generator=generator, dtype=dtype)
+    x = torch.randn(BATCH, HEADS, n, 4, generator=generator, dtype=dtype)
+    node_map = torch.nn.Linear(4, 5, dtype=dtype)
+    with torch.no_grad():
+        for parameter in node_map.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype) / 2)
     centres = torch.randn(HEADS, 2 * GROUPS * SIZE, 5, generator=generator, dtype=dtype)
-    return nodes.requires_grad_(), centres.requires_grad_()
+    return x.requires_grad_(), node_map, centres.requires_grad_()
 
 
-def twin(nodes, centres, n_active=ACTIVE):
+def twin(x, node_map, centres, n_active=ACTIVE):
     """The softmax over each partition in which all but the largest logits are −∞."""
-    logits = (nodes @ centres.mT).unflatten(-1, (2 * GROUPS, -1))
+    logits = (node_map(x) @ centres.mT).unflatten(-1, (2 * GROUPS, -1))
     least = logits.topk(n_active, -1).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)
 
@@ -42,15 +47,15 @@ def both_models(masks=(None, None), scale=1.0):
     """A crossed model with asymmetric blocks, and its dense twin, on the same leaves."""
     generator = torch.Generator().manual_seed(5)
     leaves = [tokens(n, seed)[0] for n, seed in ((N, 1), (M, 2))]
-    centres = tokens(N, 3)[1]
+    _, node_map, centres = tokens(N, 3)
     shape = HEADS, 2 * GROUPS, SIZE, SIZE
     blocks = torch.rand(shape, generator=generator, dtype=torch.float64).mul(scale**0.5).requires_grad_()
-    few = [part_memberships(nodes, centres, 2 * GROUPS, ACTIVE) for nodes in leaves]
+    few = [part_memberships(x, node_map, centres, 2 * GROUPS, ACTIVE) for x in leaves]
     model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
     pairs = torch.stack([torch.stack([torch.kron(*head[2 * g : 2 * g + 2]) for g in range(GROUPS)]) for head in blocks])
-    query, key = (crossing(twin(nodes, centres)) for nodes in leaves)
+    query, key = (crossing(twin(x, node_map, centres)) for x in leaves)
     plain = BlockModel(query, pairs, key, *masks, link="poisson")
-    return model, plain, [*leaves, centres, blocks]
+    return model, plain, [*leaves, *node_map.parameters(), centres, blocks]
 
 
 def masks_of(model, n_seeds=10, repeats=400, exploration=0.0):
@@ -87,14 +92,15 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, at_once
     monkeypatch.setattr("sbmt.kernels.cpu.launch._SCORES_AT_ONCE", at_once)
     if not has_kernels:
         monkeypatch.setattr(crossed, "can_run_on", lambda device: False)
-    nodes, centres = tokens(N)
-    part, weight = part_memberships(nodes, centres, 2 * GROUPS, n_active)
+    x, node_map, centres = tokens(N)
+    leaves = (x, *node_map.parameters(), centres)
+    part, weight = part_memberships(x, node_map, centres, 2 * GROUPS, n_active)
     assert part.shape == weight.shape == (BATCH, HEADS, N, 2 * GROUPS * n_active)
     assert (part.diff(dim=-1) > 0).all()
-    mine, theirs = dense(part, weight), twin(nodes, centres, n_active)
+    mine, theirs = dense(part, weight), twin(x, node_map, centres, n_active)
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
     factors = torch.randn(mine.shape, dtype=mine.dtype, generator=torch.Generator().manual_seed(9))
-    for x, y in zip(*(torch.autograd.grad((m * factors).sum(), (nodes, centres)) for m in (mine, theirs)), strict=True):
+    for x, y in zip(*(torch.autograd.grad((m * factors).sum(), leaves) for m in (mine, theirs)), strict=True):
         assert y.abs().max() > (1e-3 if n_active > 1 else -1)  # a single part has membership 1 whatever its logit
         torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
 
@@ -225,9 +231,10 @@ def test_the_number_of_clusters_is_the_nearest_that_can_be_crossed(asked, made):
 def test_rows_and_points_beyond_what_is_drawn_at_a_time(monkeypatch):
     """150 rows of some 300 points each: more of both than fit at once."""
     generator = torch.Generator().manual_seed(0)
-    centres, link = tokens(N, 3, torch.float32)[1].detach(), find_link("poisson")
-    nodes = (torch.randn(1, HEADS, n, 5, generator=generator) for n in (150, 1000))
-    queries, keys = (part_memberships(x, centres, 2 * GROUPS, ACTIVE) for x in nodes)
+    (_, node_map, centres), link = tokens(N, 3, torch.float32), find_link("poisson")
+    both = (torch.randn(1, HEADS, n, 4, generator=generator) for n in (150, 1000))
+    with torch.no_grad():
+        queries, keys = (part_memberships(x, node_map, centres, 2 * GROUPS, ACTIVE) for x in both)
     blocks = torch.rand(HEADS, 2 * GROUPS, SIZE, SIZE, generator=generator)
     rates = CrossedModel(queries, blocks, keys, None, None, link).sum_of_rates()
     model = CrossedModel(queries, blocks * (150 * 300 / rates.mean()) ** 0.5, keys, None, None, link)

@@ -62,8 +62,9 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
-def choice_flops(nodes, centres, *rest, out_shape=None, **_):
-    return 2 * nodes[0] * nodes[1] * nodes[2] * centres[1]
+def membership_flops(tokens, weight, bias, centres, *rest, out_shape=None, **_):
+    batch, heads, n, width = tokens
+    return 2 * batch * heads * n * weight[0] * (width + centres[1])
 
 
 def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
@@ -80,7 +81,7 @@ def flops_by_torch(model, *inputs):
     model.eval().requires_grad_(False)
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
-        torch.ops.sbmt.choose_parts: choice_flops,
+        torch.ops.sbmt.part_memberships: membership_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }

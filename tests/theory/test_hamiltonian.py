@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
-from theory import hamiltonian, solver
+from theory import exact_search, hamiltonian
 from theory.conditions import union
 from theory.exact_search import Deadline, Undecided, solve_circuit
 from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
@@ -114,7 +114,7 @@ def test_no_time_leaves_relays_undecided_as_well():
 
 
 def test_graphs_too_large_for_the_solver_are_undecided(monkeypatch):
-    monkeypatch.setattr(solver, "MAX_ARCS", 5)
+    monkeypatch.setattr(exact_search, "MAX_ARCS", 5)
     with pytest.raises(Undecided, match="too many"):
         find_hamiltonian_path(three_triangles())
 

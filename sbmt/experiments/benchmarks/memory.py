@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sbmt.cost.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak
+from sbmt.cost.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
@@ -67,7 +67,7 @@ def run(grid: MemoryGrid, track: Track = untracked) -> dict[str, Any]:
 def measure_in_fresh_process(setting: Setting, name: str, is_training: bool) -> dict[str, Any]:
     """MiB held ``before`` the step, and added by the ``step`` at its peak; or ``missing`` with the reason."""
     job = asdict(setting) | {"contestant": name, "is_training": is_training, "threads": torch.get_num_threads()}
-    found: dict[str, Any] = in_fresh_process("sbmt.experiments.benchmarks.memory", job)
+    found: dict[str, Any] = in_fresh_process("sbmt.experiments.benchmarks.memory", job, STEADY)
     return found
 
 

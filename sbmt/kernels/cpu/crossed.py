@@ -9,6 +9,7 @@ their number: loops that short take twice as long where it is known only when th
 """
 
 import numpy as np
+from numba import uint32, uint64
 
 from sbmt.kernels.cpu.elementary import exp
 from sbmt.kernels.cpu.toolchain import kernel
@@ -124,7 +125,8 @@ def differentiate_pairs(start, stop, grad, part, weight, n_partitions, n_tokens,
                     to_weight[token, t] += of_pair * weight[token, s]
 
 
-# What follows edges indexes arrays directly: a view of a row costs as much as the few multiplications done with it.
+# What follows edges indexes arrays directly: a view of a row costs as much as the few multiplications done with it. Its
+# indices are unsigned, so that no look is taken whether they count from the end; that saves a quarter of the time.
 
 
 @kernel
@@ -145,13 +147,13 @@ def rates_of_row(row, head, active, part, weight, blocks, out):
 @kernel
 def rate_of_key(rates, active, part, weight, key):
     """The rate of an edge to a key from the query that has these rates of all parts."""
-    total, n_active = weight.dtype.type(0), len(active)
+    total, n_active, j = weight.dtype.type(0), len(active), uint64(key)
     for group in range(part.shape[1] // (2 * n_active)):
-        i = 2 * group * n_active
+        i = uint64(2 * group * n_active)
         first = second = weight.dtype.type(0)
         for s in range(i, i + n_active):
-            first += rates[part[key, s]] * weight[key, s]
-            second += rates[part[key, s + n_active]] * weight[key, s + n_active]
+            first += rates[uint32(part[j, s])] * weight[j, s]
+            second += rates[uint32(part[j, s + n_active])] * weight[j, s + n_active]
         total += first * second
     return total
 
@@ -193,20 +195,21 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
             for e in range(row_ptr[row], row_ptr[row + 1]):
-                key, g = graph * n_keys + keys[e], grad[e]
+                key, g = uint64(graph * n_keys + keys[e]), grad[e]
                 for group in range(part.shape[1] // (2 * n_active)):
-                    i = 2 * group * n_active
+                    i = uint64(2 * group * n_active)
                     first = second = weight.dtype.type(0)
                     for s in range(i, i + n_active):
-                        first += rates[part[key, s]] * weight[key, s]
-                        second += rates[part[key, s + n_active]] * weight[key, s + n_active]
+                        first += rates[uint32(part[key, s])] * weight[key, s]
+                        second += rates[uint32(part[key, s + n_active])] * weight[key, s + n_active]
                     first, second = g * second, g * first  # what each of the two is multiplied by
                     for s in range(i, i + n_active):
-                        t = s + n_active
-                        to_rates[part[key, s]] += first * weight[key, s]
-                        to_rates[part[key, t]] += second * weight[key, t]
-                        to_weight[chunk, key, s] += first * rates[part[key, s]]
-                        to_weight[chunk, key, t] += second * rates[part[key, t]]
+                        t = s + uint64(n_active)
+                        a, b = uint32(part[key, s]), uint32(part[key, t])
+                        to_rates[a] += first * weight[key, s]
+                        to_rates[b] += second * weight[key, t]
+                        to_weight[chunk, key, s] += first * rates[a]
+                        to_weight[chunk, key, t] += second * rates[b]
             for s in range(query_part.shape[1]):
                 f = s // n_active
                 at, of_weight = f * size, grad.dtype.type(0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from sbmt.kernels.cpu import attention, crossed, masks, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
@@ -106,32 +107,57 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
-def choose_parts(nodes: Tensor, centres: Tensor, n_partitions: int, n_active: int) -> tuple[Tensor, Tensor]:
-    """The parts of each node, and how much it belongs to each."""
+def part_memberships(
+    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
+) -> tuple[Tensor, Tensor]:
+    """How much each token belongs to its parts, and which they are."""
+    nodes = _by_head(linear(tokens, weight, bias))
     heads, n_rows, _ = nodes.shape
     chosen = nodes.new_empty((heads, n_rows, n_partitions * n_active), dtype=torch.int32)
-    weight = nodes.new_empty(chosen.shape)
+    membership = nodes.new_empty(chosen.shape)
     at_once = max(1, _SCORES_AT_ONCE // (heads * centres.shape[1]))
     for begin in range(0, n_rows, at_once):
         scores = centres @ nodes[:, begin : begin + at_once].mT
         parts = equal_parts(heads * scores.shape[2], 4 * scores.shape[1])
-        into = begin, chosen.numpy(), weight.numpy()
+        into = begin, chosen.numpy(), membership.numpy()
         in_parallel(crossed.choose_parts, parts, (0,) * n_active, scores.numpy(), n_partitions, *into)
-    return chosen, weight
+    return _by_example(membership, tokens), _by_example(chosen, tokens)
 
 
 def part_memberships_backward(
-    grad: Tensor, nodes: Tensor, centres: Tensor, part: Tensor, weight: Tensor, n_partitions: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients of nodes and centres."""
+    grad: Tensor,
+    tokens: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    centres: Tensor,
+    membership: Tensor,
+    part: Tensor,
+    n_partitions: int,
+    needs_tokens: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of tokens (of length 0 unless they are needed), weight, bias and centres."""
+    nodes = _by_head(linear(tokens, weight, bias))
     heads, n_rows, width = nodes.shape
-    n_chunks, n_chosen = -(-n_rows // _CHUNK), part.shape[2]
+    n_chunks, n_chosen = -(-n_rows // _CHUNK), part.shape[3]
     of_nodes, of_centres = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *centres.shape[1:])
-    given = [as_arrays(t.detach()) for t in (grad, nodes, centres, part, weight)]
+    given = [as_arrays(t) for t in (_by_head(grad), nodes, centres.contiguous(), _by_head(part), _by_head(membership))]
     parts = equal_parts(heads * n_chunks, _CHUNK * 2 * n_chosen * width)
     into = n_chosen // n_partitions, _CHUNK, of_nodes.numpy(), of_centres.numpy()
     in_parallel(crossed.differentiate_memberships, parts, *given, *into)
-    return of_nodes, of_centres.sum(1)
+    of_nodes = _by_example(of_nodes, tokens)
+    flat = of_nodes.flatten(0, 2)
+    of_tokens = of_nodes @ weight if needs_tokens else tokens.new_empty(0)
+    return of_tokens, flat.T @ tokens.flatten(0, 2), flat.sum(0), of_centres.sum(1)
+
+
+def _by_head(x: Tensor) -> Tensor:
+    """``(batch, heads, n, …)`` as ``(heads, batch · n, …)``."""
+    return x.transpose(0, 1).flatten(1, 2).contiguous()
+
+
+def _by_example(x: Tensor, tokens: Tensor) -> Tensor:
+    """Back again."""
+    return x.unflatten(1, (tokens.shape[0], tokens.shape[2])).transpose(0, 1).contiguous()
 
 
 def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:

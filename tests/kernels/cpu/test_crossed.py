@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from sbmt.kernels.crossed import choose_parts
+from sbmt.kernels.crossed import part_memberships
 
 
 def largest_parts(scores, n_partitions, n_active):
-    """Centres are unit vectors here, so that a node holds its own scores."""
-    return choose_parts(scores[None], torch.eye(scores.shape[1], dtype=scores.dtype)[None], n_partitions, n_active)[0][
-        0
-    ]
+    """Tokens are their nodes, and centres unit vectors here, so that a token holds its own scores."""
+    unit = torch.eye(scores.shape[1], dtype=scores.dtype)
+    given = scores[None, None], unit, torch.zeros_like(unit[0]), unit[None], n_partitions, n_active
+    return part_memberships(*given)[1][0, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

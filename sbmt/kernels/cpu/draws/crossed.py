@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numba import uint64
 from torch import Tensor
 
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
@@ -269,18 +270,18 @@ def find_pairs(start, stop, n_queries, active, model, reach, points):
     size, n_pieces = total.shape[2], total.shape[1] * total.shape[2]
     shares = np.empty(size, np.float32)
     for row in range(start, stop):
-        graph = row // n_queries
-        for i in range(first[row - start], first[row - start + 1]):
-            at = np.int64(piece[i])
+        graph = uint64(row // n_queries)
+        for i in range(uint64(first[row - start]), uint64(first[row - start + 1])):
+            at = uint64(piece[i])
             if at == n_pieces:
                 piece[i] = -1
                 continue
-            g = at // size
-            c, s, whole = at - g * size, 2 * g * len(active), 0.0
+            g = at // uint64(size)
+            c, s, whole = at - g * uint64(size), 2 * g * uint64(len(active)), 0.0
             for b in range(size):
                 shares[b] = 0.0
-            for t in range(s, s + len(active)):
-                a = part[row, t] - 2 * g * size
+            for t in range(s, s + uint64(len(active))):
+                a = uint64(part[row, t]) - 2 * g * uint64(size)
                 length = weight[row, t] * total[graph, g, a, c]
                 whole += length
                 for b in range(size):
@@ -299,19 +300,19 @@ def name_keys(start, stop, n_queries, real_keys, n_real, heads, members, points)
     first, pair, place, key = points
     begins, entry, _ = members
     for row in range(start, stop):
-        graph = row // n_queries
-        example = graph // heads
-        for i in range(first[row - start], first[row - start + 1]):
-            word, v = word_at(place[i], 1.0), pair[i]
-            if v < 0:
-                key[i] = real_keys[example, word * n_real[example] >> 32]
+        graph = uint64(row // n_queries)
+        example = graph // uint64(heads)
+        for i in range(uint64(first[row - start]), uint64(first[row - start + 1])):
+            word, v = uint64(word_at(place[i], 1.0)), uint64(pair[i])
+            if pair[i] < 0:
+                key[i] = real_keys[example, word * uint64(n_real[example]) >> _HALF]
                 continue
-            begin, n_members = begins[graph, v], begins[graph, v + 1] - begins[graph, v]
-            j = begin + (word * n_members >> 32)  # were all in the pair alike
-            while entry[j] >> _HALF <= np.uint64(word):
-                j += 1
-            while j > begin and entry[j - 1] >> _HALF > np.uint64(word):
-                j -= 1
+            begin, end = uint64(begins[graph, v]), uint64(begins[graph, v + uint64(1)])
+            j = begin + (word * (end - begin) >> _HALF)  # were all in the pair alike
+            while entry[j] >> _HALF <= word:
+                j += uint64(1)
+            while j > begin and entry[j - uint64(1)] >> _HALF > word:
+                j -= uint64(1)
             key[i] = np.int32(entry[j] & _KEY)
 
 

@@ -65,8 +65,8 @@ def sbm_attention(
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
         learning: How the block model learns: by ``"straight_through"`` gates, or by ``"likelihood"``, that is from the
-            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate. The loss is
-            left at 0 where gradients are off.
+            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate, nor gradients
+            of the densities. The loss is left at 0 where gradients are off.
         edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
         reweight: Whether a drawn edge's score is raised by -ln p (:func:`~sbmt.block_model.fit.reweighting_bias`).
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
@@ -124,7 +124,7 @@ def sbm_attention(
         if gate is not None and is_certain is not None:
             gate = gate.masked_fill(is_certain, 1.0)
     if needs_rate:
-        probability = link.probability(rate if learning == "straight_through" else rate.detach())
+        probability = link.probability(rate)
         is_drawn_so = law is link and exploration == 0
         drawn_with = probability.detach() if is_drawn_so else law.probability(rate.detach() + exploration)
         if is_certain is not None:  # what is there whatever the block model says
@@ -146,6 +146,8 @@ def sbm_attention(
         expected_density = block_model.expected_density()
     else:
         expected_density = estimated_density(graph, probability, drawn_with)
+    if learning == "likelihood":
+        expected_density = expected_density.detach()
     output = AttentionOutput(values, density, expected_density.expand(-1, heads), edges if return_edges else None)
     if not is_fitted:
         return output

@@ -136,6 +136,9 @@ class TrainingConfig(ABC):
         if learning != "likelihood" and (self.dense_steps or self.edges_ramp):
             expected = f"learning by likelihood with {'dense_steps' if self.dense_steps else 'edges_ramp'}"
             raise SbmtError(expected, f"another attention ({self.attention})", "name preset='fitted', or leave it out")
+        if learning == "likelihood" and self.density_weight:
+            do = "lower edges_per_query, which decides how dense such masks are"
+            raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)

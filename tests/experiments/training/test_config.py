@@ -110,6 +110,7 @@ OUT_OF_RANGE = {
         ({"preset": "fitted", "edges_from": 8.0, "edges_ramp": -1}, "edges_ramp ≥ 0"),
         ({"preset": "fitted", "edges_from": 0.0, "edges_ramp": 9}, "edges_from > 0"),
         ({"preset": "fitted", "edges_from": 8.0}, "edges_from and edges_ramp together"),
+        ({"preset": "fitted", "density_weight": 0.1}, "density_weight = 0 with learning by likelihood"),
         ({"preset": "fitted", "edges_ramp": 9}, "edges_from and edges_ramp together"),
         ({"density_kind": "magic"}, "kind among"),
         ({"n_clusters": 0}, "n_clusters ≥ 1"),

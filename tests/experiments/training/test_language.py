@@ -61,7 +61,7 @@ def test_reduced_settings_ask_for_less(tmp_path, monkeypatch):
 
 def test_fine_tuning_takes_the_network_and_nothing_else():
     own = dict(steps=77, warmup_steps=7, eval_every=9, batch_size=6, learning_rate=0.7, weight_decay=0.3, seed=5)
-    own |= dict(density_weight=0.5, density_kind="expected", density_start=3, density_ramp=4, embedding_std=0.7)
+    own |= dict(density_weight=0.0, density_kind="expected", density_start=3, density_ramp=4, embedding_std=0.7)
     own |= dict(block_model_rate=0.6, auxiliary_weight=0.1, dense_steps=2, edges_from=8.0, edges_ramp=4)
     own |= dict(dropout=0.3, attention_dropout=0.4, accumulate=2, precision="bf16-mixed", data="mine", dev_examples=3)
     options = dict(n_clusters=7, window=6, preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
@@ -74,6 +74,7 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     assert some(config, network) == network
     plain = GlueConfig(task="qnli", pretrained="run")
     assert some(config, own) == some(plain, own)
+    assert fine_tuning("qnli", "run", MlmConfig(density_weight=0.5)) == GlueConfig(task="qnli", pretrained="run")
     assert (config.task, config.pretrained, config.tokenizer) == ("qnli", "run", "")
     assert fine_tuning("qqp", "run", PAPER_MLM) == GlueConfig(task="qqp", pretrained="run")
     assert fine_tuning("qqp", "", PAPER_MLM, tokenizer="t", seed=4) == GlueConfig(task="qqp", tokenizer="t", seed=4)

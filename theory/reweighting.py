@@ -24,8 +24,9 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from sbmt.block_model.fit import SMALLEST_PROBABILITY, fit_loss
+from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import BlockModel
+from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 

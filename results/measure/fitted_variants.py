@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.block_model.fit import fit_loss, reweighting_bias
+from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import BlockModel
+from sbmt.block_model.reweighting import reweighting_bias
 from sbmt.command import run_command
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.repeated_tokens import STUDIES

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.block_model.fit import reweighting_bias
 from sbmt.block_model.model import BlockModel
+from sbmt.block_model.reweighting import reweighting_bias
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.patterns import check_window, is_in_window, sliding_window
 from sbmt.registration import option

@@ -15,9 +15,6 @@ from sbmt.types import AttentionOutput
 Learning = Literal["straight_through", "likelihood"]
 """What teaches a block model: the task, through gates, or the attention that its edges were given."""
 
-SMALLEST_PROBABILITY = 0.05
-"""Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     """Raises SbmtError unless the name is known, and c > 0 is given where and only where it is needed."""
@@ -28,21 +25,6 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
             raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
     elif not isinstance(edges_per_query, (int, float)) or not 0 < edges_per_query < float("inf"):
         raise SbmtError("edges_per_query > 0 with learning='likelihood'", edges_per_query, "16 is a start")
-
-
-def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
-    r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
-
-    An edge that is drawn with probability p then stands for 1/p pairs, so that the softmax's numerator and denominator
-    over drawn edges estimate those over all pairs without bias, as long as p is at least
-    :data:`SMALLEST_PROBABILITY`. It carries no gradient.
-
-    Args:
-        drawn_with: The probability with which each edge was drawn, exploration included; 1 for certain edges.
-
-    Not in the paper.
-    """
-    return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
 
 def fit_loss(

@@ -12,9 +12,10 @@ from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, c
 from sbmt.attention.tiles import attend_by_tiles
 from sbmt.block_model.density import estimated_density, sampled_density
 from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.fit import Learning, check_learning, fit_loss, reweighting_bias
+from sbmt.block_model.fit import Learning, check_learning, fit_loss
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
+from sbmt.block_model.reweighting import reweighting_bias
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
 from sbmt.graph.patterns import all_pairs, is_in_window
@@ -68,7 +69,8 @@ def sbm_attention(
             output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate, nor gradients
             of the densities. The loss is left at 0 where gradients are off.
         edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
-        reweight: Whether a drawn edge's score is raised by -ln p (:func:`~sbmt.block_model.fit.reweighting_bias`).
+        reweight: Whether a drawn edge's score is raised by -ln p
+            (:func:`~sbmt.block_model.reweighting.reweighting_bias`).
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
         is_dense: Attend all real pairs instead of those that are drawn, without reweighting, and fit the block model to
             that: a warm-up for likelihood, in O(n²).

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from sbmt.command import run_command
 from sbmt.experiments import locks
 from sbmt.experiments.locks import only_writer
-from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.lightning_module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
 from tests.faults.commands import LISTOPS, TRAINING, WRITING, make_qnli
 from tests.faults.wholeness import files_below

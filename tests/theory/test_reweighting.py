@@ -9,7 +9,7 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList, SbmtError
-from sbmt.block_model.fit import SMALLEST_PROBABILITY, reweighting_bias
+from sbmt.block_model.reweighting import SMALLEST_PROBABILITY, reweighting_bias
 from theory import reweighting
 
 RNG = np.random.default_rng(4)

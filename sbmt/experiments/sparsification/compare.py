@@ -16,9 +16,9 @@ from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run, Scores, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
+from sbmt.sparsification.fine_tuning import fine_tune
 from sbmt.sparsification.fit import fit_block_models
 from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
-from sbmt.sparsification.tuning import fine_tune
 from sbmt.sparsification.watch import Heads, seen_heads
 
 BATCH = 16

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.block_model.fit import SMALLEST_PROBABILITY
+from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
 from sbmt.graph.padding import zero_padding
 from sbmt.sparsification.recall import full_attention
 from sbmt.sparsification.watch import Heads

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.block_model.fit import reweighting_bias
+from sbmt.block_model.reweighting import reweighting_bias
 from sbmt.experiments.files import write_bytes
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.run import METRICS, Scores, Step, metrics_csv

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import read_tensors_and_texts, write_tensors
 from sbmt.experiments.training.callbacks import MetricsTable, is_like, require
-from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.lightning_module import TrainingModule
 
 _STATE = "state"  # the header's entry that holds all that is no tensor
 

@@ -79,7 +79,7 @@ def _fit(
     # Lightning takes seconds to import, which commands that train nothing are spared.
     from sbmt.experiments.training.callbacks import EveryStep, MetricsTable, WatchForCollapse, checkpoints
     from sbmt.experiments.training.checkpoints import checkpoint_of, restoring, weights
-    from sbmt.experiments.training.module import TrainingModule
+    from sbmt.experiments.training.lightning_module import TrainingModule
 
     data = config.open_data()
     feeds = data.feeds

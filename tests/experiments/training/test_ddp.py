@@ -13,7 +13,7 @@ import torch
 
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
 from sbmt.experiments.training.run import load_run
 

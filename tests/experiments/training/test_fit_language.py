@@ -8,7 +8,7 @@ import torch
 
 from sbmt.experiments.files import read_tensors
 from sbmt.experiments.training import fit as fit_run
-from sbmt.experiments.training.module import TrainingModule
+from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
 
 pytestmark = pytest.mark.usefixtures("language")

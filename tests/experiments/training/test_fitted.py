@@ -7,7 +7,7 @@ from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training.callbacks import attention_seen, effective_clusters
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.module import edges_per_query_at
+from sbmt.experiments.training.lightning_module import edges_per_query_at
 from sbmt.experiments.training.recall import RecallConfig
 from sbmt.experiments.training.repeated_tokens import SIZES, fitted
 from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after

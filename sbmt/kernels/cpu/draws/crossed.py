@@ -33,8 +33,8 @@ class Members(NamedTuple):
     """The keys of each pair v of parts of a graph: ``entry[first[graph, v] : first[graph, v + 1]]``, ascending.
 
     The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
-    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.tables.Tables` does. Pairs come group by group; those
-    of a part of a group's second partition lie side by side.
+    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs come group by group;
+    those of a part of a group's second partition lie side by side.
     """
 
     first: np.ndarray  # (graphs, k + 1)

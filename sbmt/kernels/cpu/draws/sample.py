@@ -6,8 +6,8 @@ from torch import Tensor
 
 from sbmt.kernels import MAX_BOOST
 from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model, bound_keys, bound_rows
+from sbmt.kernels.cpu.draws.lookup_tables import Tables, with_tables
 from sbmt.kernels.cpu.draws.rows import draw_rows
-from sbmt.kernels.cpu.draws.tables import Tables, with_tables
 from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
 from sbmt.kernels.structures import RateFactors
 

@@ -15,7 +15,7 @@ from sbmt.kernels.cpu.draws.candidates import (
     sort_distinct,
     walk_clusters,
 )
-from sbmt.kernels.cpu.draws.tables import COLUMNS, Tables, build_tables
+from sbmt.kernels.cpu.draws.lookup_tables import COLUMNS, Tables, build_tables
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 
 HEAD, EXAMPLE = 2, 3

@@ -10,7 +10,7 @@ N_CASES = {"command lines": 80}  # which take a third of a second each
 @pytest.mark.bad_input  # some are refused, which is not the shape checker's business
 @pytest.mark.parametrize("name", GROUPS)
 def test_properties_hold_at_the_edges(name):
-    n_cases = N_CASES.get(name, 120)
+    n_cases = N_CASES.get(name, 200)
     found = run_cases(name, n_cases)
     is_about_mistakes = name in ("mistakes", "command lines")
     assert found.total() >= n_cases and found["answered"] > n_cases / (20 if is_about_mistakes else 4)

@@ -51,6 +51,14 @@ def test_flex_attention_computes_what_edge_attention_does(edges, block_size, is_
     assert not theirs[:, :, 5].any()
 
 
+def test_compiled_flex_attention_computes_it_too(edges):
+    query, key, value = (torch.randn(*edges.shape[:2], n, 16) for n in (100, 140, 140))
+    compiled = torch.compile(flex_attention, dynamic=False)
+    torch.testing.assert_close(
+        compiled(query, key, value, block_mask=edges.to_block_mask()), edge_attention(query, key, value, edges)
+    )
+
+
 def test_blocks_are_empty_partial_or_full():
     mask = torch.zeros(1, 1, 256, 384, dtype=torch.bool)
     mask[0, 0, :128, 128:256] = True

@@ -10,8 +10,8 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.data.listops import source as listops
+from sbmt.experiments.data.listops.random_expressions import TreeLaw, generate_expressions
 from sbmt.experiments.data.listops.source import listops_source
-from sbmt.experiments.data.listops.trees import TreeLaw, generate_expressions
 from sbmt.experiments.data.pathfinder import source as pathfinder
 from sbmt.experiments.data.pathfinder.images import generate_images
 from sbmt.experiments.data.pathfinder.settings import PathfinderSettings

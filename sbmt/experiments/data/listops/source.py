@@ -17,7 +17,7 @@ from sbmt.experiments.data.listops.expressions import (
     evaluate_expression,
     expression_depth,
 )
-from sbmt.experiments.data.listops.trees import TreeLaw, generate_expressions
+from sbmt.experiments.data.listops.random_expressions import TreeLaw, generate_expressions
 from sbmt.experiments.data.source import SPLITS, Arrangement, Examples, Origin, Pool, Shard, Source
 
 SHARD_SIZE = 1000  # examples per shard, before repeated ones are dropped
@@ -41,7 +41,8 @@ def listops_source(
 
     Shard i depends only on the law, the seed and i. Repetitions are dropped; what is left of all shards is divided in
     their order: first train, then dev, then test. The sizes of trees are those of
-    :class:`~sbmt.experiments.data.listops.trees.TreeLaw`; ``name`` is that of the folder of the prepared examples.
+    :class:`~sbmt.experiments.data.listops.random_expressions.TreeLaw`; ``name`` is that of the folder of the prepared
+    examples.
 
     Returns:
         A source whose extras are ``depth`` (levels of the tree), ``n_operators`` and ``digest`` (uint64, a hash by

@@ -19,7 +19,7 @@ from sbmt.experiments.data.listops.expressions import (
     evaluate_expression,
     expression_depth,
 )
-from sbmt.experiments.data.listops.trees import TreeLaw
+from sbmt.experiments.data.listops.random_expressions import TreeLaw
 from tests.experiments.data.listops import twin
 
 

@@ -9,7 +9,7 @@ import pytest
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops.expressions import encode_expression
 from sbmt.experiments.data.listops.files import listops_files
-from sbmt.experiments.data.listops.trees import TreeLaw
+from sbmt.experiments.data.listops.random_expressions import TreeLaw
 from tests.experiments.data.layouts import documents_of, same_examples
 from tests.experiments.data.listops import twin
 

@@ -13,7 +13,7 @@ from sbmt.experiments.data.listops.expressions import (
     evaluate_expression,
     expression_depth,
 )
-from sbmt.experiments.data.listops.trees import TreeLaw, generate_expressions
+from sbmt.experiments.data.listops.random_expressions import TreeLaw, generate_expressions
 from tests.experiments.data.listops import twin
 from tests.statistics import LEAST_EXPECTED, Judge, binomial_p_values, uniform_p_value
 

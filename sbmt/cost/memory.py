@@ -37,6 +37,8 @@ def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None =
     command = [sys.executable, "-m", module, json.dumps(job)]
     variables = os.environ | (environment or {})
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    if done.returncode < 0:
+        return {"missing": f"killed by signal {-done.returncode}, which is what happens where memory runs out"}
     if done.returncode != 0:
         last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         return {"missing": f"does not run here: {last[:160]}"}

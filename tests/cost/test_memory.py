@@ -16,6 +16,12 @@ def test_a_process_that_fails_says_why():
     assert "No module named" in in_fresh_process("no_such_module", {"n": 8})["missing"]
 
 
+def test_a_process_that_is_killed_is_told_from_one_that_fails(tmp_path):
+    (tmp_path / "killed.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    found = in_fresh_process("killed", {}, {"PYTHONPATH": str(tmp_path)})
+    assert found == {"missing": "killed by signal 9, which is what happens where memory runs out"}
+
+
 @linux_only
 def test_a_peak_is_what_was_held_since_the_last_reset():
     give_back()  # what earlier tests have freed would be taken up again

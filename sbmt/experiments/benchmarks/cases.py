@@ -20,6 +20,7 @@ from sbmt.samplers import sample_edges
 D_HEAD, N_HEADS = 32, 4
 CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
+_PAIRS_TO_MEASURE = 1 << 26  # of a head; the search for a density starts with a mask that is nearly full
 _STEPS = 20
 
 
@@ -195,6 +196,7 @@ def _trained(setting: Setting, folder: Path) -> tuple[SBMAttention, Tensor, Tens
     if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, layer.n_heads, layer.d_head):
         expected = f"{layer.n_clusters} clusters and {layer.n_heads} heads of width {layer.d_head}, as were trained"
         raise SbmtError(expected, setting, "the shipped network has no others: see fitted_setting")
+    n_measured = max(1, min(_TOKENS_TO_MEASURE, _PAIRS_TO_MEASURE // setting.n))
     seen: list[Tensor] = []
     watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
     start = layer.log_start.clone()
@@ -205,7 +207,7 @@ def _trained(setting: Setting, folder: Path) -> tuple[SBMAttention, Tensor, Tens
 
     def density_at(shift: float) -> float:
         layer.log_start.copy_(start + shift)
-        model = layer.block_model(query[:, :, :_TOKENS_TO_MEASURE], key)
+        model = layer.block_model(query[:, :, :n_measured], key)
         edges = sample_edges(model)
         n_loops = model.shape[1] * model.shape[2]
         is_loop = edges.rows() % model.shape[2] == edges.keys

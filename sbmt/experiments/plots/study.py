@@ -18,7 +18,7 @@ _COLUMNS = 4
 _WIDTH, _PANEL, _DOTS = 7.6, 1.4, 3.1  # inches: of the figure, the height of a row of trials, and of the dots below
 _MARGIN = 0.1  # density up to which there is no room for a label to the left of a dot
 _CLOSE = 0.025, 0.05  # dots closer than this share a label; in shares of the axes' width and height
-_CLOSE_INTERVALS = 0.025, 0.2  # the same for dots with intervals, whose label is above the interval
+_CLOSE_INTERVALS = 0.04, 0.2  # the same for dots with intervals, whose label is above the interval
 
 
 def plot_trial(axes: Axes, result: dict[str, Any], trial: str) -> Axes:

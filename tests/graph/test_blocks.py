@@ -51,6 +51,7 @@ def test_flex_attention_computes_what_edge_attention_does(edges, block_size, is_
     assert not theirs[:, :, 5].any()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled_flex_attention_computes_it_too(edges):
     query, key, value = (torch.randn(*edges.shape[:2], n, 16) for n in (100, 140, 140))
     compiled = torch.compile(flex_attention, dynamic=False)

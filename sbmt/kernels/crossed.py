@@ -30,23 +30,18 @@ def _(
     return found, torch.empty_like(found, dtype=torch.int32)
 
 
-@torch.library.custom_op("sbmt::part_memberships_backward", mutates_args=(), device_types="cpu")
-def part_memberships_backward(
-    grad: Tensor,
-    tokens: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    centres: Tensor,
-    membership: Tensor,
-    part: Tensor,
-    n_partitions: int,
-    needs_tokens: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@torch.library.custom_op(
+    "sbmt::part_memberships_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor tokens, Tensor weight, Tensor bias, Tensor centres, Tensor membership, Tensor part, "
+    "int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor)",
+    device_types="cpu",
+)
+def part_memberships_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of tokens (of length 0 unless they are needed), weight, bias and centres."""
     from sbmt.kernels.cpu import launch
 
-    given = grad.contiguous(), tokens, weight, bias, centres, membership, part, n_partitions, needs_tokens
-    return launch.part_memberships_backward(*given)
+    return launch.part_memberships_backward(grad.contiguous(), *arguments)
 
 
 @part_memberships_backward.register_fake

@@ -126,7 +126,7 @@ def differentiate_pairs(start, stop, grad, part, weight, n_partitions, n_tokens,
 
 
 # What follows edges indexes arrays directly: a view of a row costs as much as the few multiplications done with it. Its
-# indices are unsigned, so that no look is taken whether they count from the end; that saves a quarter of the time.
+# indices are unsigned, so that no time goes into asking whether they count from the end.
 
 
 @kernel

@@ -115,6 +115,7 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "transpose": (rows.transpose, lambda density: [two_pointers(density, 5, 7)]),
     "attend_tiles": (tiles.attend_tiles, lambda density: [attend_tiles(density), attend_tiles(density, True)]),
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
+    "near": (rows.near, lambda density: [two_pointers(density, 5, 7, 1)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
     "part_memberships": (crossed.part_memberships, lambda density: [part_memberships(True), part_memberships(False)]),

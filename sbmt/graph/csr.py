@@ -1,4 +1,4 @@
-"""Masks in compressed sparse rows, as plain tensors: transposing one, merging two, and the cells of a window.
+"""Masks in compressed sparse rows, as plain tensors: transposing one, merging two, and what lies in a window.
 
 :class:`sbmt.EdgeList` is the class that users see; its methods call these functions. Each fast version stands beside a
 plain one that gives the same result on any device.
@@ -52,6 +52,20 @@ def merge_rows_by_sorting(
     cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
     counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+
+
+def near_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, reach: int) -> Tensor:
+    """Whether each edge joins tokens at most ``reach`` places apart. Cost: O(n + edges)."""
+    if can_run_on(keys.device):
+        near: Tensor = kernels.near(row_ptr, keys, n_queries, n_keys, reach)
+        return near
+    return near_by_repeating(row_ptr, keys, n_queries, reach)
+
+
+def near_by_repeating(row_ptr: Tensor, keys: Tensor, n_queries: int, reach: int) -> Tensor:
+    """The same in plain torch, on any device: every query is repeated for each of its edges."""
+    query = torch.arange(row_ptr.numel() - 1, device=keys.device) % n_queries
+    return (query.repeat_interleave(row_ptr.diff(), output_size=keys.numel()) - keys).abs() <= reach
 
 
 @not_compiled  # PyTorch 2.13's inductor makes code of it that fails at the second sequence length

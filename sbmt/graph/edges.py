@@ -306,7 +306,7 @@ class EdgeList:
         source += (first - first_of_copy[:-1]).repeat_interleave(first_of_copy.diff(), output_size=n_edges)
         shape, masks = (batch, n_heads, n_queries, n_keys), (self.query_mask, self.key_mask)
         many = None if self.multiplicity is None else self.multiplicity[source]
-        return EdgeList(row_ptr, self.keys[source], shape, *masks, many), source
+        return EdgeList(row_ptr, self.keys.index_select(0, source), shape, *masks, many), source
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:

@@ -5,7 +5,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from sbmt.errors import check_shape
-from sbmt.graph.csr import window_cells
+from sbmt.graph.csr import near_edges, window_cells
 from sbmt.graph.edges import EdgeList, check_window
 from sbmt.graph.padding import check_as_many_keys, check_mask
 
@@ -95,7 +95,4 @@ def all_pairs(
 
 def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:
     """Whether each edge joins tokens at most ``window / 2`` places apart, in EdgeList order."""
-    batch, heads, n_queries, _ = edges.shape
-    place = torch.arange(n_queries, dtype=edges.keys.dtype, device=edges.keys.device).repeat(batch * heads)
-    counts = edges.degrees().to(place.dtype)  # an index of half the size
-    return place.repeat_interleave(counts, output_size=edges.n_edges).sub_(edges.keys).abs_() <= window // 2
+    return near_edges(edges.row_ptr, edges.keys, *edges.shape[2:], window // 2)

@@ -195,3 +195,16 @@ def merge_rows(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second
 def _(first_ptr: Tensor, first_keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     n_edges = torch.library.get_ctx().new_dynamic_size()
     return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
+
+
+@torch.library.custom_op("sbmt::near", mutates_args=(), device_types="cpu")
+def near(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, reach: int) -> Tensor:
+    """Whether each edge joins tokens at most ``reach`` places apart."""
+    from sbmt.kernels.cpu import launch
+
+    return launch.near(Mask(row_ptr, keys, n_queries, n_keys), reach)
+
+
+@near.register_fake
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, reach: int) -> Tensor:
+    return keys.new_empty(keys.shape, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Transposes and unions by compiled kernels equal their plain twins, number for number."""
+"""Transposes, unions and windows by compiled kernels equal their plain twins, number for number."""
 
 from unittest.mock import Mock
 
@@ -31,22 +31,24 @@ def assert_same(found, twin):
         assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
 
 
-def assert_transposed_and_merged(first, second):
+def assert_as_their_twins(first, second):
     arguments = first.row_ptr, first.keys, *first.shape[2:]
     assert_same(rows.transpose(*arguments), csr.transpose_by_sorting(*arguments))
+    for reach in (0, 2):
+        assert_same([rows.near(*arguments, reach)], [csr.near_by_repeating(*arguments[:3], reach)])
     arguments = first.row_ptr, first.keys, second.row_ptr, second.keys
     assert_same(rows.merge_rows(*arguments), csr.merge_rows_by_sorting(*arguments, first.shape[3]))
 
 
 @given(graphs())
 def test_small_masks(drawn):
-    assert_transposed_and_merged(*drawn)
+    assert_as_their_twins(*drawn)
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
 def test_large_masks(density):
     for other in (0.0, 0.02, 1.0):
-        assert_transposed_and_merged(large(density), large(other, seed=1))
+        assert_as_their_twins(large(density), large(other, seed=1))
 
 
 def test_where_each_edge_stands_among_its_graph_s():
@@ -64,10 +66,12 @@ def test_where_each_edge_stands_among_its_graph_s():
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_what_runs_follows_the_device(is_compiled, monkeypatch):
     monkeypatch.setattr(csr, "can_run_on", lambda device: is_compiled)
-    twins = [Mock(wraps=getattr(csr, name)) for name in ("transpose_by_sorting", "merge_rows_by_sorting")]
-    monkeypatch.setattr(csr, "transpose_by_sorting", twins[0])
-    monkeypatch.setattr(csr, "merge_rows_by_sorting", twins[1])
+    twins = []
+    for name in ("transpose_by_sorting", "merge_rows_by_sorting", "near_by_repeating"):
+        twins.append(Mock(wraps=getattr(csr, name)))
+        monkeypatch.setattr(csr, name, twins[-1])
     edges = large(0.1)
     csr.transpose_edges(edges.row_ptr, edges.keys, 50, 70)
     csr.merge_rows(edges.row_ptr, edges.keys, edges.row_ptr, edges.keys, 70)
+    csr.near_edges(edges.row_ptr, edges.keys, 50, 70, 2)
     assert all(twin.called is not is_compiled for twin in twins)

@@ -5,7 +5,9 @@ many of each, and a partition's are numbered after those of the partitions befor
 crossed: group g adds the product of their rates to the rate of an edge.
 
 ``active`` is a tuple with an entry for each part of a partition that a token is in, so that kernels are compiled for
-their number: loops that short take twice as long where it is known only when they run.
+their number: loops that short take twice as long where it is known only when they run. Where a step is a few
+multiplications, arrays are indexed directly, since a view of a row costs as much, and by unsigned numbers, so that no
+time goes into asking whether they count from the end.
 """
 
 import numpy as np
@@ -70,7 +72,7 @@ def _softmax_and_sort(n_rows, active, score, part, total):
 
 
 @kernel
-def differentiate_memberships(start, stop, grad, nodes, centres, chosen, weight, n_active, chunk, to_node, to_centre):
+def differentiate_memberships(start, stop, active, grad, nodes, centres, chosen, weight, chunk, to_node, to_centre):
     """Fills the gradients of the nodes, and of the centres from the rows of each of chunks start … stop.
 
     With gradients u of the weights w of a partition, those of its logits are w (u − Σ w u). A head's rows are divided
@@ -83,11 +85,11 @@ def differentiate_memberships(start, stop, grad, nodes, centres, chosen, weight,
         to_centre[head, chunk_] = 0
         for row in range(chunk_ * chunk, min((chunk_ + 1) * chunk, n_rows)):
             to_node[head, row] = 0
-            for first in range(0, n_chosen, n_active):
+            for first in range(0, n_chosen, len(active)):
                 mean = grad.dtype.type(0)
-                for s in range(first, first + n_active):
+                for s in range(first, first + len(active)):
                     mean += weight[head, row, s] * grad[head, row, s]
-                for s in range(first, first + n_active):
+                for s in range(first, first + len(active)):
                     of_logit, a = weight[head, row, s] * (grad[head, row, s] - mean), chosen[head, row, s]
                     for x in range(width):
                         to_node[head, row, x] += of_logit * centres[head, a, x]
@@ -95,38 +97,34 @@ def differentiate_memberships(start, stop, grad, nodes, centres, chosen, weight,
 
 
 @kernel
-def sum_pairs(start, stop, part, weight, n_partitions, n_tokens, total):
+def sum_pairs(start, stop, active, part, weight, n_tokens, total):
     """Fills ``total``, ``(graphs, g, s, s)``: how much the tokens of graphs start … stop are in each pair of parts."""
-    size, n_active = total.shape[2], part.shape[1] // n_partitions
+    n_groups, size, n_active = total.shape[1], total.shape[2], uint64(len(active))
     for graph in range(start, stop):
         total[graph] = 0
-        for token in range(graph * n_tokens, (graph + 1) * n_tokens):
-            for g in range(n_partitions // 2):
-                i, at = 2 * g * n_active, 2 * g * size
+        for token in range(uint64(graph * n_tokens), uint64((graph + 1) * n_tokens)):
+            for g in range(n_groups):
+                i, at = 2 * uint64(g) * n_active, 2 * g * size
                 for s in range(i, i + n_active):
                     for t in range(i + n_active, i + 2 * n_active):
-                        a, b = part[token, s] - at, part[token, t] - at - size
+                        a, b = uint32(part[token, s] - at), uint32(part[token, t] - at - size)
                         total[graph, g, a, b] += weight[token, s] * weight[token, t]
 
 
 @kernel
-def differentiate_pairs(start, stop, grad, part, weight, n_partitions, n_tokens, to_weight):
+def differentiate_pairs(start, stop, active, grad, part, weight, n_tokens, to_weight):
     """Fills the gradients of the weights of tokens start … stop, numbered across graphs."""
-    size, n_active = grad.shape[2], part.shape[1] // n_partitions
-    for token in range(start, stop):
-        graph = token // n_tokens
+    n_groups, size, n_active = grad.shape[1], grad.shape[2], uint64(len(active))
+    for token in range(uint64(start), uint64(stop)):
+        graph = token // uint64(n_tokens)
         to_weight[token] = 0
-        for g in range(n_partitions // 2):
-            i, at = 2 * g * n_active, 2 * g * size
+        for g in range(n_groups):
+            i, at = 2 * uint64(g) * n_active, 2 * g * size
             for s in range(i, i + n_active):
                 for t in range(i + n_active, i + 2 * n_active):
-                    of_pair = grad[graph, g, part[token, s] - at, part[token, t] - at - size]
+                    of_pair = grad[graph, g, uint32(part[token, s] - at), uint32(part[token, t] - at - size)]
                     to_weight[token, s] += of_pair * weight[token, t]
                     to_weight[token, t] += of_pair * weight[token, s]
-
-
-# What follows edges indexes arrays directly: a view of a row costs as much as the few multiplications done with it. Its
-# indices are unsigned, so that no time goes into asking whether they count from the end.
 
 
 @kernel
@@ -191,10 +189,10 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
         to_blocks[number] = 0
         to_weight[chunk, graph * n_keys : (graph + 1) * n_keys] = 0
         first_row, last_row = chunk * n_queries // n_chunks, (chunk + 1) * n_queries // n_chunks
-        for row in range(graph * n_queries + first_row, graph * n_queries + last_row):
+        for row in range(uint64(graph * n_queries + first_row), uint64(graph * n_queries + last_row)):
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
-            for e in range(row_ptr[row], row_ptr[row + 1]):
+            for e in range(uint64(row_ptr[row]), uint64(row_ptr[row + 1])):
                 key, g = uint64(graph * n_keys + keys[e]), grad[e]
                 for group in range(part.shape[1] // (2 * n_active)):
                     i = uint64(2 * group * n_active)
@@ -206,10 +204,11 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
                     for s in range(i, i + n_active):
                         t = s + uint64(n_active)
                         a, b = uint32(part[key, s]), uint32(part[key, t])
+                        of_a, of_b = first * rates[a], second * rates[b]
                         to_rates[a] += first * weight[key, s]
                         to_rates[b] += second * weight[key, t]
-                        to_weight[chunk, key, s] += first * rates[a]
-                        to_weight[chunk, key, t] += second * rates[b]
+                        to_weight[chunk, key, s] += of_a
+                        to_weight[chunk, key, t] += of_b
             for s in range(query_part.shape[1]):
                 f = s // n_active
                 at, of_weight = f * size, grad.dtype.type(0)

@@ -14,7 +14,7 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Cr
 
 _CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
-_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
+_SCORES_AT_ONCE = 1 << 20  # scores of parts that are formed at a time
 
 
 class Gradients(NamedTuple):
@@ -107,6 +107,13 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
+def near(mask: Mask, reach: int) -> Tensor:
+    """Whether each edge joins tokens at most ``reach`` places apart."""
+    out = torch.empty(mask.keys.shape, dtype=torch.bool)
+    _run(masks.mark_near, mask.row_ptr, 1, mask, reach, out)
+    return out
+
+
 def part_memberships(
     tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
 ) -> tuple[Tensor, Tensor]:
@@ -142,8 +149,8 @@ def part_memberships_backward(
     of_nodes, of_centres = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *centres.shape[1:])
     given = [as_arrays(t) for t in (_by_head(grad), nodes, centres.contiguous(), _by_head(part), _by_head(membership))]
     parts = equal_parts(heads * n_chunks, _CHUNK * 2 * n_chosen * width)
-    into = n_chosen // n_partitions, _CHUNK, of_nodes.numpy(), of_centres.numpy()
-    in_parallel(crossed.differentiate_memberships, parts, *given, *into)
+    into = _CHUNK, of_nodes.numpy(), of_centres.numpy()
+    in_parallel(crossed.differentiate_memberships, parts, (0,) * (n_chosen // n_partitions), *given, *into)
     of_nodes = _by_example(of_nodes, tokens)
     flat = of_nodes.flatten(0, 2)
     of_tokens = of_nodes @ weight if needs_tokens else tokens.new_empty(0)
@@ -190,7 +197,7 @@ def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_gr
     """How much the tokens of each graph are in every pair of parts."""
     out = weight.new_empty(n_graphs, n_partitions // 2, size, size)
     n_tokens = part.shape[0] // n_graphs
-    given = *map(as_arrays, (part, weight)), n_partitions, n_tokens, out.numpy()
+    given = (0,) * (part.shape[1] // n_partitions), *map(as_arrays, (part, weight)), n_tokens, out.numpy()
     in_parallel(crossed.sum_pairs, equal_parts(n_graphs, n_tokens * part.shape[1]), *given)
     return out
 
@@ -198,7 +205,8 @@ def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_gr
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
     """The gradient of the weights."""
     of_weight = torch.empty_like(weight)
-    given = *map(as_arrays, (grad, part, weight)), n_partitions, part.shape[0] // grad.shape[0], of_weight.numpy()
+    active, n_tokens = (0,) * (part.shape[1] // n_partitions), part.shape[0] // grad.shape[0]
+    given = active, *map(as_arrays, (grad, part, weight)), n_tokens, of_weight.numpy()
     in_parallel(crossed.differentiate_pairs, equal_parts(part.shape[0], 2 * part.shape[1]), *given)
     return of_weight
 

@@ -1,4 +1,4 @@
-"""Puts CSR masks in the order of their keys, and merges them."""
+"""Puts CSR masks in the order of their keys, merges them, and says which of their edges lie in a window."""
 
 from sbmt.kernels.cpu.toolchain import kernel
 
@@ -62,3 +62,13 @@ def fill_union(start, stop, first_ptr, first_keys, second_ptr, second_keys, row_
             else:
                 keys[to] = second_keys[b]
                 b += 1
+
+
+@kernel
+def mark_near(start, stop, mask, reach, is_near):
+    """Says of each edge of rows start … stop whether it joins tokens at most ``reach`` places apart."""
+    row_ptr, keys, n_queries, _ = mask
+    for row in range(start, stop):
+        query = row % n_queries
+        for e in range(row_ptr[row], row_ptr[row + 1]):
+            is_near[e] = abs(keys[e] - query) <= reach

@@ -5,6 +5,7 @@ import torch
 
 from sbmt.attention import edge_attention
 from sbmt.block_model.pair_products import edge_dot
+from sbmt.graph.patterns import is_in_window
 from tests.attention.row_loop import make_case
 from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import Draw
@@ -76,10 +77,10 @@ def test_products_along_edges_and_their_gradients(set_threads, part_counts):
     for_each_count(compute, set_threads, part_counts)
 
 
-def test_transposes_and_unions(set_threads, part_counts):
+def test_transposes_unions_and_windows(set_threads, part_counts):
     def compute():
         first, second = (make_case(3, 2, 29, 43, 2, 2, density=0.2, seed=seed).edges for seed in (0, 1))
         both = first.union(second)
-        return *first.by_key, both.row_ptr, both.keys
+        return *first.by_key, both.row_ptr, both.keys, is_in_window(both, 4)
 
     for_each_count(compute, set_threads, part_counts)

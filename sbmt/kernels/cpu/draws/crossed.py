@@ -84,7 +84,7 @@ def sample_crossed(
     n_entries = n_keys * n_groups * len(active) ** 2
     first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
     members = Members(first, np.empty(n_graphs * n_entries, np.uint64), np.empty((n_graphs, n_groups * size**2)))
-    in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), model, n_keys, members)
+    in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), active, model, n_keys, members)
     reach = _reach(factors, members)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
@@ -112,23 +112,22 @@ def _reach(factors: CrossedFactors, members: Members) -> Reach:
 
 
 @kernel
-def list_members(start, stop, model, n_keys, members):
+def list_members(start, stop, active, model, n_keys, members):
     """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
     part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
     first, entry, total = members
-    n_groups, n_pairs = model.blocks.shape[1] // 2, total.shape[1]
-    n_active = part.shape[1] // (2 * n_groups)
-    n_entries = n_groups * n_active**2
+    n_pairs, n_entries = total.shape[1], model.blocks.shape[1] // 2 * len(active) ** 2
     pair, share = np.empty(n_entries, np.int64), np.empty(n_entries)
     for graph in range(start, stop):
         begin, sums = first[graph], total[graph]
         begin[:] = 0
         sums[:] = 0.0
         for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, n_active, pair, share)
-            for i in range(n_entries):
-                begin[pair[i]] += share[i] > 0
-                sums[pair[i]] += share[i]
+            _pairs_of(part, weight, j, size, active, pair, share)
+            for i in range(uint64(n_entries)):
+                v = uint64(pair[i])
+                begin[v] += share[i] > 0
+                sums[v] += share[i]
         place = graph * n_keys * n_entries
         for v in range(n_pairs):  # counts become starts
             count = begin[v]
@@ -137,13 +136,13 @@ def list_members(start, stop, model, n_keys, members):
         begin[n_pairs] = place
         so_far = np.zeros(n_pairs)
         for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, n_active, pair, share)
-            for i in range(n_entries):
-                v = pair[i]
+            _pairs_of(part, weight, j, size, active, pair, share)
+            for i in range(uint64(n_entries)):
+                v = uint64(pair[i])
                 if share[i] > 0:
                     so_far[v] += share[i]
-                    word = np.uint64(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
-                    entry[begin[v]] = word << _HALF | np.uint64(j - graph * n_keys)
+                    word = uint64(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
+                    entry[uint64(begin[v])] = word << _HALF | uint64(j - graph * n_keys)
                     begin[v] += 1
         for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
             if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
@@ -152,16 +151,16 @@ def list_members(start, stop, model, n_keys, members):
 
 
 @kernel
-def _pairs_of(part, weight, key, size, n_active, pair, share):
+def _pairs_of(part, weight, key, size, active, pair, share):
     """The pairs of parts that a key belongs to, and how much."""
-    i = 0
-    for group in range(part.shape[1] // (2 * n_active)):
-        one = 2 * group * n_active
+    i, j, n_active = uint64(0), uint64(key), uint64(len(active))
+    for group in range(part.shape[1] // (2 * len(active))):
+        one = 2 * uint64(group) * n_active
         for s in range(one, one + n_active):
             for t in range(one + n_active, one + 2 * n_active):
-                a, b = part[key, s] - 2 * group * size, part[key, t] - (2 * group + 1) * size
-                pair[i], share[i] = (group * size + b) * size + a, np.float64(weight[key, s]) * weight[key, t]
-                i += 1
+                a, b = part[j, s] - 2 * group * size, part[j, t] - (2 * group + 1) * size
+                pair[i], share[i] = (group * size + b) * size + a, np.float64(weight[j, s]) * weight[j, t]
+                i += uint64(1)
 
 
 @kernel
@@ -269,9 +268,9 @@ def find_pairs(start, stop, n_queries, active, model, reach, points):
     part, weight, total, cumulative = model.query_part, model.query_weight, reach.total, reach.cumulative
     size, n_pieces = total.shape[2], total.shape[1] * total.shape[2]
     shares = np.empty(size, np.float32)
-    for row in range(start, stop):
-        graph = uint64(row // n_queries)
-        for i in range(uint64(first[row - start]), uint64(first[row - start + 1])):
+    for this in range(start, stop):
+        row, graph = uint64(this), uint64(this // n_queries)
+        for i in range(uint64(first[this - start]), uint64(first[this - start + 1])):
             at = uint64(piece[i])
             if at == n_pieces:
                 piece[i] = -1

@@ -140,6 +140,7 @@ language: $(STAMP)
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
 	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
+	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/window_coverage.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/write_tables.py

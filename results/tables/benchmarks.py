@@ -68,9 +68,10 @@ def _gain(cases: list[dict[str, Any]]) -> str:
         if where is not None:
             begins = f"is as fast as full attention's at about {round(where[0], -2):,.0f} tokens"
         else:
-            begins = "is faster than full attention's" if ratios[0] < 1 else "is not faster"
+            least = f"is no slower than full attention's from {mine[0]['n']:,} tokens on"
+            begins = least if ratios[0] < 1 else "is not faster"
         gains = ", ".join(
-            f"{1 / r:.1f} times as fast at {c['n']:,}" for c, r in zip(mine, ratios, strict=True) if r < 1
+            f"{1 / r:.1f} times as fast at {c['n']:,}" for c, r in zip(mine, ratios, strict=True) if r < 0.95
         )
         sentences.append(f"{what} with {mask} {begins}{', ' if gains else ''}{gains}.")
     return " ".join(sentences)

@@ -15,6 +15,7 @@ from sbmt.experiments.studies.language import (
     glue_settings_table,
     mlm_table,
 )
+from sbmt.experiments.tables import LEFT_OUT
 
 FIGURE = "Perplexity after pre-training, and accuracy on each task, against the density of the masks"
 FULL_SIZE = ("mlm", "mnli")  # of which one step was taken at full size
@@ -32,7 +33,10 @@ def language_page(files: Files) -> dict[str, str]:
         if (files.root / "results" / "glue.png").exists():
             tables["glue-figure"] = f"![{FIGURE}](assets/glue.png)"
     if files.has("mlm-edges"):
-        tables["mlm-edges"] = mlm_table(files.load("mlm-edges")).markdown()
+        result = files.load("mlm-edges")
+        tables["mlm-edges"] = mlm_table(result).markdown()
+        if files.has("paired_blocks"):
+            tables["mlm-paired"] = behind_table(files.load("paired_blocks")["behind"], result["titles"])
     if files.has("window_coverage"):
         tables["window-coverage"] = window_coverage_table(files.load("window_coverage"))
     if files.has("full_size"):
@@ -44,6 +48,19 @@ def paper_table() -> str:
     """The paper's Table 4."""
     rows = [(title, *(f"{score:.1f}" for score in scores)) for title, scores in TABLE_4.items()]
     return grid(("", *(task.folder for task in GLUE.values())), rows)
+
+
+def behind_table(behind: dict[str, dict[str, dict[str, float]]], titles: dict[str, str]) -> str:
+    """By how many nats each masked language model is behind full attention, the window, and random masks."""
+    rows = [
+        (title, *(_nats(behind[other].get(trial)) for other in ("full", "window", "random")))
+        for trial, title in titles.items()
+    ]
+    return grid(("nats behind", "full attention", "the window", "random masks"), rows)
+
+
+def _nats(difference: dict[str, float] | None) -> str:
+    return LEFT_OUT if difference is None else f"{difference['mean']:.3f} ± {difference['error']:.3f}"
 
 
 def window_coverage_table(result: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Fitted masks on real tasks, against other masks that hold as many edges and get the same chances."""
 
+from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.long_range import FULL, LINEAR, LONG_RANGE_STUDIES, REFORMER
@@ -45,11 +46,20 @@ def _spread(task: str, n_seeds: int, *more: Trial) -> Study:
 
 
 def _language() -> Study:
-    """The masked language model with a window of 16 and without."""
-    fitted, random = _fitted(8, window=0), _random(8, window=0)
-    near = Trial("fitted-near", "window and fitted, c = 8", fitted.settings | {"window": 16})
-    chance = Trial("random-near", "window and random", CONTROL | {"window": 16}, density_of="fitted-near")
-    trials = (FULL, _near(16), fitted, random, near, chance)
+    """The masked language model without a window, beside one of 16, and beside it without reweighting."""
+    masks = []
+    for name, title, changed, n_seeds in (
+        ("", "{}", {"window": 0}, 1),
+        ("-near", "window and {}", {"window": 16}, 1),
+        ("-near-plain", "window and {}, not reweighted", {"window": 16, "reweight": False}, 2),
+    ):
+        fitted, random, gated = (kind | changed for kind in (_fitted(8).settings, CONTROL, _STRAIGHT_THROUGH.settings))
+        masks += [
+            Trial(f"fitted{name}", title.format("fitted, c = 8"), fitted, n_seeds=n_seeds),
+            Trial(f"random{name}", title.format("random"), random, density_of=f"fitted{name}", n_seeds=n_seeds),
+            Trial(f"straight-through{name}", title.format("straight-through"), gated),
+        ]
+    trials = (FULL, replace(_near(16), n_seeds=2), *masks, LINEAR, REFORMER)
     return Study("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
 

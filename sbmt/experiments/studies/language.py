@@ -157,7 +157,8 @@ def mlm_table(result: dict[str, Any]) -> Table:
         for run in _runs(result, trial):
             test = run["test"]
             numbers = f"{test['loss']:.3f}", f"{test['metrics']['perplexity']:.1f}", f"{100 * test['accuracy']:.1f}"
-            rows.append((title, *numbers, f"{100 * test['density']:.1f}", f"{run['seconds']:,.0f}"))
+            which = f", seed {run['config']['seed']}" if run["config"]["seed"] else ""
+            rows.append((title + which, *numbers, f"{100 * test['density']:.1f}", f"{run['seconds']:,.0f}"))
     run = result["runs"][0]
     alone = run["frequencies"]
     numbers = LEFT_OUT, f"{alone['perplexity']:.1f}", f"{100 * alone['accuracy']:.1f}"

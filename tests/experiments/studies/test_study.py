@@ -153,7 +153,9 @@ def test_fitted_masks_have_a_random_twin_with_the_same_window(study):
     for name, twin in twins.items():
         fitted = study.config.override(**settings[name]).options
         window = 0 if fitted.window is None else fitted.window  # the preset's self-loops
-        assert (twin["attention"], twin["window"]) == ("random_mask", window) and twin["reweight"] and twin["sink"]
+        reweight = True if fitted.reweight is None else fitted.reweight
+        shared = {name: twin[name] for name in ("attention", "window", "reweight", "sink")}
+        assert shared == {"attention": "random_mask", "window": window, "reweight": reweight, "sink": True}
 
 
 def test_masks_with_as_many_edges_get_the_same_chances(tmp_path, toys, tiny):

@@ -74,7 +74,7 @@ def draw_steps(axes: Axes, cases: list[dict[str, Any]]) -> None:
         if (where := crossing(n, middle, full)) is not None:
             axes.plot(*where, "o", markersize=9, markerfacecolor="none", color=INK)
             text = f"{round(where[0], -2):,.0f} tokens"
-            axes.annotate(text, where, xytext=(10, -16), textcoords="offset points", color=INK)
+            axes.annotate(text, where, xytext=(-8, 8), textcoords="offset points", ha="right", color=INK)
     axes.set(xscale="log", yscale="log", xlabel="tokens n", ylabel="seconds of a training step")
     axes.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=30)
     axes.minorticks_off()

@@ -24,9 +24,6 @@ IS_COMMAND = Path(*sys.argv[:1]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1
 )
 """Whether this process was started as one of our commands."""
 
-if IS_COMMAND:  # before torch starts OpenMP: its threads would wait actively, and take the cores from our kernels'
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 
 def leave_at_once(*_: Any) -> None:
     """Handles Ctrl-C while Python is still importing: ends the process without unwinding."""

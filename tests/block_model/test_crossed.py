@@ -183,7 +183,7 @@ def test_edges_depend_on_neither_threads_nor_batch_nor_room(way, monkeypatch):
     whole = draw(model)
     EdgeList(whole.row_ptr, whole.keys, whole.shape, whole.query_mask, whole.key_mask, check=True)
     monkeypatch.setattr("sbmt.kernels.cpu.parallel._LEAST_WORK", 1)
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._ROOM", 1)
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(draw(model).keys, whole.keys)
     parts = (model.query_part[1:], model._query[1:]), (model.key_part[1:], model._key[1:])
@@ -246,7 +246,7 @@ def test_rows_and_points_beyond_what_is_drawn_at_a_time(monkeypatch):
 
     found = []
     for room in (1, 1 << 20):
-        monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._ROOM", room)
+        monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", room)
         found.append(sample_edges(model, generator=torch.Generator().manual_seed(3)))
     assert torch.equal(found[0].row_ptr, found[1].row_ptr) and torch.equal(found[0].keys, found[1].keys)
 

@@ -95,7 +95,7 @@ def test_pieces_of_bounded_size_do_not_matter(draw, model, monkeypatch):
     for name, size in (("_CELLS_AT_ONCE", 20), ("_EDGES_AT_ONCE", 3), ("_WEIGHTS_AT_ONCE", 10)):
         monkeypatch.setattr(f"sbmt.samplers.exact.{name}", size)
     monkeypatch.setattr("sbmt.kernels.cpu.draws.lookup_tables._ENTRIES", 20)
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.sample._SPARE", (1.0, -1e9))
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", 1)
     assert_same(draw.edges(model, 0.1), whole)
 
 

@@ -4,37 +4,34 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
+from sbmt.kernels.cpu.team import launcher, openmp
+
 _LEAST_WORK = 1 << 16  # roughly the number of multiplications that is worth waking a thread for
 _PARTS_PER_THREAD = 4  # so that a thread that is delayed does not delay the rest
+_is_forked = False
 
 
-def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> list[Any]:
-    """``kernel(start, stop, *arguments)`` for every two consecutive bounds, and what each returned.
+def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> None:
+    """``kernel(start, stop, *arguments)`` for every two consecutive bounds, at most as many at once as torch may.
 
-    These are plain threads rather than numba's own: kernels hold no GIL, a forked child starts afresh, and several
-    threads may call this at once.
+    The threads are torch's own where they can be had, and plain ones elsewhere: kernels hold no GIL. Several threads
+    may call this at once, and so may a forked child, where torch's threads are gone.
     """
-    ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
-    if len(ranges) < 2 or torch.get_num_threads() == 1:
-        return [kernel(start, stop, *arguments) for start, stop in ranges]
-    waiting = iter(ranges)  # next() on it is atomic under the GIL: each thread takes the next one
-    done: dict[int, Any] = {}
-
-    def work() -> None:
-        for start, stop in waiting:
-            done[start] = kernel(start, stop, *arguments)
-
-    others = [_pool().submit(work) for _ in range(min(torch.get_num_threads(), len(ranges)) - 1)]
-    work()
-    for other in others:
-        other.result()
-    return [done[start] for start, _ in ranges]
+    launch, counter, n_threads = launcher(kernel), np.zeros(1, np.int64), torch.get_num_threads()
+    if n_threads == 1 or len(bounds) == 2:
+        launch(0, 1, counter, bounds, arguments)
+    elif openmp() and not _is_forked:
+        launch(openmp(), n_threads, counter, bounds, arguments)
+    else:
+        others = [_pool().submit(launch, 0, 1, counter, bounds, arguments) for _ in range(n_threads - 1)]
+        launch(0, 1, counter, bounds, arguments)
+        for other in others:
+            other.result()
 
 
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:
@@ -64,5 +61,11 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), "sbmt")  # threads start when first needed
 
 
+def _after_fork() -> None:
+    global _is_forked
+    _is_forked = True
+    _pool.cache_clear()  # threads do not survive a fork
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_after_fork)

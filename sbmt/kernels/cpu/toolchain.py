@@ -26,17 +26,19 @@ def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST) -> Callable[
     index is checked.
     """
     function = inspect.unwrap(function)  # tests wrap everything in shape checks, which cannot be compiled
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function)
-    try:
-        compiled._cache = _KernelCache(function)
-    except RuntimeError:  # numba raises this if it finds no directory to write to
-        pass
-    return compiled
+    return keep_code(numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function), function)
 
 
 def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`kernel` for code in which the order of operations matters."""
     return kernel(function, fast={"contract"})
+
+
+def keep_code(compiled: Any, function: Callable[..., Any]) -> Any:
+    """Keeps the machine code of a compiled function, where a directory can be written to."""
+    with suppress(RuntimeError):  # numba raises this if it finds none
+        compiled._cache = _KernelCache(function)
+    return compiled
 
 
 @cache

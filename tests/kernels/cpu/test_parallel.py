@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,65 +13,97 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbmt.kernels.cpu import parallel
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
+from sbmt.kernels.cpu.team import _next, openmp
+from sbmt.kernels.cpu.toolchain import kernel
 
 ROOT = Path(__file__).parents[3]
 
 
-def square(start, stop, out, offset):
-    out[start:stop] = np.arange(start, stop) ** 2 + offset
-    return start, stop
+@kernel
+def count_and_square(start, stop, visits, out, offset):
+    for i in range(start, stop):
+        visits[i] += 1
+        out[i] = i * i + offset
+
+
+@kernel
+def meet(start, stop, here, met, fails):
+    """Each of two parts waits until the other is being worked on, or for a second or so."""
+    for part in range(start, stop):
+        _next(here[part : part + 1])
+        for n_polls in range(10**8):
+            if _next(here[1 - part : 2 - part]) > n_polls:  # somebody else has added to it
+                met[part] = True
+                break
+        if fails[part]:
+            raise ZeroDivisionError("of this part")
+
+
+@pytest.fixture(params=["torch's threads", "plain threads"])
+def threads(request, monkeypatch):
+    """Either kind of threads; on Linux torch's can always be had."""
+    if request.param == "plain threads":
+        monkeypatch.setattr(parallel, "openmp", lambda: 0)
+    elif not openmp():
+        assert sys.platform != "linux"
+        pytest.skip("torch's threads cannot be had here")
+
+
+def squares(n, bounds, offset):
+    visits, out = np.zeros(n, np.int64), np.full(n, -1)
+    in_parallel(count_and_square, np.asarray(bounds), visits, out, offset)
+    return visits, out
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
 @pytest.mark.parametrize("bounds", [[0, 0, 7, 7, 7, 60, 100, 100], [0], [5, 20, 21], range(101)])
-def test_results_come_in_order_and_every_row_is_visited(bounds, n_threads, set_threads):
+def test_every_row_is_visited_once_and_no_other(bounds, n_threads, threads, set_threads):
     set_threads(n_threads)
-    out = np.full(100, -1)
-    results = in_parallel(square, np.asarray(bounds), out, 5)
-    assert results == [(a, b) for a, b in pairwise(bounds) if a < b]
-    inside = slice(bounds[0], bounds[-1])
-    assert np.array_equal(out[inside], np.arange(100)[inside] ** 2 + 5)
-    out[inside] = -1
-    assert (out == -1).all()
+    visits, out = squares(100, bounds, 5)
+    inside = (np.arange(100) >= bounds[0]) & (np.arange(100) < bounds[-1])
+    assert np.array_equal(visits, inside) and np.array_equal(out, np.where(inside, np.arange(100) ** 2 + 5, -1))
 
 
-def test_several_threads_are_used_but_only_the_caller_s_where_there_is_one(set_threads):
-    """Each part waits for the others, which one thread alone could not."""
-    set_threads(2)
-    both = threading.Barrier(2, timeout=60)
-    assert sorted(in_parallel(lambda start, stop: both.wait(), np.arange(3))) == [0, 1]
-    set_threads(1)
-    names = in_parallel(lambda start, stop: threading.current_thread(), np.arange(50))
-    assert set(names) == {threading.current_thread()}
+def meeting(n_threads, set_threads, fails=(False, False)):
+    """Whether each part saw the other."""
+    set_threads(n_threads)
+    met = np.zeros(2, bool)
+    in_parallel(meet, np.arange(3), np.zeros(2, np.int64), met, np.array(fails))
+    return met.tolist()
 
 
-def test_an_exception_in_another_thread_reaches_the_caller_too(set_threads):
-    set_threads(2)
-    caller, both = threading.current_thread(), threading.Barrier(2, timeout=60)
-
-    def fail_elsewhere(start, stop):
-        both.wait()  # each thread has a part
-        if threading.current_thread() is not caller:
-            raise ZeroDivisionError("elsewhere")
-
-    with pytest.raises(ZeroDivisionError, match="elsewhere"):
-        in_parallel(fail_elsewhere, np.arange(3))
-    assert in_parallel(lambda start, stop: start, np.arange(5)) == [0, 1, 2, 3]  # no thread is left hanging
+def test_several_threads_are_used_but_only_the_caller_s_where_there_is_one(threads, set_threads):
+    assert meeting(2, set_threads) == [True, True]
+    assert meeting(1, set_threads) == [False, True]  # one after the other
 
 
-def test_callers_from_several_threads_do_not_disturb_each_other(set_threads):
+@pytest.mark.parametrize("fails", [(True, False), (False, True), (True, True)])
+def test_an_exception_in_any_thread_reaches_the_caller(fails, threads, set_threads):
+    with pytest.raises(ZeroDivisionError, match="of this part"):
+        meeting(2, set_threads, fails)
+    assert meeting(2, set_threads) == [True, True]  # no thread is left hanging
+
+
+def test_callers_from_several_threads_do_not_disturb_each_other(threads, set_threads):
     set_threads(3)
 
     def call(number):
-        out = np.full(1000, -1)
-        bounds = np.linspace(0, 1000, 20).astype(int)
-        results = [in_parallel(square, bounds, out, number) for _ in range(10)]
-        assert results == [list(pairwise(bounds))] * 10
-        return np.array_equal(out, np.arange(1000) ** 2 + number)
+        visits, out = squares(1000, np.linspace(0, 1000, 20).astype(int), number)
+        return (visits == 1).all() and np.array_equal(out, np.arange(1000) ** 2 + number)
 
     with ThreadPoolExecutor(8) as callers:
-        assert all(callers.map(call, range(40)))
+        assert all(callers.map(call, range(400)))
+
+
+def test_a_kernel_may_call_others_in_turn_and_torch_go_on_with_its_threads(threads, set_threads):
+    """What starts threads in between does not mind that kernels ran on them, either."""
+    set_threads(2)
+    x = torch.arange(1 << 20, dtype=torch.float64)
+    for _ in range(50):
+        visits, _out = squares(1000, range(0, 1001, 100), 0)
+        assert (visits == 1).all() and (x + x).sum() == (1 << 20) * ((1 << 20) - 1)
 
 
 row_sizes = st.lists(st.one_of(st.integers(0, 3), st.sampled_from([0, 0, 10_000, 10**7])), min_size=1, max_size=60)
@@ -114,6 +144,7 @@ FORK = """
     import torch
     from sbmt import BlockModel, sample_edges
     from sbmt.kernels.cpu import parallel
+    from sbmt.kernels.cpu.team import openmp
 
     torch.set_num_threads(2)
     parallel._LEAST_WORK = 1
@@ -122,16 +153,16 @@ FORK = """
     def draw(_=None):
         model = BlockModel(ones, torch.full((1, 1, 1), 0.3), ones)
         edges = sample_edges(model, generator=torch.Generator().manual_seed(0))
-        # Nothing here may use torch's own threads, which do not survive a fork.
-        is_shared = any(thread.name.startswith("sbmt") for thread in threading.enumerate())
-        return os.getpid(), is_shared, edges.row_ptr.tolist(), edges.keys.tolist()
+        # Nothing else here may use torch's threads, which do not survive a fork.
+        has_plain_threads = any(thread.name.startswith("sbmt") for thread in threading.enumerate())
+        return os.getpid(), has_plain_threads, edges.row_ptr.tolist(), edges.keys.tolist()
 
-    parent, is_shared, *expected = draw()
-    assert is_shared
+    parent, has_plain_threads, *expected = draw()
+    assert has_plain_threads == (not openmp())
     with multiprocessing.get_context("fork").Pool(2) as children:
-        for child, is_shared, *found in children.map_async(draw, range(4)).get(timeout=300):
-            assert child != parent and is_shared and found == expected
-    assert draw() == (parent, True, *expected)
+        for child, has_plain_threads, *found in children.map_async(draw, range(4)).get(timeout=300):
+            assert child != parent and has_plain_threads and found == expected
+    assert draw() == (parent, not openmp(), *expected)
     print("the same")
 """
 

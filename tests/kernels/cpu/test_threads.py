@@ -42,8 +42,8 @@ def test_edges(way, dtype, link, set_threads, part_counts, monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["exact by skipping", "exact by clusters"])
-def test_edges_that_take_more_room_than_expected(way, set_threads, part_counts, monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.sample._SPARE", (1.0, -1e9))
+def test_edges_for_which_room_must_be_made_again(way, set_threads, part_counts, monkeypatch):
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", 1)
     model, draw = uneven_model(2, 2, 30, 40, 3), Draw(way, monkeypatch)
     _, keys = for_each_count(lambda: (draw.edges(model).row_ptr, draw.edges(model).keys), set_threads, part_counts)
     assert keys.numel() > 30

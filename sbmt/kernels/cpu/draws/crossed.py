@@ -11,8 +11,8 @@ from torch import Tensor
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
 from sbmt.kernels.cpu.draws.candidates import CANDIDATE, WORD, Stream, sort_distinct, word_at
+from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.rows import toss
-from sbmt.kernels.cpu.draws.sample import join
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
@@ -22,7 +22,6 @@ from sbmt.kernels.structures import CrossedFactors, as_arrays
 _LAST = 4294967295  # random words stay below it
 _HALF, _KEY = np.uint64(32), np.uint64(_LAST)  # of an entry of members
 _BELOW_ONE = 1 - 2**-20  # of a piece: sums in float32 are right to a tenth of what is left out
-_ROOM = 1 << 15  # keys that are drawn into one array
 _WORK = 512  # roughly, per row
 _ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
 _ALL_KEYS = -1.0
@@ -88,17 +87,8 @@ def sample_crossed(
     reach = _reach(factors, members)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
-
-    def draw(start: int, stop: int) -> list[np.ndarray]:
-        pieces = []
-        while start < stop:
-            out = np.empty(max(_ROOM, n_keys), np.int32)
-            given = start, stop, active, model, members, reach, real, _DENSE, exploration, seed, first_example
-            start, found = draw_rows(*given, counts, out)
-            pieces.append(out[:found])
-        return pieces
-
-    return join(counts, [piece for part in in_parallel(draw, equal_parts(counts.size, _WORK)) for piece in part])
+    given = active, model, members, reach, real, _DENSE, exploration, seed, first_example, counts
+    return join(counts, draw_in_pieces(draw_pieces, equal_parts(counts.size, _WORK), n_keys, *given))
 
 
 def _reach(factors: CrossedFactors, members: Members) -> Reach:
@@ -164,7 +154,15 @@ def _pairs_of(part, weight, key, size, active, pair, share):
 
 
 @kernel
-def draw_rows(start, stop, active, model, members, reach, real, dense, exploration, seed, first_example, counts, out):
+def draw_pieces(start, stop, pieces, *arguments):
+    """Draws the rows that are left of pieces start … stop, as many of each as there is room for."""
+    row, end, found, out = pieces
+    for piece in range(start, stop):
+        row[piece], found[piece] = draw_rows(row[piece], end[piece], out[piece], *arguments)
+
+
+@kernel
+def draw_rows(start, stop, out, active, model, members, reach, real, dense, exploration, seed, first_example, counts):
     """Draws rows start … stop into ``out`` until it is full; returns which row is next, and how many keys there are.
 
     Some rows are drawn at a time, each step for all their points, so that look-ups overlap.

@@ -16,8 +16,16 @@ _WORD = 4294967296.0
 
 
 @kernel
-def draw_rows(start, stop, model, keys, rows, boost, by_clusters, tables, seed, first_example, counts, out):
-    """Draws rows start … stop into ``out``, one after the other; returns how many keys, or −1 if it is too short.
+def draw_pieces(start, stop, pieces, *arguments):
+    """Draws the rows that are left of pieces start … stop, as many of each as there is room for."""
+    row, end, found, out = pieces
+    for piece in range(start, stop):
+        row[piece], found[piece] = draw_rows(row[piece], end[piece], out[piece], *arguments)
+
+
+@kernel
+def draw_rows(start, stop, out, model, keys, rows, boost, by_clusters, tables, seed, first_example, counts):
+    """Draws rows start … stop into ``out`` until it is full; returns which row is next, and how many keys there are.
 
     ``keys`` and ``rows`` are their bounds. ``boost`` is the factor c of each row's candidate rates, and ``by_clusters``
     tells which rows are drawn by :func:`walk_clusters` rather than by :func:`skip_through`.
@@ -64,15 +72,15 @@ def draw_rows(start, stop, model, keys, rows, boost, by_clusters, tables, seed, 
             is_kept = coin < x if c == 0.0 else coin * -math.expm1(-c * x) < min(x, 1.0)
             if not is_kept:
                 proposed[where[i]] = -1
+        if end + count > out.shape[0]:
+            return row, end
         found = end
         for i in range(count):
-            if found == out.shape[0]:
-                return -1
             out[found] = proposed[i]
             found += proposed[i] >= 0
         counts[row] = found - end
         end = found
-    return end
+    return stop, end
 
 
 @kernel

@@ -1,20 +1,19 @@
 """The exact law on the CPU: every row is drawn in the cheaper of two ways."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from sbmt.kernels import MAX_BOOST
 from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model, bound_keys, bound_rows
-from sbmt.kernels.cpu.draws.lookup_tables import Tables, with_tables
-from sbmt.kernels.cpu.draws.rows import draw_rows
-from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
+from sbmt.kernels.cpu.draws.lookup_tables import with_tables
+from sbmt.kernels.cpu.draws.pieces import Pieces, draw_in_pieces, join
+from sbmt.kernels.cpu.draws.rows import draw_pieces
+from sbmt.kernels.cpu.parallel import balanced_parts
 from sbmt.kernels.structures import RateFactors
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.
 STEP, HIT, PRODUCT, CLUSTER, ENTRY = 4.0, 20.0, 0.08, 1.0, 2.5
 LOOK_UPS = 0.2  # per entry of a table, from which on its guide pays
-_SPARE = 64.0, 8.0  # room beyond the expected number of edges: a constant, and a number of standard deviations
 
 
 def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor, Tensor]:
@@ -32,8 +31,8 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
 
     Both read only the streams of their row, so edges depend neither on the number of threads nor on the batch.
 
-    Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, into arrays of about
-    the expected size, and copied when the number of all edges is known.
+    Cost: O(n k) for bounds and tables, O(k) for each edge that is in doubt. Rows are drawn once, and
+    copied when the number of all edges is known.
     """
     model = as_model(factors)
     bounds = bound_keys(model)
@@ -42,25 +41,14 @@ def sample(factors: RateFactors, seed: int, first_example: int) -> tuple[Tensor,
     by_clusters = prefer_clusters(model, bounds, rows, boost)
     most_expected = np.minimum(rows.expected, rows.upper * _per_row(model.n_real, rows))
     counts = np.empty(rows.upper.size, np.int64)
-    pieces: list[np.ndarray] = []
+    drawn: list[Pieces] = []
     n_look_ups = float((rows.expected * boost)[by_clusters].sum())
     has_guide = n_look_ups > LOOK_UPS * model.key.size
     for of_group, tables in with_tables(model, bounds.total, by_clusters, has_guide):
-
-        def draw(start: int, stop: int, tables: Tables = tables) -> np.ndarray:
-            mean = float(most_expected[start:stop].sum())
-            room = int(_SPARE[0] + max(mean + _SPARE[1] * mean**0.5, 0.0))
-            given = start, stop, model, bounds, rows, boost, by_clusters, tables, seed, first_example, counts
-            while True:
-                out = np.empty(room, np.int32)
-                found = draw_rows(*given, out)
-                if found >= 0:
-                    return out[:found]
-                room *= 2
-
         share = np.concatenate([[0], most_expected[of_group.start : of_group.stop].cumsum()]).astype(np.int64)
-        pieces += in_parallel(draw, balanced_parts(share, 32) + of_group.start)
-    return join(counts, pieces)
+        given = model, bounds, rows, boost, by_clusters, tables, seed, first_example, counts
+        drawn += draw_in_pieces(draw_pieces, balanced_parts(share, 32) + of_group.start, model.real.shape[1], *given)
+    return join(counts, drawn)
 
 
 def prefer_clusters(model: Model, bounds: KeyBounds, rows: RowBounds, boost: np.ndarray) -> np.ndarray:
@@ -87,17 +75,3 @@ def _boost(upper: np.ndarray) -> np.ndarray:
     bound = np.clip(upper, 1e-300, 1.0)
     with np.errstate(divide="ignore"):
         return np.minimum(-np.log1p(-bound) / bound * (1 + 1e-12), MAX_BOOST)
-
-
-def join(counts: np.ndarray, pieces: list[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of rows that were drawn piece by piece."""
-    row_ptr = np.concatenate([[0], counts.cumsum()])
-    keys = torch.empty(int(row_ptr[-1]), dtype=torch.int64)
-    to, ends = keys.numpy(), np.cumsum([0, *(piece.size for piece in pieces)])
-
-    def copy(start: int, stop: int) -> None:
-        for piece in range(start, stop):
-            to[ends[piece] : ends[piece + 1]] = pieces[piece]
-
-    in_parallel(copy, np.arange(len(pieces) + 1))
-    return torch.from_numpy(row_ptr), keys

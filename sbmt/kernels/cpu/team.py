@@ -1,0 +1,122 @@
+"""Kernels on the threads that torch computes with, of which there should be only one set.
+
+Torch's operators run on the threads of an OpenMP library, which stay awake for a while, waiting for more. Threads of
+our own would take cores from them, and 50 µs to wake. So we have the same ones run kernels, by the function that
+compilers call where a program says ``omp parallel``: ``GOMP_parallel``, which GNU's, LLVM's and Intel's libraries have.
+"""
+
+import ctypes
+import inspect
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from sbmt.kernels.cpu.toolchain import keep_code
+
+
+@cache
+def openmp() -> int:
+    """The address of torch's ``GOMP_parallel``, or 0 where torch has none that can be found."""
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value or 0
+    except (AttributeError, OSError, TypeError):  # TypeError on Windows, which has no name for the program itself
+        return 0
+
+
+@cache
+def launcher(kernel: Callable[..., Any]) -> Callable[..., None]:
+    """Compiles what runs a kernel on ranges of rows: ``launch(openmp, n_threads, counter, bounds, arguments)``.
+
+    Ranges lie between consecutive bounds, and ``counter``, an int64 array, says which one is next: ``kernel(start,
+    stop, *arguments)`` is called for it. If ``openmp`` is 0, it is the calling thread that does so until all ranges are
+    taken, whoever else takes some; otherwise a team of threads does. An exception of a kernel is raised here.
+    """
+    owner: Callable[..., Any] = kernel.py_func  # type: ignore[attr-defined]
+    work = numba.njit(nogil=True)(_copy(_take_ranges, owner, kernel=kernel))
+    launch = _copy(_launch, owner, work=work)
+    return keep_code(numba.njit(nogil=True)(launch), launch)
+
+
+# The two functions that are copied for each kernel; ``kernel`` and ``work`` are globals of the copies.
+def _take_ranges(job):
+    counter, bounds, arguments = job
+    i = _next(counter)
+    while i < bounds.size - 1:
+        kernel(bounds[i], bounds[i + 1], *arguments)
+        i = _next(counter)
+
+
+def _launch(openmp, n_threads, counter, bounds, arguments):
+    job = counter, bounds, arguments
+    if openmp:
+        _in_a_team(work, openmp, n_threads, job)
+    else:
+        work(job)
+
+
+def _copy(template: Callable[..., Any], owner: Callable[..., Any], **names: Any) -> Callable[..., Any]:
+    """A copy of a function with more globals, named after a kernel, so that numba keeps its code apart from others'."""
+    template = inspect.unwrap(template)  # tests wrap everything in shape checks, which cannot be compiled
+    copy = FunctionType(template.__code__, globals() | names, f"{template.__name__}_{owner.__name__}")
+    copy.__module__, copy.__qualname__ = __name__, f"{owner.__module__}.{copy.__name__}".replace(".", "_")
+    return copy
+
+
+@intrinsic
+def _next(typing_context: Any, counter: Any) -> Any:
+    """Adds one to the counter, whoever else does; returns what it was."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+        return builder.atomic_rmw("add", array.data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+    return types.int64(counter), generate
+
+
+@intrinsic
+def _in_a_team(typing_context: Any, work: Any, openmp: Any, n_threads: Any, job: Any) -> Any:
+    """Has each of a team of threads call ``work(job)``."""
+    work.get_call_type(typing_context, (job,), {})  # compiles it
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, address, team_size, value = arguments
+        compiled = signature.args[0].dispatcher.overloads[job,]
+        callee = context.declare_function(builder.module, compiled.fndesc)
+        context.add_linking_libs((compiled.library,))
+        pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+
+        # What the threads share: the job, and the status that a call returns if it fails.
+        convention = context.call_conv
+        slot = cgutils.alloca_once_value(builder, value)
+        code = cgutils.alloca_once_value(builder, ir.Constant(callee.function_type.return_type, 0))
+        failure = cgutils.alloca_once(builder, callee.function_type.args[1].pointee)
+        builder.store(cgutils.get_null_value(failure.type.pointee), failure)
+        shared = cgutils.make_anonymous_struct(builder, (slot, code, failure))
+        place = cgutils.alloca_once_value(builder, shared)
+
+        body = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), f"team.{callee.name}")
+        body.linkage = "internal"
+        inner = ir.IRBuilder(body.append_basic_block())
+        given = inner.load(inner.bitcast(body.args[0], place.type))
+        job_place, code_place, failure_place = (inner.extract_value(given, i) for i in range(3))
+        status, _ = convention.call_function(inner, callee, types.none, (job,), (inner.load(job_place),))
+        with inner.if_then(status.is_error, likely=False):
+            inner.store(status.excinfoptr, failure_place)
+            inner.store(status.code, code_place)
+        inner.ret_void()
+
+        start = ir.FunctionType(ir.VoidType(), [body.type, pointer, int32, int32])
+        call = body, builder.bitcast(place, pointer), builder.trunc(team_size, int32), ir.Constant(int32, 0)
+        builder.call(builder.inttoptr(address, start.as_pointer()), call)
+        status = convention._get_return_status(builder, builder.load(code), builder.load(failure))
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.none(work, types.int64, types.int64, job), generate

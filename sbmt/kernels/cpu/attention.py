@@ -79,10 +79,10 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
             mean += grad_out[row, i] * out[row, i]
         if bias.size:
             for i in range(last - first):
-                weight[i] = exp(scores[i] + bias[first + i] - log_total[row])
+                weight[i] = exp(query.dtype.type(scores[i] + bias[first + i] - log_total[row]))
         else:
             for i in range(last - first):
-                weight[i] = exp(scores[i] - log_total[row])
+                weight[i] = exp(query.dtype.type(scores[i] - log_total[row]))
         if grad_weights.size:
             for i in range(last - first):
                 mean += weight[i] * grad_weights[first + i]

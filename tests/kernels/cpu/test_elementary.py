@@ -16,7 +16,7 @@ def in_a_loop(function):
 
     def run(x):
         x = np.atleast_1d(x)
-        out = np.empty(x.size)
+        out = np.empty(x.size, x.dtype)
         loop(x, out)
         return out
 
@@ -29,7 +29,7 @@ exp, log = in_a_loop(elementary.exp), in_a_loop(elementary.log)
 def ulps(found, function, x):
     """The largest error in units in the last place of the exact result, which long doubles stand for."""
     exact = function(x.astype(np.longdouble))
-    unit = np.spacing(np.abs(exact.astype(np.float64)))
+    unit = np.spacing(np.abs(exact.astype(found.dtype)))
     return float((np.abs(found - exact) / unit).max())
 
 
@@ -44,7 +44,14 @@ EXPONENTS = {
     "where the reduction changes": np.nextafter(
         (np.arange(-1000, 1000) + 0.5) * np.log(2), [[-np.inf], [np.inf]]
     ).ravel(),
-    "single precision": uniform(-700, 700).astype(np.float32),
+}
+SINGLE_EXPONENTS = {
+    "everything": uniform(-87, 88).astype(np.float32),
+    "what a softmax asks for": uniform(-40, 0).astype(np.float32),
+    "next to zero": np.concatenate([sign * 2.0 ** uniform(-40, 0) for sign in (1, -1)]).astype(np.float32),
+    "where the reduction changes": ((np.arange(-120, 120) + 0.5) * np.log(2) * (1 + uniform(-1e-6, 1e-6, 99)[:, None]))
+    .ravel()
+    .astype(np.float32),
 }
 ARGUMENTS = {
     "everything": 2.0 ** uniform(-1022, 1023.99),
@@ -54,21 +61,23 @@ ARGUMENTS = {
         2.0 ** (np.arange(-1020, 1020) + 0.5) * (1 + uniform(-1e-15, 1e-15, 9)[:, None])
     ).ravel(),
     "uniforms of 53 bits": (np.floor(uniform(0, 2**53)) + 0.5) / 2**53,
-    "single precision": (2.0 ** uniform(-100, 100)).astype(np.float32),
+    "of single precision": (2.0 ** uniform(-100, 100)).astype(np.float32).astype(np.float64),
 }
 
 
 def test_both_are_accurate_to_the_last_places():
-    for name, x in EXPONENTS.items():
-        assert ulps(exp(x), np.exp, x) <= EXP_ULPS, name
+    for name, x in [*EXPONENTS.items(), *SINGLE_EXPONENTS.items()]:
+        assert exp(x).dtype == x.dtype and ulps(exp(x), np.exp, x) <= EXP_ULPS, (name, x.dtype)
     for name, x in ARGUMENTS.items():
         assert ulps(log(x)[x != 1], np.log, x[x != 1]) <= LOG_ULPS, name
     assert exp(0.0)[0] == exp(-0.0)[0] == 1 and log(1.0)[0] == 0
-    x = EXPONENTS["everything"]  # and the comparison resolves fractions of a unit
-    assert 0.4 < ulps(exp(x), np.exp, x) and ulps(np.nextafter(exp(x), np.inf), np.exp, x) > 1
+    for x in (EXPONENTS["everything"], SINGLE_EXPONENTS["everything"]):  # the comparison resolves fractions of a unit
+        assert 0.4 < ulps(exp(x), np.exp, x) and ulps(np.nextafter(exp(x), x.dtype.type(np.inf)), np.exp, x) > 1
 
 
 def test_extreme_arguments():
     assert np.isnan(exp(np.array([np.nan, -np.nan]))).all() and np.isnan(exp(np.array([np.nan], np.float32))).all()
     tiny = exp(np.array([-708.0, -709.0, -745.2, -1e4, -1e300, -np.inf]))
     assert (tiny >= 0).all() and (tiny < 1e-300).all()
+    tiny = exp(np.array([-87.0, -88.0, -104.0, -1e4, -1e30, -np.inf], np.float32))
+    assert (tiny >= 0).all() and (tiny < 2e-38).all()

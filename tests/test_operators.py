@@ -62,6 +62,11 @@ def two_pointers(density, *rest):
     return edges.row_ptr, edges.keys, *rest
 
 
+def with_window(density):
+    """A window that holds some of the edges; the masks are those of :func:`padding`, though edges touch padding."""
+    return two_pointers(density, 5, 7, 1, 2, *padding())
+
+
 def part_tokens():
     """Two heads of two examples, 5 queries in two parts of each of four partitions into three, and their blocks."""
     generator = torch.Generator().manual_seed(0)
@@ -115,6 +120,8 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "transpose": (rows.transpose, lambda density: [two_pointers(density, 5, 7)]),
     "attend_tiles": (tiles.attend_tiles, lambda density: [attend_tiles(density), attend_tiles(density, True)]),
     "merge_rows": (rows.merge_rows, lambda density: [merge_rows(density)]),
+    "with_window": (rows.with_window, lambda density: [with_window(density)]),
+    "repeat": (rows.repeat, lambda density: [two_pointers(density, 5, 7, 3)]),
     "near": (rows.near, lambda density: [two_pointers(density, 5, 7, 1)]),
     "cell_uniforms": (dropout._uniforms_on_cpu, lambda density: [two_pointers(density, -5, 5, 2, 3)]),
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),

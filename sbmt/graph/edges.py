@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_shape, check_sizes
 from sbmt.graph.blocks import block_mask, places
-from sbmt.graph.csr import merge_rows, transpose_edges, window_cells
+from sbmt.graph.csr import add_window, merge_rows, repeat_graphs, transpose_edges
 from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs
 
 if TYPE_CHECKING:
@@ -283,8 +283,8 @@ class EdgeList:
         check_window(window)
         check_as_many_keys(self.shape)
         masks = self.query_mask, self.key_mask
-        near = window_cells(self.shape, window // 2, *masks, self.keys.device)
-        return self.union(EdgeList.from_cells(near, self.shape, *masks))
+        row_ptr, keys = add_window(self.row_ptr, self.keys, self.shape, window // 2, *masks)
+        return EdgeList(row_ptr, keys, self.shape, *masks)
 
     def for_heads(self, n_heads: int) -> tuple["EdgeList", Int[Tensor, " n_edges"]]:
         """The graph of one head for each of many, and which of these edges each edge of the result is.
@@ -298,15 +298,10 @@ class EdgeList:
         check_sizes(n_heads=n_heads)
         if heads != 1:
             raise SbmtError("a graph of one head to share", f"{heads} heads", "draw it from a block model of one head")
-        degrees = self.degrees().view(batch, 1, n_queries).expand(-1, n_heads, -1).flatten()
-        row_ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
-        first, first_of_copy = self.row_ptr[:-1:n_queries].repeat_interleave(n_heads), row_ptr[::n_queries]
-        n_edges = n_heads * self.n_edges
-        source = torch.arange(n_edges, device=self.keys.device)
-        source += (first - first_of_copy[:-1]).repeat_interleave(first_of_copy.diff(), output_size=n_edges)
-        shape, masks = (batch, n_heads, n_queries, n_keys), (self.query_mask, self.key_mask)
+        row_ptr, keys, source = repeat_graphs(self.row_ptr, self.keys, n_queries, n_keys, n_heads)
         many = None if self.multiplicity is None else self.multiplicity[source]
-        return EdgeList(row_ptr, self.keys.index_select(0, source), shape, *masks, many), source
+        shape = (batch, n_heads, n_queries, n_keys)
+        return EdgeList(row_ptr, keys, shape, self.query_mask, self.key_mask, many), source
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:

@@ -1,11 +1,13 @@
 """Fixed masks as edge lists: windows, self-loops and all pairs, restricted to real tokens."""
 
+from math import prod
+
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from sbmt.errors import check_shape
-from sbmt.graph.csr import near_edges, window_cells
+from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList, check_window
 from sbmt.graph.padding import check_as_many_keys, check_mask
 
@@ -48,8 +50,8 @@ def sliding_window(
         None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
         for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
     )
-    cells = window_cells(shape, window // 2, query_mask, key_mask, device)
-    return EdgeList.from_cells(cells, shape, query_mask, key_mask)
+    empty = torch.zeros(prod(shape[:3]) + 1, dtype=torch.int64, device=device)
+    return EdgeList(empty, empty[:0], shape, query_mask, key_mask).with_window(window)
 
 
 def self_loops(

@@ -197,6 +197,43 @@ def _(first_ptr: Tensor, first_keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor
     return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
 
 
+@torch.library.custom_op("sbmt::with_window", mutates_args=(), device_types="cpu")
+def with_window(
+    row_ptr: Tensor,
+    keys: Tensor,
+    n_queries: int,
+    n_keys: int,
+    reach: int,
+    heads: int,
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of these edges and those between real tokens at most ``reach`` places apart."""
+    from sbmt.kernels.cpu import launch
+
+    return launch.with_window(Mask(row_ptr, keys, n_queries, n_keys), reach, heads, query_mask, key_mask)
+
+
+@with_window.register_fake
+def _(row_ptr: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    n_edges = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty_like(row_ptr), keys.new_empty(n_edges)
+
+
+@torch.library.custom_op("sbmt::repeat", mutates_args=(), device_types="cpu")
+def repeat(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of each graph as often as it has heads, and which edge each is a copy of."""
+    from sbmt.kernels.cpu import launch
+
+    return launch.repeat(Mask(row_ptr, keys, n_queries, n_keys), heads)
+
+
+@repeat.register_fake
+def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    copies = keys.new_empty(heads * keys.shape[0])
+    return row_ptr.new_empty(heads * (row_ptr.shape[0] - 1) + 1), copies, torch.empty_like(copies)
+
+
 @torch.library.custom_op("sbmt::near", mutates_args=(), device_types="cpu")
 def near(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, reach: int) -> Tensor:
     """Whether each edge joins tokens at most ``reach`` places apart."""

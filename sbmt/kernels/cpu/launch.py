@@ -107,6 +107,34 @@ def merge(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys
     return row_ptr, keys
 
 
+def with_window(
+    mask: Mask, reach: int, heads: int, query_mask: Tensor | None, key_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of these edges and those between real tokens at most ``reach`` places apart."""
+    batch = (mask.row_ptr.numel() - 1) // (heads * mask.n_queries)
+    real = tuple(
+        torch.ones(batch, n, dtype=torch.bool) if given is None else given.contiguous()
+        for n, given in ((mask.n_queries, query_mask), (mask.n_keys, key_mask))
+    )
+    row_ptr = torch.zeros_like(mask.row_ptr)
+    _run(masks.count_with_window, mask.row_ptr, 8, mask, reach, heads, real, row_ptr[1:])
+    row_ptr = row_ptr.cumsum(0)
+    keys = mask.keys.new_empty(int(row_ptr[-1]))
+    _run(masks.fill_with_window, row_ptr, 8, mask, reach, heads, real, row_ptr, keys)
+    return row_ptr, keys
+
+
+def repeat(mask: Mask, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of each graph as often as it has heads, and which edge each is a copy of."""
+    n_copies, n_edges = heads * (mask.row_ptr.numel() - 1) // mask.n_queries, heads * mask.keys.numel()
+    row_ptr = mask.row_ptr.new_empty(n_copies * mask.n_queries + 1)
+    row_ptr[-1] = n_edges
+    keys, source = mask.keys.new_empty(n_edges), mask.keys.new_empty(n_edges)
+    parts = equal_parts(n_copies, 4 * (n_edges // n_copies + mask.n_queries))
+    in_parallel(masks.repeat_graphs, parts, as_arrays(mask), heads, *map(as_arrays, (row_ptr, keys, source)))
+    return row_ptr, keys, source
+
+
 def near(mask: Mask, reach: int) -> Tensor:
     """Whether each edge joins tokens at most ``reach`` places apart."""
     out = torch.empty(mask.keys.shape, dtype=torch.bool)

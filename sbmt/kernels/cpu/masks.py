@@ -1,4 +1,4 @@
-"""Puts CSR masks in the order of their keys, merges them, and says which of their edges lie in a window."""
+"""CSR masks: in the order of their keys, merged, with a window, one for many heads; and which edges are in a window."""
 
 from sbmt.kernels.cpu.toolchain import kernel
 
@@ -72,3 +72,59 @@ def mark_near(start, stop, mask, reach, is_near):
         query = row % n_queries
         for e in range(row_ptr[row], row_ptr[row + 1]):
             is_near[e] = abs(keys[e] - query) <= reach
+
+
+@kernel
+def count_with_window(start, stop, mask, reach, heads, real, counts):
+    """Counts the keys of each of rows start … stop, and those of real ones at most ``reach`` places away that it lacks.
+
+    ``real`` says which tokens are real, as two arrays ``(batch, n)``.
+    """
+    row_ptr, keys, n_queries, n_keys = mask
+    is_real_query, is_real_key = real
+    for row in range(start, stop):
+        example, query = row // n_queries // heads, row % n_queries
+        count = row_ptr[row + 1] - row_ptr[row]
+        if is_real_query[example, query]:
+            for key in range(max(query - reach, 0), min(query + reach + 1, n_keys)):
+                count += is_real_key[example, key]
+            for e in range(row_ptr[row], row_ptr[row + 1]):
+                count -= abs(keys[e] - query) <= reach
+        counts[row] = count
+
+
+@kernel
+def fill_with_window(start, stop, mask, reach, heads, real, new_ptr, new_keys):
+    """Writes these keys in ascending order."""
+    row_ptr, keys, n_queries, n_keys = mask
+    is_real_query, is_real_key = real
+    for row in range(start, stop):
+        example, query, to = row // n_queries // heads, row % n_queries, new_ptr[row]
+        e, end = row_ptr[row], row_ptr[row + 1]
+        if is_real_query[example, query]:
+            while e < end and keys[e] < query - reach:
+                new_keys[to] = keys[e]
+                e, to = e + 1, to + 1
+            for key in range(max(query - reach, 0), min(query + reach + 1, n_keys)):
+                if is_real_key[example, key]:
+                    new_keys[to] = key
+                    to += 1
+            while e < end and keys[e] <= query + reach:
+                e += 1
+        while e < end:
+            new_keys[to] = keys[e]
+            e, to = e + 1, to + 1
+
+
+@kernel
+def repeat_graphs(start, stop, mask, heads, new_ptr, new_keys, source):
+    """Writes copies start … stop of the graphs, each of which has ``heads``; and which edge each is a copy of."""
+    row_ptr, keys, n_queries, _ = mask
+    for copy in range(start, stop):
+        row = copy // heads * n_queries
+        first, last = row_ptr[row], row_ptr[row + n_queries]
+        to = heads * first + copy % heads * (last - first)
+        for i in range(n_queries):
+            new_ptr[copy * n_queries + i] = to + row_ptr[row + i] - first
+        for i in range(last - first):
+            new_keys[to + i], source[to + i] = keys[first + i], first + i

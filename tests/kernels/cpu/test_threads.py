@@ -77,10 +77,12 @@ def test_products_along_edges_and_their_gradients(set_threads, part_counts):
     for_each_count(compute, set_threads, part_counts)
 
 
-def test_transposes_unions_and_windows(set_threads, part_counts):
+def test_transposes_unions_windows_and_copies(set_threads, part_counts):
     def compute():
         first, second = (make_case(3, 2, 29, 43, 2, 2, density=0.2, seed=seed).edges for seed in (0, 1))
-        both = first.union(second)
-        return *first.by_key, both.row_ptr, both.keys, is_in_window(both, 4)
+        square, one = (make_case(3, h, 29, 29, 2, 2, density=0.2).edges for h in (2, 1))
+        both, wide, (many, source) = first.union(second), square.with_window(6), one.for_heads(4)
+        lists = [x for edges in (both, wide, many) for x in (edges.row_ptr, edges.keys)]
+        return *first.by_key, *lists, source, is_in_window(both, 4)
 
     for_each_count(compute, set_threads, part_counts)

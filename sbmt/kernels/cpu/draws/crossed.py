@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba import uint64
 from torch import Tensor
 
@@ -84,21 +83,13 @@ def sample_crossed(
     first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
     members = Members(first, np.empty(n_graphs * n_entries, np.uint64), np.empty((n_graphs, n_groups * size**2)))
     in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), active, model, n_keys, members)
-    reach = _reach(factors, members)
+    shape_of_reach = n_graphs, n_groups, size, size, size
+    reach = Reach(np.empty(shape_of_reach[:4]), np.empty(shape_of_reach, np.float32))
+    in_parallel(sum_reach, equal_parts(n_graphs, 4 * n_groups * size**3), model.blocks, members.total, reach)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
     given = active, model, members, reach, real, _DENSE, exploration, seed, first_example, counts
     return join(counts, draw_in_pieces(draw_pieces, equal_parts(counts.size, _WORK), n_keys, *given))
-
-
-def _reach(factors: CrossedFactors, members: Members) -> Reach:
-    heads, _, size, _ = factors.blocks.shape
-    totals = torch.from_numpy(members.total).view(-1, heads, factors.blocks.shape[1] // 2, 1, size, size)  # 1 c b
-    steps = factors.blocks[:, 0::2, :, None].double() * totals  # graphs of a head … a c b
-    cumulative = steps.cumsum(-1).flatten(0, 1)
-    total = cumulative[..., -1]
-    share = cumulative / total.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
-    return Reach(total.contiguous().numpy(), share.float().numpy())
 
 
 @kernel
@@ -138,6 +129,26 @@ def list_members(start, stop, active, model, n_keys, members):
             if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
                 entry[begin[v] - 1] |= np.uint64(_LAST) << _HALF
             begin[v] = begin[v - 1] if v else graph * n_keys * n_entries
+
+
+@kernel
+def sum_reach(start, stop, blocks, totals, reach):
+    """Fills the reach of graphs start … stop."""
+    total, cumulative = reach
+    n_groups, size = total.shape[1], total.shape[2]
+    for graph in range(start, stop):
+        for g in range(n_groups):
+            for a in range(size):
+                of_a = blocks[graph % blocks.shape[0], 2 * g, a]
+                for c in range(size):
+                    first, end = (g * size + c) * size, 0.0
+                    for b in range(size):
+                        end += of_a[b] * totals[graph, first + b]
+                    total[graph, g, a, c] = end
+                    so_far, scale = 0.0, 1.0 / end if end > 0.0 else 0.0
+                    for b in range(size):
+                        so_far += of_a[b] * totals[graph, first + b]
+                        cumulative[graph, g, a, c, b] = so_far * scale
 
 
 @kernel

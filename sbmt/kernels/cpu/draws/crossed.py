@@ -41,14 +41,16 @@ class Members(NamedTuple):
 
 
 class Reach(NamedTuple):
-    r"""How much keys are in reach of each part a of a group's first partition, by parts c of its second.
+    r"""How much keys are in reach of each pair (a, d) of a query's parts of a group's two partitions.
 
-    ``total`` is $\sum_b S_{ab} \Sigma_{cb}$, where Σ says how much keys are in a pair; ``cumulative`` sums it up over
-    b, in parts of the total.
+    With Σ, which says how much keys are in a pair (b, c) of parts of theirs, ``total`` is $\sum_c S_{dc} R_{ac}$, where
+    $R_{ac} = \sum_b S_{ab} \Sigma_{cb}$. The other two sum these up, each in parts of its total: ``second`` the outer
+    sum over c, ``first`` the inner one over b.
     """
 
-    total: np.ndarray  # (graphs, g, s, s)
-    cumulative: np.ndarray  # float32 (graphs, g, s, s, s)
+    total: np.ndarray  # (graphs, g, s, s): a, d
+    second: np.ndarray  # float32 (graphs, g, s, s, s): a, d, c
+    first: np.ndarray  # float32 (graphs, g, s, s, s): a, c, b
 
 
 class Points(NamedTuple):
@@ -70,11 +72,12 @@ def sample_crossed(
 ) -> tuple[Tensor, Tensor]:
     r"""``row_ptr`` and ``keys`` of a mask whose edges have probability $1 - e^{-(r_{ij} + \delta)}$, independently.
 
-    A row's Poisson points lie on a line on which a pair (b, c) of parts is $T_{ib} T_{ic} \sum_j \hat K_{jb} \hat
-    K_{jc}$ long, and exploration $\delta n$; each names a key in proportion to its membership, and keys named twice are
-    merged. There is nothing to thin, and no product with any key.
+    A row's Poisson points lie on a line on which a pair (a, d) of the query's parts is $\hat Q_{ia} \hat Q_{id}
+    \sum_{bc} S_{ab} S_{dc} \sum_j \hat K_{jb} \hat K_{jc}$ long, and exploration $\delta n$. Each falls into a pair (b,
+    c) of the keys' parts and there names a key, in proportion to what they add to this; keys named twice are merged.
+    There is nothing to thin, and no product with any key.
 
-    Cost: O(n g (a s + a²) + g s³ + points · a s), for g groups of partitions into s parts, a of them active.
+    Cost: O(n g a² + g s³ + points · (g a² + s)), for g groups of partitions into s parts, a of them active.
     """
     batch, heads, n_queries, n_keys = shape
     model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
@@ -83,9 +86,9 @@ def sample_crossed(
     first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
     members = Members(first, np.empty(n_graphs * n_entries, np.uint64), np.empty((n_graphs, n_groups * size**2)))
     in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), active, model, n_keys, members)
-    shape_of_reach = n_graphs, n_groups, size, size, size
-    reach = Reach(np.empty(shape_of_reach[:4]), np.empty(shape_of_reach, np.float32))
-    in_parallel(sum_reach, equal_parts(n_graphs, 4 * n_groups * size**3), model.blocks, members.total, reach)
+    triples = n_graphs, n_groups, size, size, size
+    reach = Reach(np.empty(triples[:4]), np.empty(triples, np.float32), np.empty(triples, np.float32))
+    in_parallel(sum_reach, equal_parts(n_graphs, 8 * n_groups * size**3), model.blocks, members.total, reach)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
     given = active, model, members, reach, real, _DENSE, exploration, seed, first_example, counts
@@ -132,23 +135,33 @@ def list_members(start, stop, active, model, n_keys, members):
 
 
 @kernel
-def sum_reach(start, stop, blocks, totals, reach):
-    """Fills the reach of graphs start … stop."""
-    total, cumulative = reach
+def sum_reach(start, stop, blocks, in_pairs, reach):
+    """Fills the reach of graphs start … stop from how much keys are in each pair."""
+    total, second, first = reach
     n_groups, size = total.shape[1], total.shape[2]
+    of_parts = np.empty(size)  # R_a
     for graph in range(start, stop):
+        head = graph % blocks.shape[0]
         for g in range(n_groups):
             for a in range(size):
-                of_a = blocks[graph % blocks.shape[0], 2 * g, a]
                 for c in range(size):
-                    first, end = (g * size + c) * size, 0.0
-                    for b in range(size):
-                        end += of_a[b] * totals[graph, first + b]
-                    total[graph, g, a, c] = end
-                    so_far, scale = 0.0, 1.0 / end if end > 0.0 else 0.0
-                    for b in range(size):
-                        so_far += of_a[b] * totals[graph, first + b]
-                        cumulative[graph, g, a, c, b] = so_far * scale
+                    here = in_pairs[graph, (g * size + c) * size : (g * size + c + 1) * size]
+                    of_parts[c] = _sum_up(blocks[head, 2 * g, a], here, first[graph, g, a, c])
+                for d in range(size):
+                    total[graph, g, a, d] = _sum_up(blocks[head, 2 * g + 1, d], of_parts, second[graph, g, a, d])
+
+
+@kernel
+def _sum_up(x, y, cumulative):
+    """The scalar product of two vectors, whose sum so far it writes for every element, in parts of the whole."""
+    whole, so_far = 0.0, 0.0
+    for i in range(x.shape[0]):
+        whole += x[i] * y[i]
+    scale = 1.0 / whole if whole > 0.0 else 0.0
+    for i in range(x.shape[0]):
+        so_far += x[i] * y[i]
+        cumulative[i] = so_far * scale
+    return whole
 
 
 @kernel
@@ -187,7 +200,7 @@ def draw_rows(start, stop, out, active, model, members, reach, real, dense, expl
     end, row = 0, start
     while row < stop:
         next_row = scatter(row, stop, active, model, reach.total, real, dense, exploration, seed, first_example, points)
-        find_pairs(row, next_row, n_queries, active, model, reach, points)
+        find_pairs(row, next_row, n_queries, active, model.query_part, reach, points)
         name_keys(row, next_row, n_queries, real_keys, n_real, heads, members, points)
         for this in range(row, next_row):
             example, head = this // n_queries // heads, this // n_queries % heads
@@ -212,16 +225,14 @@ def draw_rows(start, stop, out, active, model, members, reach, real, dense, expl
 def scatter(start, stop, active, model, total, real, dense, exploration, seed, first_example, points):
     """Scatters Poisson points of rate 1 on the lines of some rows; returns the row after the last of them.
 
-    A line has a piece for each part c of a group's second partition, with all parts of its first, and one for
-    exploration. A row that would have ``dense`` points per key or more gets one that says :data:`_ALL_KEYS`.
+    A line has a piece for each pair of a query's parts of a group's two partitions, and one for exploration. A row that
+    would have ``dense`` points per key or more gets one that says :data:`_ALL_KEYS`.
     """
     first, piece, place, _ = points
-    part, weight, blocks = model.query_part, model.query_weight, model.blocks
-    heads, _, size, _ = blocks.shape
+    part, weight, (heads, n_partitions, size, _) = model.query_part, model.query_weight, model.blocks.shape
     is_real_query, _, n_real = real
-    n_groups, n_queries = total.shape[1], is_real_query.shape[1]
-    n_pieces = n_groups * size + 1
-    line, rates = np.empty(n_pieces), np.empty(blocks.shape[1] * size, blocks.dtype)
+    n_queries, n_active = is_real_query.shape[1], uint64(len(active))
+    line = np.empty(n_partitions // 2 * len(active) ** 2 + 1)
     gaps, words = np.empty(2 * BATCH), np.empty((4, BATCH), np.uint32)
     count = 0
     for row in range(start, min(stop, start + _ROWS)):
@@ -230,21 +241,19 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
         first[row - start] = begin = count
         if not is_real_query[example, row % n_queries]:
             continue
-        rates_of_row(row, head, active, part, weight, blocks, rates)
-        end = 0.0
-        for g in range(n_groups):
-            line[g * size : (g + 1) * size] = 0.0
-            for s in range(2 * g * len(active), (2 * g + 1) * len(active)):
-                a, w = part[row, s] - 2 * g * size, weight[row, s]
-                for c in range(size):
-                    line[g * size + c] += w * total[graph, g, a, c]
-            for c in range(size):
-                end += line[g * size + c] * rates[(2 * g + 1) * size + c]
-                line[g * size + c] = end  # lengths become ends
+        end, last = 0.0, 0
+        for g in range(n_partitions // 2):
+            one, at = 2 * uint64(g) * n_active, 2 * g * size
+            for s in range(one, one + n_active):
+                for t in range(one + n_active, one + 2 * n_active):
+                    a, d = uint64(part[row, s] - at), uint64(part[row, t] - at - size)
+                    end += np.float64(weight[row, s]) * weight[row, t] * total[graph, g, a, d]
+                    line[last] = end  # lengths become ends
+                    last += 1
         end += exploration * n_real[example]
-        line[-1] = end
+        line[last] = end
         if end >= dense * n_real[example]:
-            place[count], piece[count] = _ALL_KEYS, n_pieces - 1
+            place[count], piece[count] = _ALL_KEYS, last
             count += 1
         else:
             point, block = 0.0, 0
@@ -259,7 +268,7 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
                     count += 1
             for i in range(begin, count):
                 at = np.int32(0)
-                for other in range(n_pieces - 1):
+                for other in range(last):
                     at += np.int32(line[other] <= place[i])
                 before = line[at - 1] if at else 0.0
                 piece[i], place[i] = at, (place[i] - before) / (line[at] - before)
@@ -271,12 +280,11 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
 
 
 @kernel
-def find_pairs(start, stop, n_queries, active, model, reach, points):
+def find_pairs(start, stop, n_queries, active, part, reach, points):
     """Replaces each point's piece by the pair (b, c) of parts that it falls into, and its place by that in the pair."""
     first, piece, place, _ = points
-    part, weight, total, cumulative = model.query_part, model.query_weight, reach.total, reach.cumulative
-    size, n_pieces = total.shape[2], total.shape[1] * total.shape[2]
-    shares = np.empty(size, np.float32)
+    n_active, n_groups, size = uint64(len(active)), reach.total.shape[1], uint64(reach.total.shape[2])
+    n_pieces = n_active * n_active * uint64(n_groups)
     for this in range(start, stop):
         row, graph = uint64(this), uint64(this // n_queries)
         for i in range(uint64(first[this - start]), uint64(first[this - start + 1])):
@@ -284,22 +292,22 @@ def find_pairs(start, stop, n_queries, active, model, reach, points):
             if at == n_pieces:
                 piece[i] = -1
                 continue
-            g = at // uint64(size)
-            c, s, whole = at - g * uint64(size), 2 * g * uint64(len(active)), 0.0
-            for b in range(size):
-                shares[b] = 0.0
-            for t in range(s, s + uint64(len(active))):
-                a = uint64(part[row, t]) - 2 * g * uint64(size)
-                length = weight[row, t] * total[graph, g, a, c]
-                whole += length
-                for b in range(size):
-                    shares[b] += np.float32(length) * cumulative[graph, g, a, c, b]
-            here = np.float32(min(place[i], _BELOW_ONE) * whole)
-            b = np.int32(0)
-            for other in range(size - 1):
-                b += np.int32(shares[other] <= here)
-            before = shares[b - 1] if b else np.float32(0.0)
-            piece[i], place[i] = at * size + b, (here - before) / (shares[b] - before)
+            g, s, t = at // (n_active * n_active), at // n_active % n_active, at % n_active
+            a = uint64(part[row, 2 * g * n_active + s]) - 2 * g * size
+            d = uint64(part[row, (2 * g + uint64(1)) * n_active + t]) - (2 * g + uint64(1)) * size
+            c, here = _find(reach.second[graph, g, a, d], place[i])
+            b, here = _find(reach.first[graph, g, a, c], here)
+            piece[i], place[i] = (g * size + c) * size + b, here
+
+
+@kernel
+def _find(cumulative, place):
+    """Which of the shares of a whole a place in it falls into, and where in the share that is."""
+    here, found = np.float32(min(place, _BELOW_ONE)), np.int32(0)
+    for other in range(cumulative.shape[0] - 1):
+        found += np.int32(cumulative[other] <= here)
+    before = np.float64(cumulative[found - 1]) if found else 0.0
+    return uint64(found), max(place - before, 0.0) / (cumulative[found] - before)
 
 
 @kernel

@@ -10,7 +10,7 @@ from torch import Tensor
 from sbmt.kernels.cpu.parallel import in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 
-_ROOM = 1 << 18  # keys of a piece that are drawn at a time
+_ROOM = 1 << 16  # keys of a piece that are drawn at a time
 
 
 class Pieces(NamedTuple):

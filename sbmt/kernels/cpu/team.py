@@ -15,6 +15,7 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.types.containers import BaseTuple
 from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.toolchain import keep_code
@@ -53,7 +54,7 @@ def _take_ranges(job):
 
 
 def _launch(openmp, n_threads, counter, bounds, arguments):
-    job = counter, bounds, arguments
+    job = counter, bounds, _lend(arguments)
     if openmp:
         _in_a_team(work, openmp, n_threads, job)
     else:
@@ -77,6 +78,29 @@ def _next(typing_context: Any, counter: Any) -> Any:
         return builder.atomic_rmw("add", array.data, ir.Constant(ir.IntType(64), 1), "monotonic")
 
     return types.int64(counter), generate
+
+
+@intrinsic
+def _lend(typing_context: Any, arguments: Any) -> Any:
+    """The arguments, with arrays that nobody counts references to, as long as the caller holds them.
+
+    Otherwise each view of a row would add one to a number that all threads share, and they would wait for each other.
+    """
+
+    def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            array = cgutils.create_struct_proxy(kind)(context, builder, value)
+            array.meminfo = cgutils.get_null_value(array.meminfo.type)
+            return array._getvalue()
+        if isinstance(kind, BaseTuple):
+            for i, member in enumerate(kind):
+                value = builder.insert_value(value, lend(context, builder, member, builder.extract_value(value, i)), i)
+        return value
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return lend(context, builder, signature.args[0], given[0])
+
+    return arguments(arguments), generate
 
 
 @intrinsic

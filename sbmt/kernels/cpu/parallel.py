@@ -1,6 +1,7 @@
 """Runs a kernel over ranges of rows, on as many threads as torch is allowed to use."""
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -37,18 +38,16 @@ def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any)
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:
     """Bounds of equally long ranges of ``n`` items."""
     parts = _count(n * work_per_item)
-    return np.array([0, n]) if parts == 1 else np.linspace(0, n, parts + 1).astype(np.int64)
+    return np.arange(parts + 1) * n // parts
 
 
 def balanced_parts(row_ptr: np.ndarray, work_per_edge: int) -> np.ndarray:
     """Bounds of ranges of rows that hold about equally many edges, however uneven the rows."""
     n = row_ptr.size - 1
-    parts = _count(int(row_ptr[-1] + n) * work_per_edge)  # an empty row is a little work too
-    if parts == 1:
-        return np.array([0, n])
-    work = row_ptr + np.arange(n + 1)
-    inner = np.searchsorted(work, np.linspace(0, work[-1], parts + 1)[1:-1])
-    return np.concatenate([[0], inner, [n]])
+    work = int(row_ptr[-1]) + n  # an empty row is a little work too
+    parts = _count(work * work_per_edge)
+    goals = (work * part // parts for part in range(1, parts))
+    return np.array([0, *(bisect_left(range(n), goal, key=lambda row: row_ptr[row] + row) for goal in goals), n])
 
 
 def _count(work: int) -> int:

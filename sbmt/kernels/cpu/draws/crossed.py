@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numba import uint64
 from torch import Tensor
 
@@ -15,11 +16,13 @@ from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+from sbmt.kernels.cpu.search import LANES, first_above
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
 _LAST = 4294967295  # random words stay below it
 _HALF, _KEY = np.uint64(32), np.uint64(_LAST)  # of an entry of members
+_BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
 _BELOW_ONE = 1 - 2**-20  # of a piece: sums in float32 are right to a tenth of what is left out
 _WORK = 512  # roughly, per row
 _ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
@@ -36,7 +39,7 @@ class Members(NamedTuple):
     """
 
     first: np.ndarray  # (graphs, k + 1)
-    entry: np.ndarray  # uint64
+    entry: np.ndarray  # uint64, with room for a search behind the last
     total: np.ndarray  # (graphs, k)
 
 
@@ -45,12 +48,12 @@ class Reach(NamedTuple):
 
     With Σ, which says how much keys are in a pair (b, c) of parts of theirs, ``total`` is $\sum_c S_{dc} R_{ac}$, where
     $R_{ac} = \sum_b S_{ab} \Sigma_{cb}$. The other two sum these up, each in parts of its total: ``second`` the outer
-    sum over c, ``first`` the inner one over b.
+    sum over c, ``first`` the inner one over b. The last of s sums is 1, and so are those that fill up a multiple of 16.
     """
 
     total: np.ndarray  # (graphs, g, s, s): a, d
-    second: np.ndarray  # float32 (graphs, g, s, s, s): a, d, c
-    first: np.ndarray  # float32 (graphs, g, s, s, s): a, c, b
+    second: np.ndarray  # float32 (graphs · g · s · s, s and what fills them up): a, d, c
+    first: np.ndarray  # likewise: a, c, b
 
 
 class Points(NamedTuple):
@@ -83,11 +86,12 @@ def sample_crossed(
     model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
     n_groups, size = factors.blocks.shape[1] // 2, factors.blocks.shape[2]
     n_entries = n_keys * n_groups * len(active) ** 2
-    first = np.empty((n_graphs, n_groups * size**2 + 1), np.int64)
-    members = Members(first, np.empty(n_graphs * n_entries, np.uint64), np.empty((n_graphs, n_groups * size**2)))
+    n_pairs, entry = n_groups * size**2, np.empty(n_graphs * n_entries + LANES, np.uint64)
+    members = Members(np.empty((n_graphs, n_pairs + 1), np.int64), entry, np.empty((n_graphs, n_pairs)))
     in_parallel(list_members, equal_parts(n_graphs, 4 * n_entries), active, model, n_keys, members)
-    triples = n_graphs, n_groups, size, size, size
-    reach = Reach(np.empty(triples[:4]), np.empty(triples, np.float32), np.empty(triples, np.float32))
+    total, width = np.empty((n_graphs, n_groups, size, size)), -(-size // LANES) * LANES
+    sums = (torch.empty(total.size, width, dtype=torch.float32) for _ in range(2))  # aligned with lines of the cache
+    reach = Reach(total, *map(as_arrays, sums))
     in_parallel(sum_reach, equal_parts(n_graphs, 8 * n_groups * size**3), model.blocks, members.total, reach)
     real = real_tokens(shape, *masks)
     counts = np.empty(n_graphs * n_queries, np.int64)
@@ -101,7 +105,7 @@ def list_members(start, stop, active, model, n_keys, members):
     part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
     first, entry, total = members
     n_pairs, n_entries = total.shape[1], model.blocks.shape[1] // 2 * len(active) ** 2
-    pair, share = np.empty(n_entries, np.int64), np.empty(n_entries)
+    pair, share, scale = np.empty(n_entries, np.int64), np.empty(n_entries), np.empty(n_pairs)
     for graph in range(start, stop):
         begin, sums = first[graph], total[graph]
         begin[:] = 0
@@ -119,13 +123,15 @@ def list_members(start, stop, active, model, n_keys, members):
             place += count
         begin[n_pairs] = place
         so_far = np.zeros(n_pairs)
+        for v in range(n_pairs):
+            scale[v] = WORD / sums[v] if sums[v] > 0 else 0.0
         for j in range(graph * n_keys, (graph + 1) * n_keys):
             _pairs_of(part, weight, j, size, active, pair, share)
             for i in range(uint64(n_entries)):
                 v = uint64(pair[i])
                 if share[i] > 0:
                     so_far[v] += share[i]
-                    word = uint64(min(so_far[v] / sums[v] * WORD + 0.5, _LAST))
+                    word = uint64(min(so_far[v] * scale[v] + 0.5, _LAST))
                     entry[uint64(begin[v])] = word << _HALF | uint64(j - graph * n_keys)
                     begin[v] += 1
         for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
@@ -144,23 +150,25 @@ def sum_reach(start, stop, blocks, in_pairs, reach):
         head = graph % blocks.shape[0]
         for g in range(n_groups):
             for a in range(size):
+                at = ((graph * n_groups + g) * size + a) * size
                 for c in range(size):
                     here = in_pairs[graph, (g * size + c) * size : (g * size + c + 1) * size]
-                    of_parts[c] = _sum_up(blocks[head, 2 * g, a], here, first[graph, g, a, c])
+                    of_parts[c] = _sum_up(blocks[head, 2 * g, a], here, first[at + c])
                 for d in range(size):
-                    total[graph, g, a, d] = _sum_up(blocks[head, 2 * g + 1, d], of_parts, second[graph, g, a, d])
+                    total[graph, g, a, d] = _sum_up(blocks[head, 2 * g + 1, d], of_parts, second[at + d])
 
 
 @kernel
 def _sum_up(x, y, cumulative):
-    """The scalar product of two vectors, whose sum so far it writes for every element, in parts of the whole."""
+    """The scalar product of two vectors, whose sum so far it writes for every element but the last, in parts of it."""
     whole, so_far = 0.0, 0.0
     for i in range(x.shape[0]):
         whole += x[i] * y[i]
     scale = 1.0 / whole if whole > 0.0 else 0.0
-    for i in range(x.shape[0]):
+    for i in range(x.shape[0] - 1):
         so_far += x[i] * y[i]
         cumulative[i] = so_far * scale
+    cumulative[x.shape[0] - 1 :] = 1.0
     return whole
 
 
@@ -232,7 +240,7 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
     part, weight, (heads, n_partitions, size, _) = model.query_part, model.query_weight, model.blocks.shape
     is_real_query, _, n_real = real
     n_queries, n_active = is_real_query.shape[1], uint64(len(active))
-    line = np.empty(n_partitions // 2 * len(active) ** 2 + 1)
+    line = np.full(n_partitions // 2 * len(active) ** 2 + LANES, np.inf)
     gaps, words = np.empty(2 * BATCH), np.empty((4, BATCH), np.uint32)
     count = 0
     for row in range(start, min(stop, start + _ROWS)):
@@ -267,10 +275,8 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
                     place[count] = point
                     count += 1
             for i in range(begin, count):
-                at = np.int32(0)
-                for other in range(last):
-                    at += np.int32(line[other] <= place[i])
-                before = line[at - 1] if at else 0.0
+                at = _first_above(line, uint64(0), place[i])
+                before = line[at - uint64(1)] if at else 0.0
                 piece[i], place[i] = at, (place[i] - before) / (line[at] - before)
         if count > _POINTS:
             first[row - start + 1] = count
@@ -283,8 +289,8 @@ def scatter(start, stop, active, model, total, real, dense, exploration, seed, f
 def find_pairs(start, stop, n_queries, active, part, reach, points):
     """Replaces each point's piece by the pair (b, c) of parts that it falls into, and its place by that in the pair."""
     first, piece, place, _ = points
-    n_active, n_groups, size = uint64(len(active)), reach.total.shape[1], uint64(reach.total.shape[2])
-    n_pieces = n_active * n_active * uint64(n_groups)
+    n_active, n_groups, size = uint64(len(active)), uint64(reach.total.shape[1]), uint64(reach.total.shape[2])
+    n_pieces = n_active * n_active * n_groups
     for this in range(start, stop):
         row, graph = uint64(this), uint64(this // n_queries)
         for i in range(uint64(first[this - start]), uint64(first[this - start + 1])):
@@ -293,21 +299,32 @@ def find_pairs(start, stop, n_queries, active, part, reach, points):
                 piece[i] = -1
                 continue
             g, s, t = at // (n_active * n_active), at // n_active % n_active, at % n_active
-            a = uint64(part[row, 2 * g * n_active + s]) - 2 * g * size
-            d = uint64(part[row, (2 * g + uint64(1)) * n_active + t]) - (2 * g + uint64(1)) * size
-            c, here = _find(reach.second[graph, g, a, d], place[i])
-            b, here = _find(reach.first[graph, g, a, c], here)
+            one = uint64(2) * g
+            a = uint64(part[row, one * n_active + s]) - one * size
+            d = uint64(part[row, (one + uint64(1)) * n_active + t]) - (one + uint64(1)) * size
+            sums = ((graph * n_groups + g) * size + a) * size
+            c, here = _find(reach.second, sums + d, place[i])
+            b, here = _find(reach.first, sums + c, here)
             piece[i], place[i] = (g * size + c) * size + b, here
 
 
 @kernel
-def _find(cumulative, place):
-    """Which of the shares of a whole a place in it falls into, and where in the share that is."""
-    here, found = np.float32(min(place, _BELOW_ONE)), np.int32(0)
-    for other in range(cumulative.shape[0] - 1):
-        found += np.int32(cumulative[other] <= here)
-    before = np.float64(cumulative[found - 1]) if found else 0.0
-    return uint64(found), max(place - before, 0.0) / (cumulative[found] - before)
+def _find(sums, line, place):
+    """Which of the shares of a whole, summed up in a line, a place in it falls into, and where in the share that is."""
+    here = np.float32(place if place < _BELOW_ONE else _BELOW_ONE)
+    found = _first_above(sums, line * uint64(sums.shape[1]), here)
+    before = np.float64(sums[line, found - uint64(1)]) if found else 0.0
+    return found, max(place - before, 0.0) / (sums[line, found] - before)
+
+
+@kernel
+def _first_above(ascending, start, x):
+    """How many numbers from a place on come before the first that is above ``x``, which there must be."""
+    found = at = first_above(ascending, start, x)
+    while at == LANES:
+        at = first_above(ascending, start + found, x)
+        found += at
+    return found
 
 
 @kernel
@@ -324,12 +341,12 @@ def name_keys(start, stop, n_queries, real_keys, n_real, heads, members, points)
                 key[i] = real_keys[example, word * uint64(n_real[example]) >> _HALF]
                 continue
             begin, end = uint64(begins[graph, v]), uint64(begins[graph, v + uint64(1)])
-            j = begin + (word * (end - begin) >> _HALF)  # were all in the pair alike
-            while entry[j] >> _HALF <= word:
-                j += uint64(1)
-            while j > begin and entry[j - uint64(1)] >> _HALF > word:
-                j -= uint64(1)
-            key[i] = np.int32(entry[j] & _KEY)
+            guess = word * (end - begin) >> _HALF  # were all in the pair alike
+            j = begin + guess - min(guess, _BEFORE)
+            last_of_word = word << _HALF | _KEY
+            while j > begin and entry[j - uint64(1)] > last_of_word:
+                j -= min(j - begin, uint64(LANES))
+            key[i] = np.int32(entry[j + _first_above(entry, j, last_of_word)] & _KEY)
 
 
 @kernel

@@ -1,0 +1,31 @@
+"""Searching sixteen numbers at once, by a comparison of whole vectors, which compilers do not find in a loop."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LANES = 16
+
+
+@intrinsic
+def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
+    """How many of the 16 numbers from ``array[start]`` on come before the first that is above ``x``; 16 if none is.
+
+    For use in kernels. The array, contiguous and of the type of ``x``, must have all 16: nothing checks it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, dtype = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0]), x
+        lanes, int64, zero = ir.VectorType(context.get_data_type(dtype), LANES), ir.IntType(64), ir.IntType(32)(0)
+        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
+        numbers = builder.load(place, align=dtype.bitwidth // 8)
+        nothing = ir.Constant(lanes, ir.Undefined)
+        one = builder.insert_element(nothing, arguments[2], zero)
+        repeated = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(zero.type, LANES), [0] * LANES))
+        compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else builder.icmp_unsigned
+        is_above = builder.zext(builder.bitcast(compare(">", numbers, repeated), ir.IntType(LANES)), int64)
+        return builder.cttz(builder.or_(is_above, int64(1 << LANES)), ir.IntType(1)(1))
+
+    return types.uint64(array, types.uint64, x), generate

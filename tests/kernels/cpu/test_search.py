@@ -1,0 +1,38 @@
+"""Searching sixteen numbers at once, against a loop over them."""
+
+import numba
+import numpy as np
+import pytest
+from numba import uint64
+
+from sbmt.kernels.cpu.search import LANES, first_above
+
+
+@numba.njit
+def found(numbers, start, x):
+    return first_above(numbers, uint64(start), x)
+
+
+def by_a_loop(numbers, start, x):
+    above = [i for i in range(LANES) if numbers[start + i] > x]
+    return above[0] if above else LANES
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.float32, np.float64])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_the_first_of_sixteen_that_is_above(dtype, is_sorted):
+    numbers = np.random.default_rng(0).integers(0, np.iinfo(np.uint32).max, 3 * LANES).astype(dtype)
+    numbers[5:9] = numbers[5]
+    numbers = np.sort(numbers) if is_sorted else numbers
+    asked = [*numbers, dtype(0), numbers.max()]
+    cells = [(start, x) for start in range(2 * LANES + 1) for x in asked]
+    expected = [by_a_loop(numbers, *cell) for cell in cells]
+    assert [found(numbers, *cell) for cell in cells] == expected
+    assert {0, LANES} < set(expected) and (not is_sorted or set(expected) == set(range(LANES + 1)))
+
+
+def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
+    words = np.full(LANES, 2**63, np.uint64)
+    assert found(words, 0, np.uint64(2**63 - 1)) == 0 and found(words, 0, np.uint64(2**63)) == LANES
+    numbers = np.full(LANES, np.inf)
+    assert found(numbers, 0, 1.0) == 0 and found(numbers, 0, np.inf) == found(numbers, 0, np.nan) == LANES

@@ -81,6 +81,12 @@ def this_machine() -> str:
 
 
 def processor() -> str:
-    """The processor's name."""
-    models = re.findall(r"^model name\s*: (.*)", CPU_INFO.read_text() if CPU_INFO.exists() else "", re.MULTILINE)
-    return models[0] if models else platform.processor() or "unknown"
+    """The processor's name, family and model, since names alone say little on virtual machines, and torch's vectors.
+
+    For example "AMD EPYC (family 26, model 2; AVX512)".
+    """
+    text = CPU_INFO.read_text() if CPU_INFO.exists() else ""
+    found = [re.search(rf"^{field}\s*: (.*)", text, re.MULTILINE) for field in ("model name", "cpu family", "model")]
+    name, family, model = (None if one is None else one[1] for one in found)
+    which = f"family {family}, model {model}; " if family and model else ""
+    return f"{name or platform.processor() or 'unknown'} ({which}{torch.backends.cpu.get_cpu_capability()})"

@@ -48,6 +48,18 @@ def test_a_damaged_file_is_told_of_and_left_aside(file, text):
         assert cutoffs() is BUILT_IN
 
 
+def test_processors_of_one_name_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "CPU_INFO", tmp_path / "cpuinfo")
+    vectors = torch.backends.cpu.get_cpu_capability()
+    names = set()
+    for family in (25, 26):
+        kept.CPU_INFO.write_text(f"cpu family\t: {family}\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n" * 2)
+        names.add(kept.processor())
+    assert names == {f"AMD EPYC (family {family}, model 2; {vectors})" for family in (25, 26)}
+    kept.CPU_INFO.unlink()
+    assert kept.processor().endswith(f" ({vectors})")
+
+
 def test_without_a_cache_folder_the_built_in_ones_are_taken(monkeypatch):
     monkeypatch.setattr(kept, "cutoffs_file", lambda: None)
     cutoffs.cache_clear()

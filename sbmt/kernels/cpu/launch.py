@@ -14,7 +14,7 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Cr
 
 _CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
-_SCORES_AT_ONCE = 1 << 20  # scores of parts that are formed at a time
+_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 
 
 class Gradients(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
 LANES = 16
@@ -13,12 +13,16 @@ LANES = 16
 def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
     """How many of the 16 numbers from ``array[start]`` on come before the first that is above ``x``; 16 if none is.
 
-    For use in kernels. The array, contiguous and of the type of ``x``, must have all 16: nothing checks it.
+    For use in kernels. The array is contiguous, of the type of ``x``, and has all 16, which ``NUMBA_BOUNDSCHECK=1``
+    checks.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, dtype = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0]), x
         lanes, int64, zero = ir.VectorType(context.get_data_type(dtype), LANES), ir.IntType(64), ir.IntType(32)(0)
+        if config.BOUNDSCHECK:
+            with builder.if_then(builder.icmp_unsigned(">", builder.add(arguments[1], int64(LANES)), array.nitems)):
+                context.call_conv.return_user_exc(builder, IndexError, ("fewer than 16 numbers",))
         place = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
         numbers = builder.load(place, align=dtype.bitwidth // 8)
         nothing = ir.Constant(lanes, ir.Undefined)

@@ -4,6 +4,7 @@ import numba
 import numpy as np
 import pytest
 from numba import uint64
+from numba.core import config
 
 from sbmt.kernels.cpu.search import LANES, first_above
 
@@ -29,6 +30,15 @@ def test_the_first_of_sixteen_that_is_above(dtype, is_sorted):
     expected = [by_a_loop(numbers, *cell) for cell in cells]
     assert [found(numbers, *cell) for cell in cells] == expected
     assert {0, LANES} < set(expected) and (not is_sorted or set(expected) == set(range(LANES + 1)))
+
+
+def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    checked = numba.njit(found.py_func)
+    assert checked(np.zeros(LANES + 1), 1, 0.0) == LANES
+    for start in (2, 2**40):
+        with pytest.raises(IndexError, match="16"):
+            checked(np.zeros(LANES + 1), start, 0.0)
 
 
 def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():

@@ -94,7 +94,8 @@ def _percents(limits: list[float]) -> str:
     low, high = min(limits), max(limits)
     if high <= 0:
         return "never"
-    return f"{100 * high:.1f} %, or never" if low < 0.0005 else f"{100 * low:.1f} to {100 * high:.1f} %"
+    rounds_to_nothing = low < 0.0005
+    return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
 def seconds_table(bench: dict[str, Any]) -> str:

@@ -156,6 +156,32 @@ def test_the_law_of_every_edge(way, is_padded, exploration, monkeypatch):
     assert abs(together) < 5.7  # 1.2e-8 of false alarm
 
 
+def test_the_law_where_searches_take_many_steps(monkeypatch):
+    """More parts, and pieces of a row's line, than are compared at once; and pairs whose keys differ a thousandfold.
+
+    In one head the first keys count most, in the other the last, so that a key lies far from where keys alike would.
+    """
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9)
+    n_groups, size, active, n, m = 2, 20, 3, 3, 120
+    generator = torch.Generator().manual_seed(0)
+
+    def memberships(n, n_used, scale):
+        chosen = torch.rand(1, 2, n, 2 * n_groups, n_used, generator=generator).topk(active).indices.sort(-1).values
+        part = chosen * (size - 1) // (n_used - 1) + size * torch.arange(2 * n_groups)[:, None]
+        weight = torch.rand(part.shape, generator=generator, dtype=torch.float64) * scale[..., None, None]
+        return part.int().flatten(3), weight.flatten(3) / active
+
+    query = memberships(n, size, torch.ones(1, 2, n, dtype=torch.float64))
+    share = torch.full((m,), 0.03, dtype=torch.float64)
+    share[:12] = 1.0
+    key = memberships(m, 4, torch.stack([share, share.flip(0)])[None])
+    blocks = 5 * torch.rand(2, 2 * n_groups, size, size, generator=generator, dtype=torch.float64)
+    model = CrossedModel(query, blocks, key, None, None, find_link("poisson"))
+    masks, p = masks_of(model), model.expected_mask()
+    assert 1e-5 < p.min() < p.max() < 0.999 and (p * len(masks)).median() > 10
+    assert binomial_p_values(masks.sum(0).numpy(), len(masks), p.numpy()).min() > SHARE / p.numel()
+
+
 def test_edges_of_a_pair_of_cells_are_independent():
     """Two keys that share all their clusters are named by the same points' clusters, but independently."""
     model, plain, _ = both_models(scale=2.0)

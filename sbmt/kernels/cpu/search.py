@@ -13,9 +13,11 @@ LANES = 16
 def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
     """How many of the 16 numbers from ``array[start]`` on come before the first that is above ``x``; 16 if none is.
 
-    For use in kernels. The array is contiguous, of the type of ``x``, and has all 16, which ``NUMBA_BOUNDSCHECK=1``
-    checks.
+    For use in kernels. The array is contiguous and of the type of ``x``, or the kernel does not compile. It has all 16,
+    which ``NUMBA_BOUNDSCHECK=1`` checks.
     """
+    if not isinstance(array, types.Array) or (array.dtype, array.layout) != (x, "C"):
+        return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, dtype = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0]), x
@@ -28,7 +30,8 @@ def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
         nothing = ir.Constant(lanes, ir.Undefined)
         one = builder.insert_element(nothing, arguments[2], zero)
         repeated = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(zero.type, LANES), [0] * LANES))
-        compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else builder.icmp_unsigned
+        compare_integers = builder.icmp_signed if getattr(dtype, "signed", False) else builder.icmp_unsigned
+        compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else compare_integers
         is_above = builder.zext(builder.bitcast(compare(">", numbers, repeated), ir.IntType(LANES)), int64)
         return builder.cttz(builder.or_(is_above, int64(1 << LANES)), ir.IntType(1)(1))
 

@@ -19,10 +19,10 @@ def by_a_loop(numbers, start, x):
     return above[0] if above else LANES
 
 
-@pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.uint64, np.float32, np.float64])
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_the_first_of_sixteen_that_is_above(dtype, is_sorted):
-    numbers = np.random.default_rng(0).integers(0, np.iinfo(np.uint32).max, 3 * LANES).astype(dtype)
+    numbers = np.random.default_rng(0).integers(0, np.iinfo(np.uint32).max, 3 * LANES).astype(dtype)  # of both signs
     numbers[5:9] = numbers[5]
     numbers = np.sort(numbers) if is_sorted else numbers
     asked = [*numbers, dtype(0), numbers.max()]
@@ -39,6 +39,12 @@ def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
     for start in (2, 2**40):
         with pytest.raises(IndexError, match="16"):
             checked(np.zeros(LANES + 1), start, 0.0)
+
+
+def test_an_array_of_another_type_is_refused():
+    for numbers, x in ((np.zeros(LANES, np.float32), 0.0), (np.zeros(2 * LANES)[::2], 0.0), ((0.0, 1.0), 0.0)):
+        with pytest.raises(numba.TypingError):
+            found(numbers, 0, x)
 
 
 def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():

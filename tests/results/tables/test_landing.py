@@ -86,6 +86,8 @@ def test_limits_are_where_the_line_meets_one():
     # Even where (1 + structured) · (1000 / n + 10 ρ) = 1: ρ = (1 − 1000 / n) / 10 and (1 / 2 − 1000 / n) / 10.
     assert by_length["4,096"] == "| 4,096 | 89 % | 2.6 to 7.6 % | 3.8 to 8.8 % |"
     assert by_length["1,024"] == "| 1,024 | 55 % | 0.2 %, or never | 0.1 to 5.1 % |"
+    hardly = limits_table(bench(lambda kind, n, density, _: (500 if kind == KINDS[0] else 1023.9) / n + 10 * density))
+    assert "| 1,024 | 55 % | 5.1 %, or never | 5.1 %, or never |" in hardly  # and not 0.0 to 5.1 %
     expensive = limits_table(bench(lambda kind, n, density, _: 20000 / n + density))
     assert expensive.count("| never | never |") == 5
 

@@ -157,7 +157,7 @@ def test_the_law_of_every_edge(way, is_padded, exploration, monkeypatch):
 
 
 def test_the_law_where_searches_take_many_steps(monkeypatch):
-    """More parts, and pieces of a row's line, than are compared at once; and pairs whose keys differ a thousandfold.
+    """More parts, and pieces of a row's line, than are compared at once; and pairs whose keys differ much.
 
     In one head the first keys count most, in the other the last, so that a key lies far from where keys alike would.
     """
@@ -172,7 +172,7 @@ def test_the_law_where_searches_take_many_steps(monkeypatch):
         return part.int().flatten(3), weight.flatten(3) / active
 
     query = memberships(n, size, torch.ones(1, 2, n, dtype=torch.float64))
-    share = torch.full((m,), 0.03, dtype=torch.float64)
+    share = torch.full((m,), 0.15, dtype=torch.float64)
     share[:12] = 1.0
     key = memberships(m, 4, torch.stack([share, share.flip(0)])[None])
     blocks = 5 * torch.rand(2, 2 * n_groups, size, size, generator=generator, dtype=torch.float64)

@@ -14,8 +14,10 @@ import numpy as np
 from numba import uint32, uint64
 
 from sbmt.kernels.cpu.elementary import exp
+from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
 
+_AHEAD = 12  # edges before it is needed, a key is asked for
 _LANES = 64  # rows whose scores are compared at once
 
 
@@ -178,6 +180,10 @@ def rates_along_rows(start, stop, active, factors, mask, out):
         graph = row // n_queries
         rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
         for e in range(row_ptr[row], row_ptr[row + 1]):
+            if e + _AHEAD < keys.size:
+                later = graph * n_keys + keys[e + _AHEAD]
+                prefetch(part, later)
+                prefetch(weight, later)
             out[e] = rate_of_key(rates, active, part, weight, graph * n_keys + keys[e])
 
 
@@ -204,6 +210,11 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
             for e in range(uint64(row_ptr[row]), uint64(row_ptr[row + 1])):
+                if e + _AHEAD < keys.size:
+                    later = graph * n_keys + keys[e + _AHEAD]
+                    prefetch(part, later)
+                    prefetch(weight, later)
+                    prefetch(to_weight[chunk], later)
                 key, g = uint64(graph * n_keys + keys[e]), grad[e]
                 for group in range(part.shape[1] // (2 * n_active)):
                     i = uint64(2 * group * n_active)

@@ -1,6 +1,8 @@
 """Softmax attention along the rows of a CSR mask, and its gradients.
 
-Everything is flattened as in :mod:`sbmt.kernels.cpu.products`.
+Everything is flattened as in :mod:`sbmt.kernels.cpu.products`. Each step is taken for some rows before the next one,
+for two reasons: keys stay in the cache while values are not needed, and what is done to every edge alike is done to
+many at once, since a row may have few.
 """
 
 import math
@@ -11,6 +13,8 @@ from sbmt.kernels.cpu.elementary import exp, log
 from sbmt.kernels.cpu.products import dots, weighted_sum
 from sbmt.kernels.cpu.toolchain import kernel
 
+_EDGES = 1 << 13  # of some rows together, unless it is one row that has more
+
 
 @kernel
 def attend_rows(start, stop, inputs, mask, is_score_rule, results):
@@ -18,38 +22,51 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
     out, log_total, weights = results
-    scores = np.empty(n_keys, query.dtype)
-    for row in range(start, stop):
-        first, last = row_ptr[row], row_ptr[row + 1]
-        if first == last:
-            out[row] = 0
-            log_total[row] = 0
-            continue
-        offset = row // n_queries * n_keys
-        _scores(query[row], key, offset, keys, first, last, gate, is_score_rule, scores)
-        count = last - first
+    room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
+    while begin < stop:
+        end = _some_rows(begin, stop, row_ptr)
+        base, count = row_ptr[begin], row_ptr[end] - row_ptr[begin]
+        x = room[:count]
+        _scores(begin, end, query, key, mask, gate, is_score_rule, x)
         if bias.size:
             for i in range(count):
-                scores[i] += bias[first + i]
-        most = _largest(scores, count)
-        total = 0.0
-        if sink.size:
-            most = max(most, sink[row // n_queries])
-            total = exp(sink[row // n_queries] - most)
+                x[i] += bias[base + i]
+        for row in range(begin, end):
+            first, last = row_ptr[row] - base, row_ptr[row + 1] - base
+            if first == last:
+                continue
+            most = _largest(x, first, last)
+            if sink.size:
+                most = max(most, sink[row // n_queries])
+            for i in range(first, last):
+                x[i] -= most
+            log_total[row] = most
         for i in range(count):
-            scores[i] = exp(scores[i] - most)
-            total += scores[i]
-        log_total[row] = most + log(total)
-        share = query.dtype.type(1 / total)
-        for i in range(count):
-            scores[i] *= share
+            x[i] = exp(x[i])
+        for row in range(begin, end):
+            first, last = row_ptr[row] - base, row_ptr[row + 1] - base
+            if first == last:
+                log_total[row] = 0
+                continue
+            total = 0.0
+            if sink.size:
+                total = exp(sink[row // n_queries] - log_total[row])
+            for i in range(first, last):
+                total += x[i]
+            log_total[row] += log(total)
+            share = query.dtype.type(1 / total)
+            for i in range(first, last):
+                x[i] *= share
         if weights.size:
             for i in range(count):
-                weights[first + i] = scores[i]
+                weights[base + i] = x[i]
         if weight_scale.size:
             for i in range(count):
-                scores[i] *= weight_scale[first + i]
-        weighted_sum(scores, value, offset, keys, first, last, out[row])
+                x[i] *= weight_scale[base + i]
+        for row in range(begin, end):
+            first, last = row_ptr[row], row_ptr[row + 1]
+            weighted_sum(x[first - base :], value, row // n_queries * n_keys, keys, first, last, out[row])
+        begin = end
 
 
 @kernel
@@ -63,80 +80,91 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
     row_ptr, keys, n_queries, n_keys = mask
     out, log_total, _ = results
     grad_query, grad_score, grad_gate, grad_bias, grad_sink, weights = grads
-    scale = query.dtype.type(1 / math.sqrt(query.shape[1]))
-    scores = np.empty(n_keys, query.dtype)
-    for row in range(start, stop):
-        first, last = row_ptr[row], row_ptr[row + 1]
-        if first == last:
-            grad_query[row] = 0
-            continue
-        offset = row // n_queries * n_keys
-        _scores(query[row], key, offset, keys, first, last, gate, is_score_rule, scores)
-        weight, grad = weights[first:last], grad_score[first:last]
-        dots(grad_out[row], value, offset, keys, first, last, grad)
-        mean = query.dtype.type(0)
-        for i in range(out.shape[1]):
-            mean += grad_out[row, i] * out[row, i]
-        if bias.size:
-            for i in range(last - first):
-                weight[i] = exp(query.dtype.type(scores[i] + bias[first + i] - log_total[row]))
-        else:
-            for i in range(last - first):
-                weight[i] = exp(query.dtype.type(scores[i] - log_total[row]))
-        if grad_weights.size:
-            for i in range(last - first):
-                mean += weight[i] * grad_weights[first + i]
-            for i in range(last - first):
-                kept = weight[i] * (weight_scale[first + i] if weight_scale.size else query.dtype.type(1))
-                grad[i] = kept * grad[i] + weight[i] * (grad_weights[first + i] - mean)
-                weight[i] = kept
-        elif weight_scale.size:
-            for i in range(last - first):
-                grad[i] = weight[i] * (weight_scale[first + i] * grad[i] - mean)
-                weight[i] *= weight_scale[first + i]
-        else:
-            for i in range(last - first):
-                grad[i] = weight[i] * (grad[i] - mean)
-        if sink.size:
-            grad_sink[row] = -exp(sink[row // n_queries] - log_total[row]) * mean
+    scale, zero, one = query.dtype.type(1 / math.sqrt(query.shape[1])), query.dtype.type(0), query.dtype.type(1)
+    room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
+    while begin < stop:
+        end = _some_rows(begin, stop, row_ptr)
+        base, count = row_ptr[begin], row_ptr[end] - row_ptr[begin]
+        x, weight, grad = room[:count], weights[base : base + count], grad_score[base : base + count]
+        _scores(begin, end, query, key, mask, gate, is_score_rule, x)
+        for i in range(count):
+            weight[i] = x[i] + (bias[base + i] if bias.size else zero)
+        for row in range(begin, end):
+            first, last = row_ptr[row], row_ptr[row + 1]
+            dots(grad_out[row], value, row // n_queries * n_keys, keys, first, last, grad[first - base :])
+            for i in range(first - base, last - base):
+                weight[i] = query.dtype.type(weight[i] - log_total[row])
+        for i in range(count):
+            weight[i] = exp(weight[i])
+        for row in range(begin, end):
+            first, last, mean = row_ptr[row] - base, row_ptr[row + 1] - base, zero
+            for i in range(out.shape[1]):
+                mean += grad_out[row, i] * out[row, i]
+            if grad_weights.size:
+                for i in range(first, last):
+                    mean += weight[i] * grad_weights[base + i]
+            for i in range(first, last):
+                c = weight_scale[base + i] if weight_scale.size else one
+                u = grad_weights[base + i] if grad_weights.size else zero
+                grad[i] = weight[i] * (c * grad[i] + u - mean)
+            if sink.size and first < last:
+                grad_sink[row] = -exp(sink[row // n_queries] - log_total[row]) * mean
+        if weight_scale.size:
+            for i in range(count):
+                weight[i] *= weight_scale[base + i]
         if grad_bias.size:
-            for i in range(last - first):
-                grad_bias[first + i] = grad[i]
+            for i in range(count):
+                grad_bias[base + i] = grad[i]
         if gate.size:
-            for i in range(last - first):
-                g = gate[first + i]
+            for i in range(count):
+                g = gate[base + i]
                 if is_score_rule:
-                    grad_gate[first + i] = grad[i] * (scores[i] / g)
+                    grad_gate[base + i] = grad[i] * (x[i] / g)
                     grad[i] *= g
                 else:
-                    grad_gate[first + i] = grad[i] / g
-        for i in range(last - first):
+                    grad_gate[base + i] = grad[i] / g
+        for i in range(count):
             grad[i] *= scale
-        weighted_sum(grad, key, offset, keys, first, last, grad_query[row])
+        for row in range(begin, end):
+            first, last = row_ptr[row], row_ptr[row + 1]
+            weighted_sum(grad[first - base :], key, row // n_queries * n_keys, keys, first, last, grad_query[row])
+        begin = end
 
 
 @kernel
-def _scores(vector, key, offset, keys, first, last, gate, is_score_rule, scores):
-    """Computes the softmax's arguments: g · q·k / √d, or q·k / √d + ln g."""
-    scale = vector.dtype.type(1 / math.sqrt(vector.shape[0]))
-    dots(vector, key, offset, keys, first, last, scores)
-    for i in range(last - first):
-        scores[i] *= scale
+def _some_rows(begin, stop, row_ptr):
+    """The row after the last of those that are taken together, of which there is at least one."""
+    end = begin + 1
+    while end < stop and row_ptr[end + 1] - row_ptr[begin] <= _EDGES:
+        end += 1
+    return end
+
+
+@kernel
+def _scores(begin, end, query, key, mask, gate, is_score_rule, x):
+    """Computes the softmax's arguments along some rows, without bias: g · q·k / √d, or q·k / √d + ln g."""
+    row_ptr, keys, n_queries, n_keys = mask
+    base, scale = row_ptr[begin], query.dtype.type(1 / math.sqrt(query.shape[1]))
+    for row in range(begin, end):
+        first, last = row_ptr[row], row_ptr[row + 1]
+        dots(query[row], key, row // n_queries * n_keys, keys, first, last, x[first - base :])
+    for i in range(x.size):
+        x[i] *= scale
     if gate.size:
         if is_score_rule:
-            for i in range(last - first):
-                scores[i] *= gate[first + i]
+            for i in range(x.size):
+                x[i] *= gate[base + i]
         else:
-            for i in range(last - first):
-                scores[i] += log(gate[first + i])
+            for i in range(x.size):
+                x[i] += log(gate[base + i])
 
 
 @kernel
-def _largest(x, count):
-    """The largest of the first ``count`` numbers, four at a time so that comparisons do not wait for each other."""
-    a = b = c = d = x[0]
-    for i in range(0, count - 3, 4):
+def _largest(x, first, last):
+    """The largest of some numbers, four at a time so that comparisons do not wait for each other."""
+    a = b = c = d = x[first]
+    for i in range(first, last - 3, 4):
         a, b, c, d = max(a, x[i]), max(b, x[i + 1]), max(c, x[i + 2]), max(d, x[i + 3])
-    for i in range(count // 4 * 4, count):
+    for i in range(last - (last - first) % 4, last):
         a = max(a, x[i])
     return max(max(a, b), max(c, d))

@@ -166,6 +166,7 @@ results: $(STAMP)
 
 bench: $(STAMP)
 	mkdir -p results
+	$(BIN)/python results/measure/set_aside.py
 	$(BIN)/sbmt bench --suite attention --suite sampler --suite backends --suite memory \
 	    --json results/bench.json --figure results/bench.png
 	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json --figure results/bench_fitted.png

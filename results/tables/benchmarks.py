@@ -1,11 +1,14 @@
 """The tables of the page on benchmarks."""
 
+from collections.abc import Sequence
 from itertools import product
+from string import ascii_uppercase
 from typing import Any
 
 from results.tables.files import Files
 from results.tables.grid import grid
 from sbmt.experiments.benchmarks import tables_of
+from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.plots.benchmarks import crossing
 from sbmt.experiments.tables import LEFT_OUT
 
@@ -18,8 +21,11 @@ FITTED_FIGURE = "Seconds of a training step against the number of tokens, with f
 def bench_page(files: Files) -> dict[str, str]:
     """The benchmarks' tables, figures and machines by name."""
     tables = _suites(files, "bench", FIGURE) | _suites(files, "bench_fitted", FITTED_FIGURE, "fitted-")
-    if files.has("bench_fitted"):
-        tables["fitted-gain"] = _gain(files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"])
+    for name in ("fitted", "attention"):
+        measured = files.machines("bench_fitted" if name == "fitted" else "bench")
+        measured = [one for one in measured if name in one["suites"]]
+        if measured:
+            tables |= _side_by_side(name, measured)
     return tables | _blocks(files) | _builds(files) | _gpu(files)
 
 
@@ -50,31 +56,91 @@ def _machine(result: dict[str, Any]) -> str:
     return f"Measured on {text}; by `{about['command']}` on {about['date']}{quickly}."
 
 
-def _gain(cases: list[dict[str, Any]]) -> str:
-    """What a fitted mask of 16 keys per query gains over full attention, and from which number of tokens on."""
+def _side_by_side(suite: str, measured: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """What a suite found on each processor: a table, and for fitted masks what they gain, in words."""
+    found = [_by_case(suite, one) for one in measured]
+    headings, machines = ["", "memberships", "n", "density"], []
+    for letter, one in zip(ascii_uppercase, measured, strict=False):
+        headings += [f"{letter}: SDPA, ms", f"{letter}: ours / SDPA"]
+        machines.append(f"{letter}: {one['manifest']['processor']}, {one['manifest']['date']}")
+    rows = []
+    for case in found[0]:
+        is_training, _, kind, n, density = case
+        about = "training" if is_training else "forward", kind, f"{n:,}", percent(density)
+        rows.append([*about, *(cell for one in found for cell in _times(one.get(case)))])
+    tables = {f"{suite}-machines": f"{grid(headings, rows)}\n\n*{'; '.join(machines)}.*"}
+    return tables | ({"fitted-gain": _gain(found)} if suite == "fitted" else {})
+
+
+Case = tuple[bool, str, str, int, float]
+"""Whether it is a training step, the sweep, the kind of memberships, n, and density."""
+
+
+def _by_case(suite: str, result: dict[str, Any]) -> dict[Case, dict[str, Any]]:
+    """The contestants' results in the sweeps that are compared between processors, where full attention ran."""
+    sweeps = ("n", "shared") if suite == "fitted" else ("target",)
+    return {
+        (case["is_training"], sweep, case["kind"], case["n"], case["density"]): case["results"]
+        for is_training, sweep in product((True, False), sweeps)
+        for case in result["suites"][suite]["found"]["cases"]
+        if case["is_training"] is is_training and sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
+    }
+
+
+def _times(results: dict[str, Any] | None) -> tuple[str, str]:
+    """Full attention's time, and ours over it with quartiles."""
+    if results is None:
+        return LEFT_OUT, LEFT_OUT
+    ratio, *quartiles = (results["sbm"][name] for name in ("ratio", "ratio_low", "ratio_high"))
+    form = ".2f" if ratio > 0.1 else ".3f"
+    between = "–".join(f"{quartile:{form}}" for quartile in quartiles)
+    return milliseconds(results["sdpa"]["median"]), f"{ratio:{form}} ({between})"
+
+
+def _gain(found: Sequence[dict[Case, dict[str, Any]]]) -> str:
+    """What a fitted mask of 16 keys per query gains over full attention, and from which number of tokens on.
+
+    Where processors differ, both ends of the range are given.
+    """
     sentences = []
     ways = ((True, "A training step"), (False, "A forward pass"))
     masks = (("n", "a fitted mask of 16 keys per query"), ("shared", "one such mask for all heads"))
     for (is_training, what), (sweep, mask) in product(ways, masks):
-        mine = [
-            c
-            for c in cases
-            if c["is_training"] is is_training and sweep in c["sweeps"] and "ratio" in c["results"]["sbm"]
+        ratios = [
+            {case[3]: results["sbm"]["ratio"] for case, results in one.items() if case[:2] == (is_training, sweep)}
+            for one in found
         ]
-        if not mine:
+        ratios = [one for one in ratios if one]
+        if not ratios:
             continue
-        ratios = [case["results"]["sbm"]["ratio"] for case in mine]
-        where = crossing([case["n"] for case in mine], ratios, [1.0] * len(mine))
-        if where is not None:
-            begins = f"is as fast as full attention's at about {round(where[0], -2):,.0f} tokens"
-        else:
-            least = f"is no slower than full attention's from {mine[0]['n']:,} tokens on"
-            begins = least if ratios[0] < 1 else "is not faster"
+        places = [_break_even(one) for one in ratios]
+        known = [place for place in places if place is not None]
+        begins = f"is as fast as full attention's at about {_range(known, ',.0f')} tokens"
+        if len(known) < len(places):
+            begins = "is not faster on every processor"
+        elif any(next(iter(one.values())) < 1 for one in ratios):
+            begins += " or fewer"
+        common = [n for n in ratios[0] if all(n in one for one in ratios)]
         gains = ", ".join(
-            f"{1 / r:.1f} times as fast at {c['n']:,}" for c, r in zip(mine, ratios, strict=True) if r < 0.95
+            f"{_range([1 / one[n] for one in ratios], '.1f')} times as fast at {n:,}"
+            for n in common
+            if max(one[n] for one in ratios) < 0.95
         )
         sentences.append(f"{what} with {mask} {begins}{', ' if gains else ''}{gains}.")
     return " ".join(sentences)
+
+
+def _break_even(ratios: dict[int, float]) -> float | None:
+    """The number of tokens from which on a ratio is below 1: the least that was measured if it always is."""
+    where = crossing(list(ratios), list(ratios.values()), [1.0] * len(ratios))
+    if where is not None:
+        return round(where[0], -2)
+    return min(ratios) if next(iter(ratios.values())) < 1 else None
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    ends = dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values)))
+    return " to ".join(ends)
 
 
 def _blocks(files: Files) -> dict[str, str]:

@@ -36,6 +36,12 @@ class Files:
             self._contents[name] = json.loads((self.root / "results" / f"{name}.json").read_text("utf-8"))
         return self._contents[name]
 
+    def machines(self, name: str) -> list[Any]:
+        """The content of a benchmark's file, and of those of the same name that other processors left: newest first."""
+        kept = sorted((self.root / "results" / "machines").glob(f"*/{name}.json"))
+        names = [name] * self.has(name) + [f"machines/{path.parent.name}/{name}" for path in kept]
+        return sorted((self.load(one) for one in names), key=lambda one: one["manifest"]["date"], reverse=True)
+
     def study(self, name: str) -> Any:
         """The content of a study's file; ``glue/mlm`` is one of the several studies in ``glue.json``."""
         file, _, part = name.partition("/")

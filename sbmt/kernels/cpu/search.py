@@ -16,23 +16,40 @@ def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
     For use in kernels. The array is contiguous and of the type of ``x``, or the kernel does not compile. It has all 16,
     which ``NUMBA_BOUNDSCHECK=1`` checks.
     """
-    if not isinstance(array, types.Array) or (array.dtype, array.layout) != (x, "C"):
-        return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, dtype = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0]), x
-        lanes, int64, zero = ir.VectorType(context.get_data_type(dtype), LANES), ir.IntType(64), ir.IntType(32)(0)
-        if config.BOUNDSCHECK:
-            with builder.if_then(builder.icmp_unsigned(">", builder.add(arguments[1], int64(LANES)), array.nitems)):
-                context.call_conv.return_user_exc(builder, IndexError, ("fewer than 16 numbers",))
-        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
-        numbers = builder.load(place, align=dtype.bitwidth // 8)
-        nothing = ir.Constant(lanes, ir.Undefined)
-        one = builder.insert_element(nothing, arguments[2], zero)
-        repeated = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(zero.type, LANES), [0] * LANES))
-        compare_integers = builder.icmp_signed if getattr(dtype, "signed", False) else builder.icmp_unsigned
-        compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else compare_integers
-        is_above = builder.zext(builder.bitcast(compare(">", numbers, repeated), ir.IntType(LANES)), int64)
-        return builder.cttz(builder.or_(is_above, int64(1 << LANES)), ir.IntType(1)(1))
+        is_above = _compare(">", array, context, builder, arguments)
+        return builder.cttz(builder.or_(is_above, ir.IntType(64)(1 << LANES)), ir.IntType(1)(1))
 
-    return types.uint64(array, types.uint64, x), generate
+    return (types.uint64(array, types.uint64, x), generate) if _is_comparable(array, x) else None
+
+
+@intrinsic
+def count_below(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
+    """How many of the 16 numbers from ``array[start]`` on are below ``x``; otherwise as :func:`first_above`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(_compare("<", array, context, builder, arguments))
+
+    return (types.uint64(array, types.uint64, x), generate) if _is_comparable(array, x) else None
+
+
+def _is_comparable(array: Any, x: Any) -> bool:
+    return isinstance(array, types.Array) and (array.dtype, array.layout) == (x, "C")
+
+
+def _compare(sign: str, kind: Any, context: Any, builder: Any, arguments: Any) -> Any:
+    """For which of the numbers the comparison holds, as bits of an int64."""
+    array, dtype = cgutils.create_struct_proxy(kind)(context, builder, arguments[0]), kind.dtype
+    lanes, int64, zero = ir.VectorType(context.get_data_type(dtype), LANES), ir.IntType(64), ir.IntType(32)(0)
+    if config.BOUNDSCHECK:
+        with builder.if_then(builder.icmp_unsigned(">", builder.add(arguments[1], int64(LANES)), array.nitems)):
+            context.call_conv.return_user_exc(builder, IndexError, ("fewer than 16 numbers",))
+    place = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
+    numbers = builder.load(place, align=dtype.bitwidth // 8)
+    nothing = ir.Constant(lanes, ir.Undefined)
+    one = builder.insert_element(nothing, arguments[2], zero)
+    repeated = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(zero.type, LANES), [0] * LANES))
+    compare_integers = builder.icmp_signed if getattr(dtype, "signed", False) else builder.icmp_unsigned
+    compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else compare_integers
+    return builder.zext(builder.bitcast(compare(sign, numbers, repeated), ir.IntType(LANES)), int64)

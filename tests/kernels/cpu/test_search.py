@@ -6,12 +6,17 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.search import LANES, first_above
+from sbmt.kernels.cpu.search import LANES, count_below, first_above
 
 
 @numba.njit
 def found(numbers, start, x):
     return first_above(numbers, uint64(start), x)
+
+
+@numba.njit
+def below(numbers, start, x):
+    return count_below(numbers, uint64(start), x)
 
 
 def by_a_loop(numbers, start, x):
@@ -29,22 +34,25 @@ def test_the_first_of_sixteen_that_is_above(dtype, is_sorted):
     cells = [(start, x) for start in range(2 * LANES + 1) for x in asked]
     expected = [by_a_loop(numbers, *cell) for cell in cells]
     assert [found(numbers, *cell) for cell in cells] == expected
+    assert [below(numbers, *cell) for cell in cells] == [(numbers[at : at + LANES] < x).sum() for at, x in cells]
     assert {0, LANES} < set(expected) and (not is_sorted or set(expected) == set(range(LANES + 1)))
 
 
 def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
-    checked = numba.njit(found.py_func)
-    assert checked(np.zeros(LANES + 1), 1, 0.0) == LANES
-    for start in (2, 2**40):
-        with pytest.raises(IndexError, match="16"):
-            checked(np.zeros(LANES + 1), start, 0.0)
+    for search, nothing in ((found, LANES), (below, 0)):
+        checked = numba.njit(search.py_func)
+        assert checked(np.zeros(LANES + 1), 1, 0.0) == nothing
+        for start in (2, 2**40):
+            with pytest.raises(IndexError, match="16"):
+                checked(np.zeros(LANES + 1), start, 0.0)
 
 
 def test_an_array_of_another_type_is_refused():
     for numbers, x in ((np.zeros(LANES, np.float32), 0.0), (np.zeros(2 * LANES)[::2], 0.0), ((0.0, 1.0), 0.0)):
-        with pytest.raises(numba.TypingError):
-            found(numbers, 0, x)
+        for search in (found, below):
+            with pytest.raises(numba.TypingError):
+                search(numbers, 0, x)
 
 
 def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
@@ -52,3 +60,5 @@ def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
     assert found(words, 0, np.uint64(2**63 - 1)) == 0 and found(words, 0, np.uint64(2**63)) == LANES
     numbers = np.full(LANES, np.inf)
     assert found(numbers, 0, 1.0) == 0 and found(numbers, 0, np.inf) == found(numbers, 0, np.nan) == LANES
+    assert below(words, 0, np.uint64(2**63 + 1)) == LANES and below(words, 0, np.uint64(1)) == 0
+    assert below(numbers, 0, np.inf) == below(numbers, 0, np.nan) == 0

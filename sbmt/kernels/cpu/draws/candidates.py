@@ -7,15 +7,18 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numba import uint64
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+from sbmt.kernels.cpu.search import LANES, count_below
 from sbmt.kernels.cpu.toolchain import kernel
 
 GAPS = 2 * BATCH
 CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
+_NO_KEY = np.int32((1 << 31) - 1)
 _FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
 
 
@@ -193,13 +196,15 @@ def sort_distinct(found, bitmap, out):
     """
     if found.shape[0] > min(_FEW, out.shape[0]):
         return _through_bitmap(found, bitmap, out)
-    count = found.shape[0]
+    count, some = found.shape[0], np.empty(_FEW + LANES, np.int32)
     for i in range(count):
+        some[i] = found[i]
         out[i] = -1
+    some[count : count + LANES] = _NO_KEY  # which none is above
     for i in range(count):
-        here, rank = found[i], np.int32(0)
-        for other in range(count):
-            rank += np.int32(found[other] < here)
+        here, rank = some[i], uint64(0)
+        for first in range(0, count, LANES):
+            rank += count_below(some, uint64(first), here)
         out[rank] = here  # equal numbers meet here, and leave the places after it empty
     distinct = 0
     for i in range(count):

@@ -6,7 +6,10 @@ graph · n_keys + j of ``key``.
 
 import numpy as np
 
+from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
+
+_AHEAD = 32  # edges of the next column whose weights, scattered over the rows, are asked for
 
 
 @kernel
@@ -37,6 +40,8 @@ def sum_columns(start, stop, weights, query, mask, by_key, out):
         first, last = column_ptr[column], column_ptr[column + 1]
         graph = column // n_keys
         base = row_ptr[graph * n_queries]
+        for e in range(last, min(last + _AHEAD, positions.size)):
+            prefetch(weights, base + positions[e])
         for i in range(last - first):
             ours[i] = weights[base + positions[first + i]]
         weighted_sum(ours, query, graph * n_queries, queries, first, last, out[column])

@@ -16,12 +16,14 @@ from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.search import LANES, first_above
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
 _LAST = 4294967295  # random words stay below it
 _HALF, _KEY = np.uint64(32), np.uint64(_LAST)  # of an entry of members
+_AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
 _BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
 _BELOW_ONE = 1 - 2**-20  # of a piece: sums in float32 are right to a tenth of what is left out
 _WORK = 512  # roughly, per row
@@ -331,22 +333,31 @@ def _first_above(ascending, start, x):
 def name_keys(start, stop, n_queries, real_keys, n_real, heads, members, points):
     """Writes the key that each point names: of its pair in proportion to memberships, or any real one."""
     first, pair, place, key = points
-    begins, entry, _ = members
+    n_points = first[stop - start]
     for row in range(start, stop):
         graph = uint64(row // n_queries)
         example = graph // uint64(heads)
         for i in range(uint64(first[row - start]), uint64(first[row - start + 1])):
-            word, v = uint64(word_at(place[i], 1.0)), uint64(pair[i])
+            later = i + _AHEAD
+            if later < n_points and pair[later] >= 0:
+                prefetch(members.entry, _guess(graph, pair[later], place[later], members)[1])
             if pair[i] < 0:
+                word = uint64(word_at(place[i], 1.0))
                 key[i] = real_keys[example, word * uint64(n_real[example]) >> _HALF]
                 continue
-            begin, end = uint64(begins[graph, v]), uint64(begins[graph, v + uint64(1)])
-            guess = word * (end - begin) >> _HALF  # were all in the pair alike
-            j = begin + guess - min(guess, _BEFORE)
-            last_of_word = word << _HALF | _KEY
-            while j > begin and entry[j - uint64(1)] > last_of_word:
+            begin, j, last_of_word = _guess(graph, pair[i], place[i], members)
+            while j > begin and members.entry[j - uint64(1)] > last_of_word:
                 j -= min(j - begin, uint64(LANES))
-            key[i] = np.int32(entry[j + _first_above(entry, j, last_of_word)] & _KEY)
+            key[i] = np.int32(members.entry[j + _first_above(members.entry, j, last_of_word)] & _KEY)
+
+
+@kernel
+def _guess(graph, pair, place, members):
+    """Where a pair's members begin, where to search for that of a point, and the last entry of its word."""
+    word, v = uint64(word_at(place, 1.0)), uint64(pair)
+    begin, end = uint64(members.first[graph, v]), uint64(members.first[graph, v + uint64(1)])
+    guess = word * (end - begin) >> _HALF  # were all in the pair alike
+    return begin, begin + guess - min(guess, _BEFORE), word << _HALF | _KEY
 
 
 @kernel

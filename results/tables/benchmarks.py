@@ -126,8 +126,8 @@ def _gain(found: Sequence[dict[Case, dict[str, Any]]]) -> str:
             for n in common
             if max(one[n] for one in ratios) < 0.95
         )
-        sentences.append(f"{what} with {mask} {begins}{', ' if gains else ''}{gains}.")
-    return " ".join(sentences)
+        sentences.append(f"- {what} with {mask} {begins}{', ' if gains else ''}{gains}.")
+    return "\n".join(sentences)
 
 
 def _break_even(ratios: dict[int, float]) -> float | None:

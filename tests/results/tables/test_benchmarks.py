@@ -61,3 +61,59 @@ def test_nothing_is_made_up_where_nothing_was_measured(tmp_path):
     assert page.count("run `make gpu`.*") == page.count(": make gpu -->") == 7
     assert page.count("run `make bench`.*") == page.count(": make bench -->")
     assert page.count("*Not built yet") == 1
+
+
+# --- several processors ---
+
+
+def of_a_processor(name, date, ratios, sweep="n"):
+    """A result of the suite ``fitted`` with these ratios of a training step by number of tokens."""
+    cases = [
+        {"kind": "fitted", "n": n, "density": 16 / n, "is_training": True, "sweeps": [sweep],
+         "results": {"sdpa": {"median": 12.345},
+                     "sbm": {"median": 1.0, "ratio": ratio, "ratio_low": 0.9 * ratio, "ratio_high": 1.1 * ratio}}}
+        for n, ratio in ratios.items()
+    ]  # fmt: skip
+    about = {"processor": name, "date": date, "threads": 2, "OMP_WAIT_POLICY": "not set", "python": "3", "torch": "2"}
+    found = {"cases": cases, "memory": {"cases": []}}
+    suites = {"fitted": {"seconds": 1.0, "found": found}}
+    return {"manifest": about | {"numba": "0", "command": "sbmt bench"}, "is_quick": False, "suites": suites}
+
+
+def page_of(root, *results):
+    """The page's tables where the first result is in its place and the others were set aside."""
+    for place, result in zip((root, *(root / "machines" / name for name in "ab")), results, strict=False):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "bench_fitted.json").write_text(json.dumps(result))
+    return bench_page(Files(root.parent))
+
+
+def test_processors_stand_side_by_side_the_newest_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.tables.benchmarks.tables_of", lambda result: [])
+    here = of_a_processor("One", "2026-01-02", {512: 2.0, 2048: 0.5, 4096: 0.04, 8192: 0.02})
+    there = of_a_processor("Other", "2026-01-01", {512: 4.0, 2048: 1.0, 4096: 0.05})
+    tables = page_of(tmp_path / "results", here, there)
+    rows = tables["fitted-machines"].splitlines()
+    assert rows[0] == "| | memberships | n | density | A: SDPA, ms | A: ours / SDPA | B: SDPA, ms | B: ours / SDPA |"
+    assert rows[2] == "| training | fitted | 512 | 3.12 % | 12.3 | 2.00 (1.80–2.20) | 12.3 | 4.00 (3.60–4.40) |"
+    assert rows[5] == "| training | fitted | 8,192 | 0.195 % | 12.3 | 0.020 (0.018–0.022) | – | – |"
+    assert rows[-1] == "*A: One, 2026-01-02; B: Other, 2026-01-01.*"
+    gain = tables["fitted-gain"]
+    assert gain == (
+        "- A training step with a fitted mask of 16 keys per query is as fast as full attention's at about 1,000 to "
+        "2,000 tokens, 20.0 to 25.0 times as fast at 4,096."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "said"),
+    [
+        (({512: 2.0, 2048: 0.5}, {512: 0.5, 2048: 0.5}), "is as fast as full attention's at about 512 to 1,000 tokens"),
+        (({512: 2.0, 2048: 0.5}, {512: 3.0, 2048: 2.0}), "is not faster on every processor."),
+    ],
+)
+def test_where_it_begins_to_pay_if_processors_disagree(tmp_path, monkeypatch, ratios, said):
+    monkeypatch.setattr("results.tables.benchmarks.tables_of", lambda result: [])
+    results = (of_a_processor(str(i), "2026-01-01", one, "shared") for i, one in enumerate(ratios))
+    gain = page_of(tmp_path / "results", *results)["fitted-gain"]
+    assert f"A training step with one such mask for all heads {said}" in gain

@@ -59,15 +59,16 @@ def _machine(result: dict[str, Any]) -> str:
 def _side_by_side(suite: str, measured: Sequence[dict[str, Any]]) -> dict[str, str]:
     """What a suite found on each processor: a table, and for fitted masks what they gain, in words."""
     found = [_by_case(suite, one) for one in measured]
-    headings, machines = ["", "memberships", "n", "density"], []
+    headings, machines = ["", "n" if suite == "fitted" else "n, density"], []
     for letter, one in zip(ascii_uppercase, measured, strict=False):
         headings += [f"{letter}: SDPA, ms", f"{letter}: ours / SDPA"]
         machines.append(f"{letter}: {one['manifest']['processor']}, {one['manifest']['date']}")
     rows = []
     for case in found[0]:
         is_training, _, kind, n, density = case
-        about = "training" if is_training else "forward", kind, f"{n:,}", percent(density)
-        rows.append([*about, *(cell for one in found for cell in _times(one.get(case)))])
+        about = f"{kind}, {'training' if is_training else 'forward'}"
+        size = f"{n:,}" if suite == "fitted" else f"{n:,}, {percent(density)}"
+        rows.append([about, size, *(cell for one in found for cell in _times(one.get(case)))])
     tables = {f"{suite}-machines": f"{grid(headings, rows)}\n\n*{'; '.join(machines)}.*"}
     return tables | ({"fitted-gain": _gain(found)} if suite == "fitted" else {})
 

@@ -94,9 +94,9 @@ def test_processors_stand_side_by_side_the_newest_first(tmp_path, monkeypatch):
     there = of_a_processor("Other", "2026-01-01", {512: 4.0, 2048: 1.0, 4096: 0.05})
     tables = page_of(tmp_path / "results", here, there)
     rows = tables["fitted-machines"].splitlines()
-    assert rows[0] == "| | memberships | n | density | A: SDPA, ms | A: ours / SDPA | B: SDPA, ms | B: ours / SDPA |"
-    assert rows[2] == "| training | fitted | 512 | 3.12 % | 12.3 | 2.00 (1.80–2.20) | 12.3 | 4.00 (3.60–4.40) |"
-    assert rows[5] == "| training | fitted | 8,192 | 0.195 % | 12.3 | 0.020 (0.018–0.022) | – | – |"
+    assert rows[0] == "| | n | A: SDPA, ms | A: ours / SDPA | B: SDPA, ms | B: ours / SDPA |"
+    assert rows[2] == "| fitted, training | 512 | 12.3 | 2.00 (1.80–2.20) | 12.3 | 4.00 (3.60–4.40) |"
+    assert rows[5] == "| fitted, training | 8,192 | 12.3 | 0.020 (0.018–0.022) | – | – |"
     assert rows[-1] == "*A: One, 2026-01-02; B: Other, 2026-01-01.*"
     gain = tables["fitted-gain"]
     assert gain == (

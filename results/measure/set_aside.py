@@ -4,7 +4,6 @@
 beside the new ones. ``make bench`` calls it first.
 """
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt.command import run_command  # noqa: E402
+from sbmt.experiments.files import read_json  # noqa: E402
 from sbmt.kernels.cutoffs import processor  # noqa: E402
 
 NAMES = ("bench", "bench_fitted")
@@ -24,7 +24,7 @@ def set_aside(results: Path, ours: str) -> list[Path]:
     for name in NAMES:
         path = results / f"{name}.json"
         (results / "machines" / slug(ours) / path.name).unlink(missing_ok=True)
-        theirs = json.loads(path.read_text("utf-8"))["manifest"]["processor"] if path.exists() else ours
+        theirs = read_json(path)["manifest"]["processor"] if path.exists() else ours
         if theirs != ours:
             place = results / "machines" / slug(theirs) / path.name
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -116,11 +116,10 @@ def _gain(found: Sequence[dict[Case, dict[str, Any]]]) -> str:
             continue
         places = [_break_even(one) for one in ratios]
         known = [place for place in places if place is not None]
-        begins = f"is as fast as full attention's at about {_range(known, ',.0f')} tokens"
-        if len(known) < len(places):
-            begins = "is not faster on every processor"
-        elif any(next(iter(one.values())) < 1 for one in ratios):
-            begins += " or fewer"
+        begins = "is not faster on every processor"
+        if len(known) == len(places):
+            fewer = " or fewer" if any(next(iter(one.values())) < 1 for one in ratios) else ""
+            begins = f"is as fast as full attention's at about {_range(known, ',.0f')} tokens{fewer}"
         common = [n for n in ratios[0] if all(n in one for one in ratios)]
         gains = ", ".join(
             f"{_range([1 / one[n] for one in ratios], '.1f')} times as fast at {n:,}"

@@ -37,10 +37,11 @@ class Files:
         return self._contents[name]
 
     def machines(self, name: str) -> list[Any]:
-        """The content of a benchmark's file, and of those of the same name that other processors left: newest first."""
+        """The content of a benchmark's file, then of those of the same name that were set aside, newest first."""
         kept = sorted((self.root / "results" / "machines").glob(f"*/{name}.json"))
-        names = [name] * self.has(name) + [f"machines/{path.parent.name}/{name}" for path in kept]
-        return sorted((self.load(one) for one in names), key=lambda one: one["manifest"]["date"], reverse=True)
+        others = [self.load(f"machines/{path.parent.name}/{name}") for path in kept]
+        others.sort(key=lambda one: one["manifest"]["date"], reverse=True)
+        return [self.load(name), *others] if self.has(name) else others
 
     def study(self, name: str) -> Any:
         """The content of a study's file; ``glue/mlm`` is one of the several studies in ``glue.json``."""

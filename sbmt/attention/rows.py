@@ -1,4 +1,4 @@
-"""Attention by compiled kernels, which pass over each row's edges once and need no memory for all pairs."""
+"""Attention by compiled kernels, which follow the edges row by row and need no memory for all pairs."""
 
 import torch
 from torch import Tensor

@@ -88,7 +88,7 @@ def page_of(root, *results):
     return bench_page(Files(root.parent))
 
 
-def test_processors_stand_side_by_side_the_newest_first(tmp_path, monkeypatch):
+def test_processors_stand_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setattr("results.tables.benchmarks.tables_of", lambda result: [])
     here = of_a_processor("One", "2026-01-02", {512: 2.0, 2048: 0.5, 4096: 0.04, 8192: 0.02})
     there = of_a_processor("Other", "2026-01-01", {512: 4.0, 2048: 1.0, 4096: 0.05})

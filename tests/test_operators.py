@@ -7,7 +7,7 @@ from torch.testing._internal.optests.generate_tests import OpCheckError
 import sbmt
 from sbmt import BlockModel, EdgeList
 from sbmt.attention import dropout
-from sbmt.kernels import crossed, draws, rows, tiles
+from sbmt.kernels import crossed, draws, poisson, rows, tiles
 from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import make_case
 
@@ -100,6 +100,14 @@ def crossed_rates(density):
     return *crossed_factors(), edges.row_ptr, edges.keys, 5, 7
 
 
+def rated_edges(density, has_weights):
+    """Rates, and perhaps weights, of edges, some of which a window of reach 1 makes certain."""
+    edges = small_case(density).edges
+    rate = torch.linspace(0, 2, edges.n_edges, dtype=torch.float64).requires_grad_(has_weights)
+    weights = (torch.linspace(0, 1, edges.n_edges, dtype=torch.float64),) if has_weights else ()
+    return rate, *weights, edges.row_ptr, edges.keys, 5, 7, 0.1, 1
+
+
 def sample_crossed(density):
     return *(x.detach() for x in crossed_factors()), [2, 2, 5, 7], *padding(), density, -5, 3
 
@@ -127,6 +135,8 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
     "part_memberships": (crossed.part_memberships, lambda density: [part_memberships(True), part_memberships(False)]),
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
+    "weigh": (poisson.weigh, lambda density: [(*rated_edges(density, False), 0.05)]),
+    "gain": (poisson.gain, lambda density: [rated_edges(density, True)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
 }
@@ -171,7 +181,7 @@ def test_a_broken_operator_is_noticed(function, fake, words):
         torch.library.opcheck(operator, (torch.ones(3),))
 
 
-@pytest.mark.parametrize("name", ["attend", "edge_dot", "edge_gate"])
+@pytest.mark.parametrize("name", ["attend", "edge_dot", "edge_gate", "gain"])
 def test_a_second_backward_pass_gives_the_same_and_a_second_derivative_is_refused(name):
     operator, arguments = CASES[name]
     for given in arguments(0.4):

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice
+from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels import poisson as kernels
+from sbmt.kernels.cpu import can_run_on
 from sbmt.types import AttentionOutput
 
 Learning = Literal["straight_through", "likelihood"]
@@ -34,6 +37,7 @@ def fit_loss(
     weights: Float[Tensor, " n_edges"],
     edges_per_query: float,
     exploration: float,
+    window: int | None = None,
 ) -> Float[Tensor, ""]:
     r"""The negative log-likelihood of a Poisson graph that has $c\, a_{ij}$ edges between i and j, up to a constant.
 
@@ -48,9 +52,11 @@ def fit_loss(
         block_model: What is fitted.
         edges: The edges that were attended.
         rate: Their rates without exploration, whose gradient reaches the block model.
-        weights: Their attention, as targets; no gradient passes. 0 takes an edge out of the fit.
+        weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
+        window: Edges between tokens at most ``window / 2`` places apart were not drawn, and no rate has to explain
+            them: they take no part in the second sum.
 
     Returns:
         A scalar; 0 where there is no real query.
@@ -61,8 +67,12 @@ def fit_loss(
     """
     batch, heads, n_queries, _ = edges.shape
     real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
-    positive = (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)
-    gained = torch.xlogy(weights.detach().to(rate.dtype), positive).sum()
+    targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
+    if can_run_on(rate.device):
+        gained = kernels.gain(rate, targets, *mask, exploration, -1 if window is None else window // 2).sum()
+    else:
+        targets = targets if window is None else targets.masked_fill(near_edges(*mask, window // 2), 0.0)
+        gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
     return (block_model.sum_of_rates().sum() - edges_per_query * gained) / (heads * real).clamp(min=1)
 
 

@@ -10,12 +10,12 @@ from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.tiles import attend_by_tiles
-from sbmt.block_model.density import estimated_density, sampled_density
+from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.fit import Learning, check_learning, fit_loss
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
-from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.block_model.reweighting import weigh_edges
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
 from sbmt.graph.patterns import all_pairs, is_in_window
@@ -112,9 +112,6 @@ def sbm_attention(
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example)
         edges = edges if window is None else edges.with_window(window)
-    is_near = None if window is None else is_in_window(edges, window)
-    is_certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
-
     law, link = law_of(sampler, block_model.link), block_model.link
     gate = bias = None
     is_closed = block_model.has_closed_density()
@@ -123,15 +120,17 @@ def sbm_attention(
     if learning == "straight_through" and torch.is_grad_enabled():
         gate = straight_through_gate(link.unclamped(rate)) if needs_rate else block_model.gate(edges)
         gate = gate if gate.requires_grad else None
-        if gate is not None and is_certain is not None:
-            gate = gate.masked_fill(is_certain, 1.0)
+        if gate is not None and window is not None:
+            gate = gate.masked_fill(is_in_window(edges, window), 1.0)
     if needs_rate:
-        probability = link.probability(rate)
-        is_drawn_so = law is link and exploration == 0
-        drawn_with = probability.detach() if is_drawn_so else law.probability(rate.detach() + exploration)
-        if is_certain is not None:  # what is there whatever the block model says
-            drawn_with = drawn_with.masked_fill(is_certain, 1.0)
-        bias = reweighting_bias(drawn_with) if reweight else None
+        seen = rate.detach() if learning == "likelihood" else rate  # which learns from its own loss alone
+        reach = -1 if window is None else window // 2
+        reach = max(edges.shape[2:]) if is_dense else reach  # there whatever the block model says
+        bias, expected_density = weigh_edges(edges, seen, link, law, exploration, reach)
+        bias = bias if reweight else None
+    if is_closed:
+        expected_density = block_model.expected_density()
+        expected_density = expected_density.detach() if learning == "likelihood" else expected_density
 
     graph, heads = edges, query.shape[1]
     density = sampled_density(graph, gate).expand(-1, heads)
@@ -144,12 +143,6 @@ def sbm_attention(
     terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=is_fitted)
     values, weights = attend_along(query, key, value, edges, terms, backend)
 
-    if is_closed:
-        expected_density = block_model.expected_density()
-    else:
-        expected_density = estimated_density(graph, probability, drawn_with)
-    if learning == "likelihood":
-        expected_density = expected_density.detach()
     output = AttentionOutput(values, density, expected_density.expand(-1, heads), edges if return_edges else None)
     if not is_fitted:
         return output
@@ -157,5 +150,5 @@ def sbm_attention(
     targets = weights.detach()
     if source is not None:
         targets = targets.new_zeros(graph.n_edges).index_add_(0, source, targets) / heads
-    targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
-    return replace(output, auxiliary_loss=fit_loss(block_model, graph, rate, targets, edges_per_query, exploration))
+    fitted = block_model, graph, rate, targets, edges_per_query, exploration, window
+    return replace(output, auxiliary_loss=fit_loss(*fitted))

@@ -5,7 +5,9 @@ import torch
 
 import sbmt
 from sbmt import AttentionOutput, BlockModel, EdgeList, SbmtError, sample_edges
+from sbmt.block_model import fit
 from sbmt.block_model.fit import fit_loss
+from sbmt.graph.patterns import is_in_window
 
 N, DELTA = 12, 0.05
 
@@ -38,6 +40,29 @@ def test_the_loss_is_the_likelihood_of_c_times_the_attention(exploration):
     rate = float(log_rate.detach().exp())
     by_hand = (N**2 + 7**2) * rate - 4.0 * float(weights.detach().sum()) * torch.tensor(rate + exploration).log().item()
     assert float(loss().detach()) == pytest.approx(by_hand / (N + 7), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("window", [None, 0, 4])
+@pytest.mark.parametrize("exploration", [0.0, DELTA])
+def test_kernels_compute_the_same_loss_and_gradient(exploration, window, dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    ones, n = torch.ones(2, 3, N, 1, dtype=dtype), (2, 3, N, N)
+    model = BlockModel(ones, torch.ones(1, 1, 1, dtype=dtype), ones, link="poisson")
+    edges = EdgeList.from_dense(torch.rand(n, generator=generator) < 0.5)
+    rate, weights = (torch.rand(edges.n_edges, generator=generator, dtype=dtype) for _ in range(2))
+    rate[::5], weights[::7] = 0.0, 0.0
+    found = []
+    for has_kernels in (True, False):
+        if not has_kernels:
+            monkeypatch.setattr(fit, "can_run_on", lambda device: False)
+        loss = fit.fit_loss(model, edges, rate.requires_grad_(), weights, 16.0, exploration, window)
+        found.append((loss.detach(), *torch.autograd.grad(loss, rate)))
+    for mine, theirs in zip(*found, strict=True):
+        assert theirs.abs().max() > 0.01
+        torch.testing.assert_close(mine, theirs, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
+    is_near = is_in_window(edges, 0 if window is None else window)
+    assert not found[0][1][is_near].any() if window is not None else found[0][1][is_near].any()
 
 
 def test_a_rate_of_zero_gets_no_infinite_gradient():

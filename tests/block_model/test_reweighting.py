@@ -3,10 +3,12 @@
 import pytest
 import torch
 
-from sbmt import BlockModel, sample_edges
+from sbmt import BlockModel, EdgeList, sample_edges
+from sbmt.block_model import reweighting
 from sbmt.block_model.density import estimated_density
 from sbmt.block_model.link import LINKS
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY, reweighting_bias
+from sbmt.block_model.reweighting import SMALLEST_PROBABILITY, reweighting_bias, weigh_edges
+from sbmt.graph.csr import near_edges
 from sbmt.graph.patterns import is_in_window
 from sbmt.samplers import law_of
 
@@ -62,6 +64,37 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
     weight = weight.view(edges.shape)
     assert largest_z(weight.sum(-1), scores.exp().sum(-1)) < LIMIT
     assert largest_z(weight @ value, scores.exp() @ value) < LIMIT
+
+
+@pytest.mark.parametrize("reach", [-1, 0, 2, N])
+@pytest.mark.parametrize("exploration", [0.0, DELTA])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_kernels_weigh_edges_as_torch_does(dtype, exploration, reach, monkeypatch):
+    generator = torch.Generator().manual_seed(4)
+    edges = EdgeList.from_dense(torch.rand(2, 3, N, N, generator=generator) < 0.5)
+    rate = torch.rand(edges.n_edges, generator=generator, dtype=dtype) ** 6 * 5
+    rate[::9] = 1e-30
+    found, link = [], LINKS["poisson"]
+    for has_kernels in (True, False):
+        if not has_kernels:
+            monkeypatch.setattr(reweighting, "can_run_on", lambda device: False)
+        found.append(reweighting.weigh_edges(edges, rate, link, link, exploration, reach))
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.shape == theirs.shape
+        tolerance = 2e-6 if dtype == torch.float32 else 1e-13
+        torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
+    assert found[0][0].count_nonzero() == (near_edges(edges.row_ptr, edges.keys, N, N, reach) == 0).sum()
+
+
+@pytest.mark.parametrize("link", ["poisson", "bilinear"])
+def test_the_density_of_weighed_edges_keeps_its_gradient(link):
+    model, query = repeated_model(link)
+    edges = sample_edges(model, exploration=DELTA, generator=torch.Generator().manual_seed(1))
+    rate = model.edge_rate(edges)
+    _, density = weigh_edges(edges, rate, model.link, model.link, DELTA, -1)
+    expected = estimated_density(edges, model.link.probability(rate), model.link.probability(rate + DELTA))
+    (mine,), (theirs,) = (torch.autograd.grad(x.sum(), query, retain_graph=True) for x in (density, expected))
+    assert torch.equal(density, expected) and torch.equal(mine, theirs) and mine.any()
 
 
 def test_rare_edges_are_weighted_as_if_they_were_less_rare():

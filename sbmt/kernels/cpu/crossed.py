@@ -12,12 +12,14 @@ time goes into asking whether they count from the end.
 
 import numpy as np
 from numba import uint32, uint64
+from numba.extending import overload
 
 from sbmt.kernels.cpu.elementary import exp
+from sbmt.kernels.cpu.look_up import AHEAD, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.vectors import LANES, sum_rows_at
 
-_AHEAD = 12  # edges before it is needed, a key is asked for
 _LANES = 64  # rows whose scores are compared at once
 
 
@@ -144,8 +146,13 @@ def differentiate_pairs(start, stop, active, grad, part, weight, n_tokens, to_we
 def rates_of_row(row, head, active, part, weight, blocks, out):
     """out_b = Σ_a Q_a S_ab over the parts a of a query, for every part b of every partition."""
     size, n_active = blocks.shape[2], len(active)
-    for f in range(blocks.shape[1]):
+    n_partitions = blocks.shape[1]
+    for f in range(n_partitions):
         first, at = f * n_active, f * size
+        if size == LANES:
+            start, of_head = row * part.shape[1] + first, head * n_partitions * size
+            sum_rows_at(1, weight, 0, blocks, size, of_head, part, start, start + n_active, 0, out, at)
+            continue
         a, w = part[row, first] - at, weight[row, first]
         for b in range(size):
             out[at + b] = w * blocks[head, f, a, b]
@@ -179,12 +186,39 @@ def rates_along_rows(start, stop, active, factors, mask, out):
     for row in range(start, stop):
         graph = row // n_queries
         rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            if e + _AHEAD < keys.size:
-                later = graph * n_keys + keys[e + _AHEAD]
-                prefetch(part, later)
-                prefetch(weight, later)
-            out[e] = rate_of_key(rates, active, part, weight, graph * n_keys + keys[e])
+        rates_of_edges(rates, active, part, weight, keys, graph * n_keys, row_ptr[row], row_ptr[row + 1], out)
+
+
+def rates_of_edges(rates, active, part, weight, *edges):
+    """Writes the rates of a query's edges, which are ``keys, offset, start, stop, out``. For use in kernels.
+
+    Edge e, start ≤ e < stop, leads to token offset + keys[e].
+    """
+    raise NotImplementedError  # to Python; see _rates_of_edges
+
+
+@overload(rates_of_edges)
+def _rates_of_edges(rates, active, part, weight, *edges):
+    how = _at_once if can_look_up(weight, active) else _one_by_one
+    return lambda rates, active, part, weight, *edges: how(rates, active, part, weight, *edges)
+
+
+@kernel
+def _at_once(rates, active, part, weight, keys, offset, start, stop, out):
+    if part.shape[1] == LANES and rates.size * len(active) == LANES**2:
+        fill_rates(rates, active, part, weight, keys, offset, start, stop, out)
+    else:
+        _one_by_one(rates, active, part, weight, keys, offset, start, stop, out)
+
+
+@kernel
+def _one_by_one(rates, active, part, weight, keys, offset, start, stop, out):
+    for e in range(start, stop):
+        if e + AHEAD < keys.size:
+            later = offset + keys[e + AHEAD]
+            prefetch(part, later)
+            prefetch(weight, later)
+        out[e] = rate_of_key(rates, active, part, weight, offset + keys[e])
 
 
 @kernel
@@ -210,8 +244,8 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
             for e in range(uint64(row_ptr[row]), uint64(row_ptr[row + 1])):
-                if e + _AHEAD < keys.size:
-                    later = graph * n_keys + keys[e + _AHEAD]
+                if e + AHEAD < keys.size:
+                    later = graph * n_keys + keys[e + AHEAD]
                     prefetch(part, later)
                     prefetch(weight, later)
                     prefetch(to_weight[chunk], later)

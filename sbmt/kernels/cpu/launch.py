@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from sbmt.kernels.cpu import attention, crossed, masks, products
+from sbmt.kernels.cpu import attention, crossed, masks, poisson, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
 _CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
 _SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
+_FUNCTIONS = 16  # multiplications that an exponential or a logarithm of an edge counts for
 
 
 class Gradients(NamedTuple):
@@ -237,6 +238,28 @@ def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partition
     given = active, *map(as_arrays, (grad, part, weight)), n_tokens, of_weight.numpy()
     in_parallel(crossed.differentiate_pairs, equal_parts(part.shape[0], 2 * part.shape[1]), *given)
     return of_weight
+
+
+def weigh(rate: Tensor, mask: Mask, exploration: float, reach: int, smallest: float) -> tuple[Tensor, Tensor]:
+    """What edges that were drawn by the Poisson law weigh, and how many each row expects."""
+    bias, expected = torch.empty_like(rate), rate.new_empty(mask.row_ptr.numel() - 1)
+    _run(poisson.weigh_rows, mask.row_ptr, _FUNCTIONS, rate, mask, exploration, reach, smallest, bias, expected)
+    return bias, expected
+
+
+def gain(rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> Tensor:
+    """How well rates explain the weights of each row's edges."""
+    out = rate.new_empty(mask.row_ptr.numel() - 1)
+    _run(poisson.sum_gains, mask.row_ptr, _FUNCTIONS, rate, weights, mask, exploration, reach, out)
+    return out
+
+
+def gain_backward(grad: Tensor, rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> Tensor:
+    """The gradient of the rates."""
+    out = torch.empty_like(rate)
+    given = grad, rate, weights, mask, exploration, reach, out
+    _run(poisson.differentiate_gains, mask.row_ptr, _FUNCTIONS, *given)
+    return out
 
 
 def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:

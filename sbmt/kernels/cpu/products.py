@@ -5,9 +5,11 @@ graph · n_keys + j of ``key``.
 """
 
 import numpy as np
+from numba import uint64
 
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.vectors import LANES, dot, sum_rows_at
 
 _AHEAD = 32  # edges of the next column whose weights, scattered over the rows, are asked for
 
@@ -47,56 +49,34 @@ def sum_columns(start, stop, weights, query, mask, by_key, out):
         weighted_sum(ours, query, graph * n_queries, queries, first, last, out[column])
 
 
-# Everything that follows edges spends its time in the two loops below. They handle four neighbours at a time, so that
-# loads for one overlap with the arithmetic of the others.
+# Everything that follows edges spends its time in the two functions below.
 
 
 @kernel
 def dots(vector, matrix, offset, index, start, stop, out):
     """Sets out[e − start] to ⟨vector, matrix[offset + index[e]]⟩ for start ≤ e < stop."""
-    width = vector.shape[0]
-    zero = vector.dtype.type(0)
-    e = start
-    while e + 4 <= stop:
-        a, b = matrix[offset + index[e]], matrix[offset + index[e + 1]]
-        c, d = matrix[offset + index[e + 2]], matrix[offset + index[e + 3]]
-        sum_a = sum_b = sum_c = sum_d = zero
-        for i in range(width):
-            x = vector[i]
-            sum_a += x * a[i]
-            sum_b += x * b[i]
-            sum_c += x * c[i]
-            sum_d += x * d[i]
-        to = e - start
-        out[to], out[to + 1], out[to + 2], out[to + 3] = sum_a, sum_b, sum_c, sum_d
-        e += 4
-    while e < stop:
-        a = matrix[offset + index[e]]
-        sum_a = zero
-        for i in range(width):
-            sum_a += vector[i] * a[i]
-        out[e - start] = sum_a
-        e += 1
+    width = uint64(vector.shape[0])
+    whole = width - width % uint64(LANES)
+    for i in range(uint64(stop - start)):
+        row = uint64(offset + index[uint64(start) + i])
+        total = dot(vector, uint64(0), matrix, row * width, whole)
+        for column in range(whole, width):
+            total += vector[column] * matrix[row, column]
+        out[i] = total
 
 
 @kernel
 def weighted_sum(weights, matrix, offset, index, start, stop, out):
     """Sets out to Σ_e weights[e − start] · matrix[offset + index[e]] over start ≤ e < stop."""
-    width = out.shape[0]
-    for i in range(width):
-        out[i] = 0
-    e = start
-    while e + 4 <= stop:
-        a, b = matrix[offset + index[e]], matrix[offset + index[e + 1]]
-        c, d = matrix[offset + index[e + 2]], matrix[offset + index[e + 3]]
-        to = e - start
-        w_a, w_b, w_c, w_d = weights[to], weights[to + 1], weights[to + 2], weights[to + 3]
-        for i in range(width):
-            out[i] += (w_a * a[i] + w_b * b[i]) + (w_c * c[i] + w_d * d[i])
-        e += 4
-    while e < stop:
-        a = matrix[offset + index[e]]
-        w_a = weights[e - start]
-        for i in range(width):
-            out[i] += w_a * a[i]
-        e += 1
+    width, column = out.shape[0], 0
+    while column + 2 * LANES <= width:  # two sums at a time, so that one does not wait for the other
+        sum_rows_at(2, weights, start, matrix, matrix.shape[1], offset, index, start, stop, column, out, column)
+        column += 2 * LANES
+    if column + LANES <= width:
+        sum_rows_at(1, weights, start, matrix, matrix.shape[1], offset, index, start, stop, column, out, column)
+        column += LANES
+    for i in range(column, width):
+        total = out.dtype.type(0)
+        for e in range(start, stop):
+            total += weights[e - start] * matrix[offset + index[e], i]
+        out[i] = total

@@ -1,9 +1,9 @@
-"""The parts of largest score, against torch's."""
+"""The parts of largest score, against torch's, and rates by vector code."""
 
 import pytest
 import torch
 
-from sbmt.kernels.crossed import part_memberships
+from sbmt.kernels.crossed import crossed_rates, part_memberships
 
 
 def largest_parts(scores, n_partitions, n_active):
@@ -33,3 +33,24 @@ def test_parts_exist_whatever_the_scores(bad):
     scores[:, 7] = 1.0
     chosen = largest_parts(scores, 2, 2)
     assert (chosen[:, :2] < 20).all() and (chosen[:, 2:] >= 20).all() and (chosen < 40).all()
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "n_active", "size"),
+    [(4, 2, 16), (8, 1, 16), (2, 4, 16), (1, 8, 16), (4, 2, 15), (3, 2, 16), (4, 3, 16)],
+)
+def test_rates_are_the_same_however_they_are_looked_up(n_groups, n_active, size):
+    """In single precision sixteen at once, where parts fill a vector and the processor can; in double one by one."""
+    generator, n, n_partitions = torch.Generator().manual_seed(0), 40, 2 * n_groups
+    scores = torch.randn(2, 2, n, n_partitions, size, generator=generator)
+    part = scores.topk(n_active, -1).indices.sort(-1).values + size * torch.arange(n_partitions)[:, None]
+    part = part.int().flatten(-2).view(2, 2 * n, -1)  # of queries and keys, in two heads
+    weight = torch.rand(part.shape, generator=generator)
+    blocks = torch.rand(2, n_partitions, size, size, generator=generator)
+    row_ptr, keys = torch.arange(2 * n + 1) * 7, torch.randint(n, (14 * n,), generator=generator)
+    single, double = (
+        crossed_rates(part[0], weight[0].to(dtype), blocks.to(dtype), part[1], weight[1].to(dtype), row_ptr, keys, n, n)
+        for dtype in (torch.float32, torch.float64)
+    )
+    torch.testing.assert_close(single.double(), double, rtol=2e-6, atol=0)
+    assert double.min() > 0

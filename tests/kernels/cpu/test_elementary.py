@@ -1,4 +1,4 @@
-"""exp and log against NumPy's, inside a loop as kernels use them: inlined, vectorised, and with fused products."""
+"""exp, expm1 and log against NumPy's, in a loop as kernels use them: inlined, vectorised, and with fused products."""
 
 import numba
 import numpy as np
@@ -23,7 +23,7 @@ def in_a_loop(function):
     return run
 
 
-exp, log = in_a_loop(elementary.exp), in_a_loop(elementary.log)
+exp, expm1, log = (in_a_loop(f) for f in (elementary.exp, elementary.expm1, elementary.log))
 
 
 def ulps(found, function, x):
@@ -63,14 +63,24 @@ ARGUMENTS = {
     "uniforms of 53 bits": (np.floor(uniform(0, 2**53)) + 0.5) / 2**53,
     "of single precision": (2.0 ** uniform(-100, 100)).astype(np.float32).astype(np.float64),
 }
+SINGLE_ARGUMENTS = {
+    "everything": (2.0 ** uniform(-125.9, 127.9)).astype(np.float32),
+    "about one": ARGUMENTS["about one"].astype(np.float32),
+    "next to one": np.concatenate([1 + sign * 2.0 ** uniform(-24, -1) for sign in (1, -1)]).astype(np.float32),
+    "where the reduction changes": (2.0 ** (np.arange(-125, 127) + 0.5) * (1 + uniform(-1e-6, 1e-6, 99)[:, None]))
+    .ravel()
+    .astype(np.float32),
+}
 
 
-def test_both_are_accurate_to_the_last_places():
+def test_all_are_accurate_to_the_last_places():
     for name, x in [*EXPONENTS.items(), *SINGLE_EXPONENTS.items()]:
-        assert exp(x).dtype == x.dtype and ulps(exp(x), np.exp, x) <= EXP_ULPS, (name, x.dtype)
-    for name, x in ARGUMENTS.items():
-        assert ulps(log(x)[x != 1], np.log, x[x != 1]) <= LOG_ULPS, name
-    assert exp(0.0)[0] == exp(-0.0)[0] == 1 and log(1.0)[0] == 0
+        for function, theirs in ((exp, np.exp), (expm1, np.expm1)):
+            assert function(x).dtype == x.dtype and ulps(function(x), theirs, x) <= EXP_ULPS, (name, x.dtype, theirs)
+    for name, x in [*ARGUMENTS.items(), *SINGLE_ARGUMENTS.items()]:
+        assert log(x).dtype == x.dtype and ulps(log(x)[x != 1], np.log, x[x != 1]) <= LOG_ULPS, (name, x.dtype)
+    for dtype in (np.float64, np.float32):
+        assert exp(dtype(0))[0] == exp(dtype(-0.0))[0] == 1 and expm1(dtype(0))[0] == log(dtype(1))[0] == 0
     for x in (EXPONENTS["everything"], SINGLE_EXPONENTS["everything"]):  # the comparison resolves fractions of a unit
         assert 0.4 < ulps(exp(x), np.exp, x) and ulps(np.nextafter(exp(x), x.dtype.type(np.inf)), np.exp, x) > 1
 

@@ -6,6 +6,7 @@ import torch
 from sbmt.attention import edge_attention
 from sbmt.block_model.pair_products import edge_dot
 from sbmt.graph.patterns import is_in_window
+from sbmt.kernels import poisson
 from tests.attention.row_loop import make_case
 from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import Draw
@@ -73,6 +74,19 @@ def test_products_along_edges_and_their_gradients(set_threads, part_counts):
         product = edge_dot(case.query, case.key, case.edges)
         weight = torch.linspace(-1, 2, product.numel(), dtype=product.dtype)
         return product, *torch.autograd.grad((product * weight).sum(), (case.query, case.key))
+
+    for_each_count(compute, set_threads, part_counts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_edges_weigh_and_teach(dtype, set_threads, part_counts):
+    def compute():
+        edges = make_case(3, 2, 29, 43, 2, 2, density=0.2).edges
+        rate, weights = (torch.linspace(0, most, edges.n_edges, dtype=dtype) for most in (3, 1))
+        mask = edges.row_ptr, edges.keys, *edges.shape[2:]
+        gain = poisson.gain(rate.requires_grad_(), weights, *mask, 0.1, 2)
+        (slope,) = torch.autograd.grad(gain.square().sum(), rate)
+        return *poisson.weigh(rate.detach(), *mask, 0.1, 2, 0.05), gain.detach(), slope
 
     for_each_count(compute, set_threads, part_counts)
 

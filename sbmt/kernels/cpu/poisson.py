@@ -1,0 +1,82 @@
+"""Edges that were drawn by the Poisson law: what each of them weighs, and how well rates explain where attention goes.
+
+What is done to every edge alike comes first, so that it is vectorised; the few edges between tokens at most ``reach``
+places apart, which are there in any case, are put right row by row.
+"""
+
+import numpy as np
+
+from sbmt.kernels.cpu.elementary import expm1, log
+from sbmt.kernels.cpu.toolchain import kernel
+
+
+@kernel
+def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expected):
+    """Fills the biases of the edges of rows start … stop, and the number of edges that each row expects.
+
+    With p = 1 − e^−(r + δ), a bias is −ln max(p, smallest), and an edge counts (1 − e^−r) / p; p = 1 if it is certain.
+    """
+    row_ptr, dtype = mask.row_ptr, rate.dtype.type
+    base, end = row_ptr[start], row_ptr[stop]
+    delta, smallest, tiny = dtype(exploration), dtype(smallest), dtype(np.finfo(rate.dtype).tiny)
+    r, of_edge, share = rate[base:end], bias[base:end], np.empty(end - base, rate.dtype)
+    for i in range(share.size):
+        p = -expm1(-(r[i] + delta))
+        of_edge[i] = -log(max(p, smallest))
+        share[i] = -expm1(-r[i]) / max(p, tiny)
+    for row in range(start, stop):
+        total = dtype(0)
+        for e in range(row_ptr[row], row_ptr[row + 1]):
+            total += share[e - base]
+        for e in _certain(row, mask, reach):
+            total += -expm1(-rate[e]) - share[e - base]
+            bias[e] = 0
+        expected[row] = total
+
+
+@kernel
+def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain):
+    """Σ_j a_ij ln(r_ij + δ) for each of rows start … stop, over its edges that are not certain."""
+    row_ptr, dtype = mask.row_ptr, rate.dtype.type
+    base, end = row_ptr[start], row_ptr[stop]
+    delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
+    r, a, of_edge = rate[base:end], weights[base:end], np.empty(end - base, rate.dtype)
+    for i in range(of_edge.size):
+        of_edge[i] = a[i] * log(max(r[i] + delta, tiny))
+    for row in range(start, stop):
+        total = dtype(0)
+        for e in _certain(row, mask, reach):
+            of_edge[e - base] = 0
+        for e in range(row_ptr[row], row_ptr[row + 1]):
+            total += of_edge[e - base]
+        gain[row] = total
+
+
+@kernel
+def differentiate_gains(start, stop, grad, rate, weights, mask, exploration, reach, to_rate):
+    """Fills the gradients of the rates of the edges of rows start … stop."""
+    row_ptr, dtype = mask.row_ptr, rate.dtype.type
+    base, end = row_ptr[start], row_ptr[stop]
+    delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
+    r, a, of_edge = rate[base:end], weights[base:end], to_rate[base:end]
+    for i in range(of_edge.size):
+        x = r[i] + delta
+        of_edge[i] = a[i] / x if x >= tiny else dtype(0)
+    for row in range(start, stop):
+        for e in range(row_ptr[row], row_ptr[row + 1]):
+            to_rate[e] *= grad[row]
+        for e in _certain(row, mask, reach):
+            to_rate[e] = 0
+
+
+@kernel
+def _certain(row, mask, reach):
+    """The edges of a row between tokens at most ``reach`` places apart, which lie side by side."""
+    row_ptr, keys, n_queries, _ = mask
+    query, first, last = row % n_queries, row_ptr[row], row_ptr[row + 1]
+    while first < last and keys[first] < query - reach:
+        first += 1
+    end = first
+    while end < last and keys[end] <= query + reach:
+        end += 1
+    return range(first, end)

@@ -1,0 +1,159 @@
+"""Sums of products, sixteen numbers at a time, by vector code of our own.
+
+Compilers vectorise such loops too, but not knowing how short they are, nor that results overlap no argument, they
+surround them with checks that take as long. All arrays here are contiguous and of one type, or a kernel does not
+compile. ``NUMBA_BOUNDSCHECK=1`` checks what is read and written.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+
+LANES = 16
+_int64 = ir.IntType(64)
+
+
+@intrinsic
+def dot(typing_context: Any, x: Any, x_start: Any, y: Any, y_start: Any, count: Any) -> Any:
+    """Σ_i x[x_start + i] · y[y_start + i] over i < count, which is a multiple of 16; arrays count as flat."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        count = arguments[4]
+        both = [Flat(context, builder, signature.args[i], arguments[i]) for i in (0, 2)]
+        for array, start in zip(both, arguments[1::2], strict=False):
+            array.check(start, count)
+        total = cgutils.alloca_once_value(builder, both[0].zeros)
+        with cgutils.for_range_slice(builder, _int64(0), count, _int64(LANES)) as (i, _):
+            numbers = (array.load(builder.add(start, i)) for array, start in zip(both, arguments[1::2], strict=False))
+            builder.store(both[0].multiply_and_add(*numbers, builder.load(total)), total)
+        return both[0].sum_up(builder.load(total))
+
+    fits = _are_alike(x, y)
+    return (x.dtype(x, types.uint64, y, types.uint64, types.uint64), generate) if fits else None
+
+
+@intrinsic(prefer_literal=True)
+def sum_rows_at(
+    typing_context: Any,
+    n_vectors: Any,
+    weights: Any,
+    shift: Any,
+    matrix: Any,
+    width: Any,
+    offset: Any,
+    index: Any,
+    start: Any,
+    stop: Any,
+    column: Any,
+    out: Any,
+    place: Any,
+) -> Any:
+    """Sets out[place + i] to Σ_e weights[e − shift] · matrix[offset + index[e], column + i] over start ≤ e < stop.
+
+    i runs over ``n_vectors`` times 16 columns; ``n_vectors`` is a literal. The matrix has so many columns as ``width``
+    says; all arrays count as flat.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, weights, shift, matrix, width, offset, index, start, stop, column, out, place = (
+            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        starts = [_int64(LANES * i) for i in range(n_vectors.literal_value)]
+        totals = [cgutils.alloca_once_value(builder, out.zeros) for _ in starts]
+        with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
+            row = index.number(e)
+            row = builder.sext(row, _int64) if row.type.width < 64 else row
+            first = builder.add(builder.mul(builder.add(offset, row), width), column)
+            weight = matrix.repeat(weights.number(builder.sub(e, shift)))
+            for start_, total in zip(starts, totals, strict=True):
+                numbers = matrix.load(builder.add(first, start_))
+                builder.store(matrix.multiply_and_add(weight, numbers, builder.load(total)), total)
+        for start_, total in zip(starts, totals, strict=True):
+            out.store(builder.load(total), builder.add(place, start_))
+        return context.get_dummy_value()
+
+    if not (isinstance(n_vectors, types.IntegerLiteral) and _are_alike(weights, matrix, out)):
+        return None
+    int64 = types.int64
+    kinds = weights, int64, matrix, int64, int64, index, int64, int64, int64, out, int64
+    return types.none(n_vectors, *kinds), generate
+
+
+def _are_alike(*arrays: Any) -> bool:
+    """Whether they are contiguous arrays of one floating-point type."""
+    kinds = {(getattr(array, "dtype", None), getattr(array, "layout", None)) for array in arrays}
+    return len(kinds) == 1 and kinds <= {(types.float32, "C"), (types.float64, "C")}
+
+
+class Flat:
+    """A contiguous array as code sees it that is being generated."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self._context, self._builder = context, builder
+        self._array = cgutils.create_struct_proxy(kind)(context, builder, value)
+        self._size = kind.dtype.bitwidth // 8
+        self.kind = context.get_data_type(kind.dtype)
+        self.vector = ir.VectorType(self.kind, LANES)
+        self.size = self._array.nitems
+
+    @property
+    def zeros(self) -> Any:
+        """Sixteen of them."""
+        return ir.Constant(self.vector, [self.kind(0.0)] * LANES)
+
+    def number(self, place: Any) -> Any:
+        """The number at a place."""
+        self.check(place, _int64(1))
+        return self._builder.load(self.address(place))
+
+    def address(self, place: Any) -> Any:
+        """Where that is."""
+        return self._builder.gep(self._array.data, [place])
+
+    def write(self, number: Any, place: Any) -> None:
+        """Puts a number there."""
+        self.check(place, _int64(1))
+        self._builder.store(number, self.address(place))
+
+    def load(self, place: Any) -> Any:
+        """Sixteen numbers from a place on."""
+        return self._builder.load(self._at(place), align=self._size)
+
+    def store(self, numbers: Any, place: Any) -> None:
+        """Writes them there."""
+        self._builder.store(numbers, self._at(place), align=self._size)
+
+    def repeat(self, number: Any) -> Any:
+        """Sixteen times the same."""
+        nothing, int32 = ir.Constant(self.vector, ir.Undefined), ir.IntType(32)
+        one = self._builder.insert_element(nothing, number, int32(0))
+        return self._builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(int32, LANES), [0] * LANES))
+
+    def multiply_and_add(self, x: Any, y: Any, z: Any) -> Any:
+        """The vector x · y + z."""
+        return self._call("fma", self.vector, [x, y, z])
+
+    def sum_up(self, numbers: Any) -> Any:
+        """The sum of sixteen numbers, in whatever order."""
+        return self._call("vector.reduce.fadd", self.kind, [self.kind(-0.0), numbers], fastmath=("reassoc",))
+
+    def check(self, place: Any, count: Any) -> None:
+        """Raises IndexError where there are not so many numbers from a place on, if that is to be checked."""
+        if config.BOUNDSCHECK:
+            end = self._builder.add(place, count)
+            with self._builder.if_then(self._builder.icmp_unsigned(">", end, self._array.nitems)):
+                self._context.call_conv.return_user_exc(self._builder, IndexError, ("beyond an array's end",))
+
+    def _call(self, name: str, returned: Any, arguments: list[Any], **flags: Any) -> Any:
+        function = ir.FunctionType(returned, [argument.type for argument in arguments])
+        name = f"llvm.{name}.v{LANES}f{8 * self._size}"
+        return self._builder.call(
+            cgutils.get_or_insert_function(self._builder.module, function, name), arguments, **flags
+        )
+
+    def _at(self, place: Any) -> Any:
+        self.check(place, _int64(LANES))
+        return self._builder.bitcast(self.address(place), self.vector.as_pointer())

@@ -1,0 +1,44 @@
+"""Sums of products by vector code: what it refuses, and that it can be made to check indices. Values: test_products."""
+
+import numba
+import numpy as np
+import pytest
+from numba import uint64
+from numba.core import config
+
+from sbmt.kernels.cpu.vectors import LANES, dot, sum_rows_at
+
+
+@numba.njit
+def product(x, at, y, count):
+    return dot(x, uint64(at), y, uint64(0), uint64(count))
+
+
+@numba.njit
+def sums(weights, matrix, index, column, out):
+    sum_rows_at(2, weights, 0, matrix, matrix.shape[1], 0, index, 0, index.size, column, out, column)
+
+
+def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    checked, x = numba.njit(product.py_func), np.ones(2 * LANES)
+    assert checked(x, LANES, x, LANES) == LANES
+    for given in ((x, 1, x, 2 * LANES), (x, LANES + 1, x, LANES), (x, 2**40, x, LANES), (x, 0, x[1:], 2 * LANES)):
+        with pytest.raises(IndexError, match="end"):
+            checked(*given)
+    checked, index = numba.njit(sums.py_func), np.array([0, 2])
+    given = np.ones(2), np.ones((3, 2 * LANES)), index, 0, np.empty(2 * LANES)
+    checked(*given)
+    np.testing.assert_array_equal(given[-1], 2)
+    for i, wrong in enumerate((np.ones(1), np.ones((2, 2 * LANES)), np.array([0, 3]), 1, np.empty(LANES))):
+        with pytest.raises(IndexError, match="end"):
+            checked(*given[:i], wrong, *given[i + 1 :])
+
+
+def test_arrays_of_other_types_are_refused():
+    x = np.ones(2 * LANES)
+    for other in (x.astype(np.float32), np.ones(4 * LANES)[::2], x.astype(np.int64)):
+        with pytest.raises(numba.TypingError):
+            product(x, 0, other, LANES)
+        with pytest.raises(numba.TypingError):
+            sums(x, x.reshape(1, -1), np.zeros(1, np.int64), 0, other)

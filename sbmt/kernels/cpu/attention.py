@@ -21,48 +21,53 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     """Fills rows start … stop of the results."""
     query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
-    out, log_total, weights = results
+    out, log_totals, weights = results
     room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
     while begin < stop:
         end = _some_rows(begin, stop, row_ptr)
-        base, count = row_ptr[begin], row_ptr[end] - row_ptr[begin]
-        x = room[:count]
+        base, last_edge = row_ptr[begin], row_ptr[end]
+        x, log_total = room[: last_edge - base], log_totals[begin:end]
         _scores(begin, end, query, key, mask, gate, is_score_rule, x)
         if bias.size:
-            for i in range(count):
-                x[i] += bias[base + i]
+            of_edge = bias[base:last_edge]
+            for i in range(x.size):
+                x[i] += of_edge[i]
+        most, total = np.zeros(end - begin), np.zeros(end - begin)
         for row in range(begin, end):
             first, last = row_ptr[row] - base, row_ptr[row + 1] - base
             if first == last:
+                total[row - begin] = 1  # whose logarithm is 0
                 continue
-            most = _largest(x, first, last)
+            largest = _largest(x, first, last)
             if sink.size:
-                most = max(most, sink[row // n_queries])
+                largest = max(largest, sink[row // n_queries])
+                total[row - begin] = sink[row // n_queries] - largest
             for i in range(first, last):
-                x[i] -= most
-            log_total[row] = most
-        for i in range(count):
+                x[i] -= largest
+            most[row - begin] = largest
+        for i in range(x.size):
             x[i] = exp(x[i])
+        if sink.size:
+            for i in range(total.size):
+                total[i] = exp(total[i])
         for row in range(begin, end):
-            first, last = row_ptr[row] - base, row_ptr[row + 1] - base
-            if first == last:
-                log_total[row] = 0
-                continue
-            total = 0.0
-            if sink.size:
-                total = exp(sink[row // n_queries] - log_total[row])
+            first, last, here = row_ptr[row] - base, row_ptr[row + 1] - base, total[row - begin]
             for i in range(first, last):
-                total += x[i]
-            log_total[row] += log(total)
-            share = query.dtype.type(1 / total)
-            for i in range(first, last):
+                here += x[i]
+            total[row - begin] = here
+        for i in range(total.size):
+            log_total[i] = most[i] + log(total[i])
+            total[i] = 1 / total[i]
+        for row in range(begin, end):
+            share = query.dtype.type(total[row - begin])
+            for i in range(row_ptr[row] - base, row_ptr[row + 1] - base):
                 x[i] *= share
         if weights.size:
-            for i in range(count):
-                weights[base + i] = x[i]
+            weights[base:last_edge] = x
         if weight_scale.size:
-            for i in range(count):
-                x[i] *= weight_scale[base + i]
+            of_edge = weight_scale[base:last_edge]
+            for i in range(x.size):
+                x[i] *= of_edge[i]
         for row in range(begin, end):
             first, last = row_ptr[row], row_ptr[row + 1]
             weighted_sum(x[first - base :], value, row // n_queries * n_keys, keys, first, last, out[row])
@@ -84,17 +89,20 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
     room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
     while begin < stop:
         end = _some_rows(begin, stop, row_ptr)
-        base, count = row_ptr[begin], row_ptr[end] - row_ptr[begin]
-        x, weight, grad = room[:count], weights[base : base + count], grad_score[base : base + count]
+        base, last_edge = row_ptr[begin], row_ptr[end]
+        x, weight, grad = room[: last_edge - base], weights[base:last_edge], grad_score[base:last_edge]
         _scores(begin, end, query, key, mask, gate, is_score_rule, x)
-        for i in range(count):
-            weight[i] = x[i] + (bias[base + i] if bias.size else zero)
+        weight[:] = x
+        if bias.size:
+            of_edge = bias[base:last_edge]
+            for i in range(x.size):
+                weight[i] += of_edge[i]
         for row in range(begin, end):
             first, last = row_ptr[row], row_ptr[row + 1]
             dots(grad_out[row], value, row // n_queries * n_keys, keys, first, last, grad[first - base :])
             for i in range(first - base, last - base):
                 weight[i] = query.dtype.type(weight[i] - log_total[row])
-        for i in range(count):
+        for i in range(x.size):
             weight[i] = exp(weight[i])
         for row in range(begin, end):
             first, last, mean = row_ptr[row] - base, row_ptr[row + 1] - base, zero
@@ -110,20 +118,19 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
             if sink.size and first < last:
                 grad_sink[row] = -exp(sink[row // n_queries] - log_total[row]) * mean
         if weight_scale.size:
-            for i in range(count):
-                weight[i] *= weight_scale[base + i]
+            of_edge = weight_scale[base:last_edge]
+            for i in range(x.size):
+                weight[i] *= of_edge[i]
         if grad_bias.size:
-            for i in range(count):
-                grad_bias[base + i] = grad[i]
+            grad_bias[base:last_edge] = grad
         if gate.size:
-            for i in range(count):
-                g = gate[base + i]
-                if is_score_rule:
-                    grad_gate[base + i] = grad[i] * (x[i] / g)
-                    grad[i] *= g
-                else:
-                    grad_gate[base + i] = grad[i] / g
-        for i in range(count):
+            g, to_gate = gate[base:last_edge], grad_gate[base:last_edge]
+            for i in range(x.size):
+                to_gate[i] = grad[i] * (x[i] / g[i] if is_score_rule else 1 / g[i])
+            if is_score_rule:
+                for i in range(x.size):
+                    grad[i] *= g[i]
+        for i in range(x.size):
             grad[i] *= scale
         for row in range(begin, end):
             first, last = row_ptr[row], row_ptr[row + 1]
@@ -151,12 +158,9 @@ def _scores(begin, end, query, key, mask, gate, is_score_rule, x):
     for i in range(x.size):
         x[i] *= scale
     if gate.size:
-        if is_score_rule:
-            for i in range(x.size):
-                x[i] *= gate[base + i]
-        else:
-            for i in range(x.size):
-                x[i] += log(gate[base + i])
+        g = gate[base : base + x.size]
+        for i in range(x.size):
+            x[i] = x[i] * g[i] if is_score_rule else x[i] + log(g[i])
 
 
 @kernel

@@ -15,10 +15,10 @@ from numba import uint32, uint64
 from numba.extending import overload
 
 from sbmt.kernels.cpu.elementary import exp
-from sbmt.kernels.cpu.look_up import AHEAD, can_look_up, fill_rates
+from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
-from sbmt.kernels.cpu.vectors import LANES, sum_rows_at
+from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at
 
 _LANES = 64  # rows whose scores are compared at once
 
@@ -199,16 +199,13 @@ def rates_of_edges(rates, active, part, weight, *edges):
 
 @overload(rates_of_edges)
 def _rates_of_edges(rates, active, part, weight, *edges):
-    how = _at_once if can_look_up(weight, active) else _one_by_one
-    return lambda rates, active, part, weight, *edges: how(rates, active, part, weight, *edges)
-
-
-@kernel
-def _at_once(rates, active, part, weight, keys, offset, start, stop, out):
-    if part.shape[1] == LANES and rates.size * len(active) == LANES**2:
-        fill_rates(rates, active, part, weight, keys, offset, start, stop, out)
-    else:
-        _one_by_one(rates, active, part, weight, keys, offset, start, stop, out)
+    if not can_look_up(weight, active):
+        return lambda rates, active, part, weight, *edges: _one_by_one(rates, active, part, weight, *edges)
+    return lambda rates, active, part, weight, *edges: (
+        fill_rates(rates, active, part, weight, *edges)
+        if part.shape[1] == LANES and rates.size * len(active) == LANES * LANES
+        else _one_by_one(rates, active, part, weight, *edges)
+    )
 
 
 @kernel
@@ -243,33 +240,67 @@ def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_b
         for row in range(uint64(graph * n_queries + first_row), uint64(graph * n_queries + last_row)):
             rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
             to_rates[:] = 0
-            for e in range(uint64(row_ptr[row]), uint64(row_ptr[row + 1])):
-                if e + AHEAD < keys.size:
-                    later = graph * n_keys + keys[e + AHEAD]
-                    prefetch(part, later)
-                    prefetch(weight, later)
-                    prefetch(to_weight[chunk], later)
-                key, g = uint64(graph * n_keys + keys[e]), grad[e]
-                for group in range(part.shape[1] // (2 * n_active)):
-                    i = uint64(2 * group * n_active)
-                    first = second = weight.dtype.type(0)
-                    for s in range(i, i + n_active):
-                        first += rates[uint32(part[key, s])] * weight[key, s]
-                        second += rates[uint32(part[key, s + n_active])] * weight[key, s + n_active]
-                    first, second = g * second, g * first  # what each of the two is multiplied by
-                    for s in range(i, i + n_active):
-                        t = s + uint64(n_active)
-                        a, b = uint32(part[key, s]), uint32(part[key, t])
-                        of_a, of_b = first * rates[a], second * rates[b]
-                        to_rates[a] += first * weight[key, s]
-                        to_rates[b] += second * weight[key, t]
-                        to_weight[chunk, key, s] += of_a
-                        to_weight[chunk, key, t] += of_b
+            edges = keys, graph * n_keys, row_ptr[row], row_ptr[row + 1]
+            gradients_of_edges(grad, rates, active, part, weight, *edges, to_rates, to_weight, chunk)
             for s in range(query_part.shape[1]):
                 f = s // n_active
                 at, of_weight = f * size, grad.dtype.type(0)
                 a, w = query_part[row, s] - at, query_weight[row, s]
-                for b in range(size):
-                    of_weight += to_rates[at + b] * blocks[graph % heads, f, a, b]
-                    to_blocks[number, f, a, b] += w * to_rates[at + b]
+                if size == LANES:
+                    here = (f * size + a) * size  # in the blocks of a head, or chunk
+                    of_head = graph % heads * n_partitions * size * size + here
+                    of_weight = dot(to_rates, uint64(at), blocks, uint64(of_head), uint64(LANES))
+                    add_scaled(w, to_rates, at, to_blocks, number * n_partitions * size * size + here)
+                else:
+                    for b in range(size):
+                        of_weight += to_rates[at + b] * blocks[graph % heads, f, a, b]
+                        to_blocks[number, f, a, b] += w * to_rates[at + b]
                 to_query[row, s] = of_weight
+
+
+def gradients_of_edges(grad, rates, active, part, weight, *rest):
+    """Adds the gradients of a query's edges, which are ``keys, offset, start, stop``, see :func:`rates_of_edges`.
+
+    They are added to ``to_rates`` and to the chunk's share of ``to_weight``, the rest of the arguments.
+    """
+    raise NotImplementedError  # to Python; see _gradients_of_edges
+
+
+@overload(gradients_of_edges)
+def _gradients_of_edges(grad, rates, active, part, weight, *rest):
+    if not can_look_up(weight, active):
+        return lambda grad, rates, active, part, weight, *rest: _add_one_by_one(
+            grad, rates, active, part, weight, *rest
+        )
+    return lambda grad, rates, active, part, weight, *rest: (
+        add_gradients(grad, rates, active, part, weight, *rest)
+        if part.shape[1] == LANES and rates.size * len(active) == LANES * LANES
+        else _add_one_by_one(grad, rates, active, part, weight, *rest)
+    )
+
+
+@kernel
+def _add_one_by_one(grad, rates, active, part, weight, keys, offset, start, stop, to_rates, to_weight, chunk):
+    n_active = len(active)
+    for e in range(uint64(start), uint64(stop)):
+        if e + AHEAD < keys.size:
+            later = offset + keys[e + AHEAD]
+            prefetch(part, later)
+            prefetch(weight, later)
+            prefetch(to_weight[chunk], later)
+        key, g = uint64(offset + keys[e]), grad[e]
+        for group in range(part.shape[1] // (2 * n_active)):
+            i = uint64(2 * group * n_active)
+            first = second = weight.dtype.type(0)
+            for s in range(i, i + n_active):
+                first += rates[uint32(part[key, s])] * weight[key, s]
+                second += rates[uint32(part[key, s + n_active])] * weight[key, s + n_active]
+            first, second = g * second, g * first  # what each of the two is multiplied by
+            for s in range(i, i + n_active):
+                t = s + uint64(n_active)
+                a, b = uint32(part[key, s]), uint32(part[key, t])
+                of_a, of_b = first * rates[a], second * rates[b]
+                to_rates[a] += first * weight[key, s]
+                to_rates[b] += second * weight[key, t]
+                to_weight[chunk, key, s] += of_a
+                to_weight[chunk, key, t] += of_b

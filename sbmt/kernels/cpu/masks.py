@@ -65,13 +65,25 @@ def fill_union(start, stop, first_ptr, first_keys, second_ptr, second_keys, row_
 
 
 @kernel
+def near(row, mask, reach):
+    """The edges of a row between tokens at most ``reach`` places apart, which lie side by side."""
+    row_ptr, keys, n_queries, _ = mask
+    query, first, last = row % n_queries, row_ptr[row], row_ptr[row + 1]
+    while first < last and keys[first] < query - reach:
+        first += 1
+    end = first
+    while end < last and keys[end] <= query + reach:
+        end += 1
+    return range(first, end)
+
+
+@kernel
 def mark_near(start, stop, mask, reach, is_near):
     """Says of each edge of rows start … stop whether it joins tokens at most ``reach`` places apart."""
-    row_ptr, keys, n_queries, _ = mask
+    is_near[mask.row_ptr[start] : mask.row_ptr[stop]] = False
     for row in range(start, stop):
-        query = row % n_queries
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            is_near[e] = abs(keys[e] - query) <= reach
+        for e in near(row, mask, reach):
+            is_near[e] = True
 
 
 @kernel
@@ -80,16 +92,15 @@ def count_with_window(start, stop, mask, reach, heads, real, counts):
 
     ``real`` says which tokens are real, as two arrays ``(batch, n)``.
     """
-    row_ptr, keys, n_queries, n_keys = mask
+    row_ptr, _, n_queries, n_keys = mask
     is_real_query, is_real_key = real
     for row in range(start, stop):
         example, query = row // n_queries // heads, row % n_queries
         count = row_ptr[row + 1] - row_ptr[row]
         if is_real_query[example, query]:
+            count -= len(near(row, mask, reach))
             for key in range(max(query - reach, 0), min(query + reach + 1, n_keys)):
                 count += is_real_key[example, key]
-            for e in range(row_ptr[row], row_ptr[row + 1]):
-                count -= abs(keys[e] - query) <= reach
         counts[row] = count
 
 

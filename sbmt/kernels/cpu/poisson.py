@@ -7,6 +7,7 @@ places apart, which are there in any case, are put right row by row.
 import numpy as np
 
 from sbmt.kernels.cpu.elementary import expm1, log
+from sbmt.kernels.cpu.masks import near
 from sbmt.kernels.cpu.toolchain import kernel
 
 
@@ -28,7 +29,7 @@ def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expe
         total = dtype(0)
         for e in range(row_ptr[row], row_ptr[row + 1]):
             total += share[e - base]
-        for e in _certain(row, mask, reach):
+        for e in near(row, mask, reach):
             total += -expm1(-rate[e]) - share[e - base]
             bias[e] = 0
         expected[row] = total
@@ -45,7 +46,7 @@ def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain):
         of_edge[i] = a[i] * log(max(r[i] + delta, tiny))
     for row in range(start, stop):
         total = dtype(0)
-        for e in _certain(row, mask, reach):
+        for e in near(row, mask, reach):
             of_edge[e - base] = 0
         for e in range(row_ptr[row], row_ptr[row + 1]):
             total += of_edge[e - base]
@@ -65,18 +66,5 @@ def differentiate_gains(start, stop, grad, rate, weights, mask, exploration, rea
     for row in range(start, stop):
         for e in range(row_ptr[row], row_ptr[row + 1]):
             to_rate[e] *= grad[row]
-        for e in _certain(row, mask, reach):
+        for e in near(row, mask, reach):
             to_rate[e] = 0
-
-
-@kernel
-def _certain(row, mask, reach):
-    """The edges of a row between tokens at most ``reach`` places apart, which lie side by side."""
-    row_ptr, keys, n_queries, _ = mask
-    query, first, last = row % n_queries, row_ptr[row], row_ptr[row + 1]
-    while first < last and keys[first] < query - reach:
-        first += 1
-    end = first
-    while end < last and keys[end] <= query + reach:
-        end += 1
-    return range(first, end)

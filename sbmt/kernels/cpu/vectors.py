@@ -26,12 +26,26 @@ def dot(typing_context: Any, x: Any, x_start: Any, y: Any, y_start: Any, count: 
             array.check(start, count)
         total = cgutils.alloca_once_value(builder, both[0].zeros)
         with cgutils.for_range_slice(builder, _int64(0), count, _int64(LANES)) as (i, _):
-            numbers = (array.load(builder.add(start, i)) for array, start in zip(both, arguments[1::2], strict=False))
-            builder.store(both[0].multiply_and_add(*numbers, builder.load(total)), total)
+            u, v = (array.load(builder.add(start, i)) for array, start in zip(both, arguments[1::2], strict=False))
+            builder.store(both[0].multiply_and_add(u, v, builder.load(total)), total)
         return both[0].sum_up(builder.load(total))
 
     fits = _are_alike(x, y)
     return (x.dtype(x, types.uint64, y, types.uint64, types.uint64), generate) if fits else None
+
+
+@intrinsic
+def add_scaled(typing_context: Any, factor: Any, x: Any, x_start: Any, y: Any, y_start: Any) -> Any:
+    """Adds factor · x[x_start + i] to y[y_start + i] for i < 16; arrays count as flat."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        factor, _, x_start, _, y_start = arguments
+        x, y = (Flat(context, builder, signature.args[i], arguments[i]) for i in (1, 3))
+        y.store(y.multiply_and_add(x.repeat(factor), x.load(x_start), y.load(y_start)), y_start)
+        return context.get_dummy_value()
+
+    fits = _are_alike(x, y)
+    return (types.none(x.dtype, x, types.uint64, y, types.uint64), generate) if fits else None
 
 
 @intrinsic(prefer_literal=True)

@@ -35,22 +35,43 @@ def test_parts_exist_whatever_the_scores(bad):
     assert (chosen[:, :2] < 20).all() and (chosen[:, 2:] >= 20).all() and (chosen < 40).all()
 
 
+def rated(n_groups, n_active, size):
+    """Parts and weights of queries and keys, 40 of each in two heads; blocks; and a mask of seven edges a query."""
+    generator, n, n_partitions = torch.Generator().manual_seed(0), 40, 2 * n_groups
+    scores = torch.randn(2, 2, n, n_partitions, size, generator=generator)
+    part = scores.topk(n_active, -1).indices.sort(-1).values + size * torch.arange(n_partitions)[:, None]
+    part = part.int().flatten(-2).view(2, 2 * n, -1)
+    weight = torch.rand(part.shape, generator=generator)
+    blocks = torch.rand(2, n_partitions, size, size, generator=generator)
+    keys = torch.randint(n, (14 * n,), generator=generator)
+    return part, weight, blocks, (torch.arange(2 * n + 1) * 7, keys, n, n)
+
+
 @pytest.mark.parametrize(
     ("n_groups", "n_active", "size"),
     [(4, 2, 16), (8, 1, 16), (2, 4, 16), (1, 8, 16), (4, 2, 15), (3, 2, 16), (4, 3, 16)],
 )
 def test_rates_are_the_same_however_they_are_looked_up(n_groups, n_active, size):
     """In single precision sixteen at once, where parts fill a vector and the processor can; in double one by one."""
-    generator, n, n_partitions = torch.Generator().manual_seed(0), 40, 2 * n_groups
-    scores = torch.randn(2, 2, n, n_partitions, size, generator=generator)
-    part = scores.topk(n_active, -1).indices.sort(-1).values + size * torch.arange(n_partitions)[:, None]
-    part = part.int().flatten(-2).view(2, 2 * n, -1)  # of queries and keys, in two heads
-    weight = torch.rand(part.shape, generator=generator)
-    blocks = torch.rand(2, n_partitions, size, size, generator=generator)
-    row_ptr, keys = torch.arange(2 * n + 1) * 7, torch.randint(n, (14 * n,), generator=generator)
+    part, weight, blocks, mask = rated(n_groups, n_active, size)
     single, double = (
-        crossed_rates(part[0], weight[0].to(dtype), blocks.to(dtype), part[1], weight[1].to(dtype), row_ptr, keys, n, n)
+        crossed_rates(part[0], weight[0].to(dtype), blocks.to(dtype), part[1], weight[1].to(dtype), *mask)
         for dtype in (torch.float32, torch.float64)
     )
     torch.testing.assert_close(single.double(), double, rtol=2e-6, atol=0)
     assert double.min() > 0
+
+
+@pytest.mark.parametrize(("n_groups", "n_active", "size"), [(4, 2, 16), (8, 1, 16), (2, 4, 16), (4, 2, 15)])
+def test_gradients_are_the_same_however_rates_are_looked_up(n_groups, n_active, size):
+    part, weight, blocks, mask = rated(n_groups, n_active, size)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [x.to(dtype).requires_grad_() for x in (weight[0], blocks, weight[1])]
+        rate = crossed_rates(part[0], leaves[0], leaves[1], part[1], leaves[2], *mask)
+        factors = torch.linspace(-1, 2, rate.numel(), dtype=dtype)
+        found.append(torch.autograd.grad((rate * factors).sum(), leaves))
+    for single, double in zip(*found, strict=True):
+        scale = float(double.abs().max())
+        torch.testing.assert_close(single.double(), double, rtol=0, atol=2e-6 * scale)
+        assert scale > 1

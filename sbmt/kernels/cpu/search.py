@@ -3,10 +3,10 @@
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, config, types
+from numba.core import types
 from numba.extending import intrinsic
 
-LANES = 16
+from sbmt.kernels.cpu.vectors import LANES, Flat
 
 
 @intrinsic
@@ -40,16 +40,8 @@ def _is_comparable(array: Any, x: Any) -> bool:
 
 def _compare(sign: str, kind: Any, context: Any, builder: Any, arguments: Any) -> Any:
     """For which of the numbers the comparison holds, as bits of an int64."""
-    array, dtype = cgutils.create_struct_proxy(kind)(context, builder, arguments[0]), kind.dtype
-    lanes, int64, zero = ir.VectorType(context.get_data_type(dtype), LANES), ir.IntType(64), ir.IntType(32)(0)
-    if config.BOUNDSCHECK:
-        with builder.if_then(builder.icmp_unsigned(">", builder.add(arguments[1], int64(LANES)), array.nitems)):
-            context.call_conv.return_user_exc(builder, IndexError, ("fewer than 16 numbers",))
-    place = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
-    numbers = builder.load(place, align=dtype.bitwidth // 8)
-    nothing = ir.Constant(lanes, ir.Undefined)
-    one = builder.insert_element(nothing, arguments[2], zero)
-    repeated = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(zero.type, LANES), [0] * LANES))
+    array, dtype = Flat(context, builder, kind, arguments[0]), kind.dtype
+    numbers, repeated = array.load(arguments[1]), array.repeat(arguments[2])
     compare_integers = builder.icmp_signed if getattr(dtype, "signed", False) else builder.icmp_unsigned
     compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else compare_integers
-    return builder.zext(builder.bitcast(compare(sign, numbers, repeated), ir.IntType(LANES)), int64)
+    return builder.zext(builder.bitcast(compare(sign, numbers, repeated), ir.IntType(LANES)), ir.IntType(64))

@@ -75,18 +75,17 @@ def sum_rows_at(
             Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
             for kind, value in zip(signature.args, arguments, strict=True)
         )
-        starts = [_int64(LANES * i) for i in range(n_vectors.literal_value)]
-        totals = [cgutils.alloca_once_value(builder, out.zeros) for _ in starts]
+        totals = [cgutils.alloca_once_value(builder, out.zeros) for _ in range(n_vectors.literal_value)]
         with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
             row = index.number(e)
             row = builder.sext(row, _int64) if row.type.width < 64 else row
             first = builder.add(builder.mul(builder.add(offset, row), width), column)
             weight = matrix.repeat(weights.number(builder.sub(e, shift)))
-            for start_, total in zip(starts, totals, strict=True):
-                numbers = matrix.load(builder.add(first, start_))
+            for i, total in enumerate(totals):
+                numbers = matrix.load(builder.add(first, _int64(LANES * i)))
                 builder.store(matrix.multiply_and_add(weight, numbers, builder.load(total)), total)
-        for start_, total in zip(starts, totals, strict=True):
-            out.store(builder.load(total), builder.add(place, start_))
+        for i, total in enumerate(totals):
+            out.store(builder.load(total), builder.add(place, _int64(LANES * i)))
         return context.get_dummy_value()
 
     if not (isinstance(n_vectors, types.IntegerLiteral) and _are_alike(weights, matrix, out)):

@@ -44,7 +44,7 @@ def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
         checked = numba.njit(search.py_func)
         assert checked(np.zeros(LANES + 1), 1, 0.0) == nothing
         for start in (2, 2**40):
-            with pytest.raises(IndexError, match="16"):
+            with pytest.raises(IndexError, match="end"):
                 checked(np.zeros(LANES + 1), start, 0.0)
 
 

@@ -89,10 +89,10 @@ def pair_totals():
 
 
 def part_memberships(reads_detached):
-    """Tokens of width 4, a map to nodes of width 3, and twelve centres."""
-    shapes = (2, 2, 5, 4), (3, 4), (3,), (2, 12, 3)
+    """Queries and keys of width 4, a map to nodes of width 3, and twelve centres."""
+    shapes = (2, 2, 5, 4), (2, 2, 7, 4), (3, 4), (3,), (2, 12, 3)
     leaves = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
-    return leaves[0].detach() if reads_detached else leaves[0], *leaves[1:], 3, 2
+    return *(x.detach() if reads_detached else x for x in leaves[:2]), *leaves[2:], 3, 2
 
 
 def crossed_rates(density):
@@ -109,7 +109,15 @@ def rated_edges(density, has_weights):
 
 
 def sample_crossed(density):
-    return *(x.detach() for x in crossed_factors()), [2, 2, 5, 7], *padding(), density, -5, 3
+    return *(x.detach() for x in crossed_factors()), [2, 2, 5, 7], *padding(), density, 1, -5, 3
+
+
+def attend_drawn(density):
+    """Three copies of each graph of :func:`sample_crossed`."""
+    generator = torch.Generator().manual_seed(2)
+    shapes = (3 * 20, 4), (3 * 28, 4), (3 * 28, 6), (6,)
+    inputs = (torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes)
+    return *inputs, 0.05, *sample_crossed(density)
 
 
 def sample(density):
@@ -139,6 +147,7 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "gain": (poisson.gain, lambda density: [rated_edges(density, True)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
+    "attend_drawn": (draws.attend_drawn, lambda density: [attend_drawn(density)]),
 }
 ON_GPU = ["attend", "edge_dot", "edge_gate", "attend_tiles"]  # whose kernels Triton's interpreter can run
 

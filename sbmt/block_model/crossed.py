@@ -1,7 +1,7 @@
 """Block models whose clusters are crossed partitions, which do without an array of all tokens by all clusters."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -14,39 +14,50 @@ from sbmt.kernels import crossed as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.structures import CrossedFactors
 
+Chosen = tuple[Tensor, Tensor]
+"""Numbers of parts that tokens belong to, int32, and how much: both ``(batch, heads, n, chosen)``."""
+
 
 def part_memberships(
-    tokens: Float[Tensor, "batch heads n width"],
+    query: Float[Tensor, "batch heads n_queries width"],
+    key: Float[Tensor, "batch heads n_keys width"],
     node_map: nn.Linear,
     centres: Float[Tensor, "heads parts d"],
     n_partitions: int,
     n_active: int,
-) -> tuple[Int[Tensor, "batch heads n chosen"], Float[Tensor, "batch heads n chosen"]]:
+) -> tuple[Chosen, Chosen]:
     r"""The parts of largest logit $\langle \text{node}_i, C_a \rangle$ of each partition, and their softmax.
 
     The plain twin sets all other logits of the partition to −∞ and takes the softmax of all.
 
     Args:
-        tokens: What the block model reads.
+        query: What the block model reads.
+        key: Likewise.
         node_map: Makes a node of each token.
         centres: C, one for each part of each partition, partition after partition.
         n_partitions: Into how many partitions the parts fall, equally many into each.
         n_active: How many parts of each partition a token belongs to.
 
     Returns:
-        Numbers of parts, in ascending order, and memberships, which sum to 1 over each partition. A token has
-        ``n_partitions · n_active`` of both.
+        Of queries and of keys, numbers of parts, in ascending order, and memberships, which sum to 1 over each
+        partition. A token has ``n_partitions · n_active`` of both.
 
     Cost: O(n d) for each part, for logits of which no gradient is taken; the rest follows the parts that are chosen.
     Nodes are not kept for the backward pass, which computes them again.
     """
-    tokens, weight, bias = (t.to(centres.dtype) for t in (tokens, node_map.weight, node_map.bias))
-    if can_run_on(tokens.device):
-        membership, part = kernels.part_memberships(tokens, weight, bias, centres, n_partitions, n_active)
-        return part, membership
-    logits = (linear(tokens, weight, bias) @ centres.mT).unflatten(-1, (n_partitions, -1))
+    query, key, weight, bias = (t.to(centres.dtype) for t in (query, key, node_map.weight, node_map.bias))
+    if can_run_on(query.device):
+        rest = weight, bias, centres, n_partitions, n_active
+        of_query, query_part, of_key, key_part = kernels.part_memberships(query, key, *rest)
+        return (query_part, of_query), (key_part, of_key)
+    queries, keys = (_largest(linear(x, weight, bias) @ centres.mT, n_partitions, n_active) for x in (query, key))
+    return queries, keys
+
+
+def _largest(logits: Tensor, n_partitions: int, n_active: int) -> Chosen:
+    n_parts, logits = logits.shape[-1], logits.unflatten(-1, (n_partitions, -1))
     part = logits.detach().topk(n_active, -1).indices.sort(-1).values
-    first = torch.arange(0, centres.shape[1], logits.shape[-1], device=tokens.device)[:, None]
+    first = torch.arange(0, n_parts, logits.shape[-1], device=logits.device)[:, None]
     return (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
 
 

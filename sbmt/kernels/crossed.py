@@ -8,57 +8,64 @@ from torch import Tensor
 from sbmt.kernels.structures import CrossedFactors, Mask
 
 
-@torch.library.custom_op("sbmt::part_memberships", mutates_args=(), device_types="cpu")
-def part_memberships(
-    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
-) -> tuple[Tensor, Tensor]:
+@torch.library.custom_op(
+    "sbmt::part_memberships",
+    mutates_args=(),
+    schema="(Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, int n_partitions, int n_active) -> "
+    "(Tensor, Tensor, Tensor, Tensor)",
+    device_types="cpu",
+)
+def part_memberships(query: Tensor, key: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The softmax of each token's ``n_active`` largest logits in each partition, and whose they are, ascending.
 
     Tokens are ``(batch, heads, n, width)`` and become nodes by a linear map; centres are ``(heads, parts, d)``, the
-    memberships and the numbers of their parts ``(batch, heads, n, n_partitions · n_active)``.
+    memberships and the numbers of their parts ``(batch, heads, n, n_partitions · n_active)``: both of queries, then
+    both of keys.
     """
     from sbmt.kernels.cpu import launch
 
-    return launch.part_memberships(tokens, weight, bias, centres, n_partitions, n_active)
+    return launch.part_memberships(query, key, *arguments)
 
 
 @part_memberships.register_fake
-def _(
-    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
-) -> tuple[Tensor, Tensor]:
-    found = tokens.new_empty((*tokens.shape[:3], n_partitions * n_active))
-    return found, torch.empty_like(found, dtype=torch.int32)
+def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    memberships = (tokens.new_empty((*tokens.shape[:3], rest[-2] * rest[-1])) for tokens in (query, key))
+    return tuple(t for found in memberships for t in (found, torch.empty_like(found, dtype=torch.int32)))
 
 
 @torch.library.custom_op(
     "sbmt::part_memberships_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor tokens, Tensor weight, Tensor bias, Tensor centres, Tensor membership, Tensor part, "
-    "int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor grad_query, Tensor grad_key, Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, "
+    "Tensor[] memberships, int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
-def part_memberships_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of tokens (of length 0 unless they are needed), weight, bias and centres."""
+def part_memberships_backward(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    """Gradients of queries and keys (of length 0 unless they are needed), weight, bias and centres."""
     from sbmt.kernels.cpu import launch
 
-    return launch.part_memberships_backward(grad.contiguous(), *arguments)
+    return launch.part_memberships_backward((grad_query, grad_key), arguments[:2], *arguments[2:])
 
 
 @part_memberships_backward.register_fake
-def _(grad: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    of_tokens = torch.empty_like(tokens) if rest[-1] else tokens.new_empty(0)
-    return of_tokens, *(torch.empty_like(t) for t in (weight, bias, centres))
+def _(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    tokens, maps, needs_tokens = arguments[:2], arguments[2:5], arguments[-1]
+    of_tokens = (torch.empty_like(t) if needs_tokens else t.new_empty(0) for t in tokens)
+    return *of_tokens, *(torch.empty_like(t) for t in maps)
 
 
-def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:4], *output)  # and not the nodes, which are soon computed again
-    ctx.n_partitions = inputs[4]
+def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:5], *output)  # and not the nodes, which are soon computed again
+    ctx.n_partitions = inputs[5]
 
 
-def _differentiate_memberships(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    needs_tokens = ctx.needs_input_grad[0]
-    tokens, *rest = part_memberships_backward(grad, *ctx.saved_tensors, ctx.n_partitions, needs_tokens)
-    return tokens if needs_tokens else None, *rest, None, None
+def _differentiate_memberships(
+    ctx: Any, of_query: Tensor, _: Tensor | None, of_key: Tensor, __: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    needs_tokens, saved = any(ctx.needs_input_grad[:2]), list(ctx.saved_tensors)
+    given = *saved[:5], saved[5:], ctx.n_partitions, needs_tokens
+    grads = part_memberships_backward(of_query, of_key, *given)
+    return *(grads[:2] if needs_tokens else (None, None)), *grads[2:], None, None
 
 
 part_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)

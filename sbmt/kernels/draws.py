@@ -50,24 +50,51 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
-_REST = "int[] shape, Tensor? query_mask, Tensor? key_mask, float exploration, int seed, int first_example"
+CROSSED = (
+    f"{FACTORS}, int[] shape, Tensor? query_mask, Tensor? key_mask, float exploration, int half_window, int seed, "
+    "int first_example"
+)
 
 
 @torch.library.custom_op(
-    "sbmt::sample_crossed",
-    mutates_args=(),
-    schema=f"({FACTORS}, {_REST}) -> (Tensor, Tensor)",
-    device_types="cpu",
+    "sbmt::sample_crossed", mutates_args=(), schema=f"({CROSSED}) -> (Tensor, Tensor)", device_types="cpu"
 )
 def draw_crossed(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link."""
+    """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link, and of a window."""
     from sbmt.kernels.cpu.draws.crossed import sample_crossed
 
-    shape, query_mask, key_mask, *rest = arguments[5:]
-    return sample_crossed(CrossedFactors(*arguments[:5]), tuple(shape), (query_mask, key_mask), *rest)
+    return sample_crossed(CrossedFactors(*arguments[:5]), *arguments[5:])
 
 
 @draw_crossed.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
     query, n_edges = arguments[1], torch.library.get_ctx().new_dynamic_size()
     return query.new_empty(query.shape[0] + 1, dtype=torch.int64), query.new_empty(n_edges, dtype=torch.int64)
+
+
+@torch.library.custom_op(
+    "sbmt::attend_drawn",
+    mutates_args=(),
+    schema=f"(Tensor query, Tensor key, Tensor value, Tensor sink, float smallest, {CROSSED}) "
+    "-> (Tensor, Tensor, Tensor)",
+    device_types="cpu",
+)
+def attend_drawn(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What attention along the edges of :func:`draw_crossed` gives, without gradients.
+
+    Queries, keys, values and sinks are those of :class:`~sbmt.kernels.structures.AttentionInputs`, of one graph or of
+    several copies of each. A drawn edge's score is raised by −ln max(p, ``smallest``), so by nothing if that is 1.
+
+    Returns:
+        Values, and for each graph how many edges it has and how many it expects without exploration.
+    """
+    from sbmt.kernels.cpu.draws.attend import Tokens, attend_crossed
+
+    return attend_crossed(Tokens(*arguments[:4]), arguments[4], CrossedFactors(*arguments[5:10]), *arguments[10:])
+
+
+@attend_drawn.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    weight, (batch, heads, *_) = rest[3], rest[7]
+    n_edges = weight.new_empty(batch * heads, dtype=torch.int64)
+    return value.new_empty(query.shape[0], value.shape[1]), n_edges, weight.new_empty(batch * heads)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
+from sbmt.attention.drawn import attend_while_drawing, can_draw_meanwhile
 from sbmt.attention.dropout import dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
 from sbmt.attention.tiles import attend_by_tiles
@@ -62,6 +63,9 @@ def sbm_attention(
             attends in one kernel and stores no mask (:func:`~sbmt.attention.tiles.attend_by_tiles`), unless edges are
             to be returned. On a GPU ``"auto"`` does so as well, and with ``sampler="exact"`` where sequences are short
             or many edges are expected: the law is the same, edges of one seed are not.
+            On the CPU ``"auto"`` and ``"cpu"`` draw and attend in one pass without gradients, dropout and edges to
+            return, if the law is ``"exact"`` and clusters are crossed under the Poisson link, as in the preset
+            ``fitted`` (:func:`~sbmt.attention.drawn.attend_while_drawing`): edges and values are the same.
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
@@ -106,12 +110,17 @@ def sbm_attention(
         values, density = attend_by_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, block_model.expected_density())
 
+    is_plain = not (is_dense or dropout or return_edges)
+    if is_plain and can_draw_meanwhile(block_model, sampler, backend):
+        rest = exploration, window, reweight, sink, seed, first_example
+        values, *densities = attend_while_drawing(query, key, value, block_model, *rest)
+        return AttentionOutput(values, *(density.expand(-1, query.shape[1]) for density in densities))
+
     if is_dense:
         masks = block_model.query_mask, block_model.key_mask
         edges = all_pairs(block_model.shape, *masks, device=query.device)
     else:
-        edges = draw_edges(block_model, sampler, exploration, seed, first_example)
-        edges = edges if window is None else edges.with_window(window)
+        edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
     law, link = law_of(sampler, block_model.link), block_model.link
     gate = bias = None
     is_closed = block_model.has_closed_density()

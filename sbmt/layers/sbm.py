@@ -214,8 +214,7 @@ class SBMAttention(nn.Module):
             if is_crossed:
                 (node_map,) = self.node_mlp
                 assert isinstance(node_map, nn.Linear)
-                rest = node_map, clusters, scores.shape[1], self.n_active
-                queries, keys = (part_memberships(x, *rest) for x in (query, key))
+                queries, keys = part_memberships(query, key, node_map, clusters, scores.shape[1], self.n_active)
                 return CrossedModel(queries, self.link.part_blocks(scores), keys, query_mask, key_mask, self.link)
             block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
             nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
@@ -230,7 +229,7 @@ class SBMAttention(nn.Module):
         """The logarithm of γ: what is learned, and a start that the first step of training decides."""
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
         here = min(0.0, log(self.edges_per_query / n_keys))
-        log_start = torch.where(self.log_start.isinf(), here, self.log_start)
+        log_start = self.log_start.nan_to_num(nan=torch.nan, posinf=here)
         if self.training:
             self.log_start.copy_(log_start)
         return self.log_rate + log_start

@@ -103,10 +103,19 @@ def sample_edges(
     return draw_edges(block_model, sampler, exploration, draw_seed(generator), first)
 
 
-def draw_edges(block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int) -> EdgeList:
-    """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes."""
+def draw_edges(
+    block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
+) -> EdgeList:
+    """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes.
+
+    The edges of a window are added as by :meth:`~sbmt.EdgeList.with_window`.
+    """
+    given = block_model, exploration, seed, first_example
     with torch.no_grad():
-        return SAMPLERS[sampler](block_model, exploration, seed, first_example)
+        if sampler == "exact":
+            return sample_exact(*given, window)
+        edges = SAMPLERS[sampler](*given)
+        return edges if window is None else edges.with_window(window)
 
 
 def law_of(sampler: str, link: Link) -> Link:

@@ -26,8 +26,12 @@ _EDGES_AT_ONCE = 1 << 15
 _WEIGHTS_AT_ONCE = 1 << 19  # of the rows' cluster tables, so that they stay in cache
 
 
-def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
+def sample_exact(
+    block_model: BlockModel, exploration: float, seed: int, first_example: int, window: int | None = None
+) -> EdgeList:
     r"""Every pair of real tokens is an edge with its probability, independently of all others.
+
+    A window is added as by :meth:`EdgeList.with_window`, in passing where there are kernels for it.
 
     Compiled kernels draw the edges where they serve the device and know the link; otherwise :func:`sample_with_torch`
     does. All have this law, but do not draw the same edges from the same seed.
@@ -36,9 +40,16 @@ def sample_exact(block_model: BlockModel, exploration: float, seed: int, first_e
     """
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if isinstance(block_model, CrossedModel) and link.is_poisson and can_run_on(block_model.device):
-        given = *(t.detach() for t in block_model.factors()), list(block_model.shape)
-        row_ptr, keys = draw_crossed(*given, *masks, exploration, seed, first_example)
+        given = *(t.detach() for t in block_model.factors()), list(block_model.shape), *masks
+        half_window = -1 if window is None else window // 2
+        row_ptr, keys = draw_crossed(*given, exploration, half_window, seed, first_example)
         return EdgeList(row_ptr, keys, block_model.shape, *masks)
+    edges = _draw(block_model, exploration, seed, first_example)
+    return edges if window is None else edges.with_window(window)
+
+
+def _draw(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
+    link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if link.has_kernels:
         rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
         factors = RateFactors(rates, key, *masks, exploration, link.is_poisson)

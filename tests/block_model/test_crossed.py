@@ -14,11 +14,11 @@ BATCH, HEADS, N, M, GROUPS, SIZE, ACTIVE = 2, 3, 9, 11, 2, 3, 2
 SHARE = 1e-8  # of the suite's false alarms, for each cell's test below
 
 
-def tokens(n, seed=0, dtype=torch.float64):
-    """Tokens of width 4, a map of them to nodes of width 5, and centres among these."""
+def tokens(n, seed=0, dtype=torch.float64, width=4):
+    """Tokens, a map of them to nodes of width 5, and centres among these."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(BATCH, HEADS, n, 4, generator=generator, dtype=dtype)
-    node_map = torch.nn.Linear(4, 5, dtype=dtype)
+    x = torch.randn(BATCH, HEADS, n, width, generator=generator, dtype=dtype)
+    node_map = torch.nn.Linear(width, 5, dtype=dtype)
     with torch.no_grad():
         for parameter in node_map.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype) / 2)
@@ -50,7 +50,7 @@ def both_models(masks=(None, None), scale=1.0):
     _, node_map, centres = tokens(N, 3)
     shape = HEADS, 2 * GROUPS, SIZE, SIZE
     blocks = torch.rand(shape, generator=generator, dtype=torch.float64).mul(scale**0.5).requires_grad_()
-    few = [part_memberships(x, node_map, centres, 2 * GROUPS, ACTIVE) for x in leaves]
+    few = part_memberships(*leaves, node_map, centres, 2 * GROUPS, ACTIVE)
     model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
     pairs = torch.stack([torch.stack([torch.kron(*head[2 * g : 2 * g + 2]) for g in range(GROUPS)]) for head in blocks])
     query, key = (crossing(twin(x, node_map, centres)) for x in leaves)
@@ -87,22 +87,27 @@ def edges_of(model, density=0.3):
 
 
 @pytest.mark.parametrize("n_active", [1, 2, SIZE])
-@pytest.mark.parametrize("has_kernels, at_once", [(True, 1), (True, 1 << 22), (False, 1 << 22)])
-def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, at_once, has_kernels, monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.launch._SCORES_AT_ONCE", at_once)
+@pytest.mark.parametrize("width", [4, 40])  # kernels never form the nodes of narrow tokens
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, has_kernels, width, monkeypatch):
     if not has_kernels:
         monkeypatch.setattr(crossed, "can_run_on", lambda device: False)
-    x, node_map, centres = tokens(N)
-    leaves = (x, *node_map.parameters(), centres)
-    part, weight = part_memberships(x, node_map, centres, 2 * GROUPS, n_active)
-    assert part.shape == weight.shape == (BATCH, HEADS, N, 2 * GROUPS * n_active)
-    assert (part.diff(dim=-1) > 0).all()
-    mine, theirs = dense(part, weight), twin(x, node_map, centres, n_active)
+    x, node_map, centres = tokens(N, width=width)
+    y = tokens(M, seed=1, width=width)[0]
+    leaves = (x, y, *node_map.parameters(), centres)
+    results = [], []
+    found = part_memberships(x, y, node_map, centres, 2 * GROUPS, n_active)
+    for tokens_, (part, weight) in zip((x, y), found, strict=True):
+        assert part.shape == weight.shape == (BATCH, HEADS, tokens_.shape[2], 2 * GROUPS * n_active)
+        assert (part.diff(dim=-1) > 0).all()
+        results[0].append(dense(part, weight))
+        results[1].append(twin(tokens_, node_map, centres, n_active))
+    mine, theirs = (torch.cat(both, 2) for both in results)
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
     factors = torch.randn(mine.shape, dtype=mine.dtype, generator=torch.Generator().manual_seed(9))
     for x, y in zip(*(torch.autograd.grad((m * factors).sum(), leaves) for m in (mine, theirs)), strict=True):
         assert y.abs().max() > (1e-3 if n_active > 1 else -1)  # a single part has membership 1 whatever its logit
-        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("is_padded", [False, True])
@@ -260,7 +265,7 @@ def test_rows_and_points_beyond_what_is_drawn_at_a_time(monkeypatch):
     (_, node_map, centres), link = tokens(N, 3, torch.float32), find_link("poisson")
     both = (torch.randn(1, HEADS, n, 4, generator=generator) for n in (150, 1000))
     with torch.no_grad():
-        queries, keys = (part_memberships(x, node_map, centres, 2 * GROUPS, ACTIVE) for x in both)
+        queries, keys = part_memberships(*both, node_map, centres, 2 * GROUPS, ACTIVE)
     blocks = torch.rand(HEADS, 2 * GROUPS, SIZE, SIZE, generator=generator)
     rates = CrossedModel(queries, blocks, keys, None, None, link).sum_of_rates()
     model = CrossedModel(queries, blocks * (150 * 300 / rates.mean()) ** 0.5, keys, None, None, link)

@@ -62,9 +62,9 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
-def membership_flops(tokens, weight, bias, centres, *rest, out_shape=None, **_):
-    batch, heads, n, width = tokens
-    return 2 * batch * heads * n * weight[0] * (width + centres[1])
+def membership_flops(query, key, weight, bias, centres, *rest, out_shape=None, **_):
+    batch, heads, n_queries, width = query
+    return 2 * batch * heads * (n_queries + key[2]) * weight[0] * (width + centres[1])
 
 
 def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):

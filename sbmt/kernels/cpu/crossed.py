@@ -15,6 +15,7 @@ from numba import uint32, uint64
 from numba.extending import overload
 
 from sbmt.kernels.cpu.elementary import exp
+from sbmt.kernels.cpu.largest import keep_largest
 from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import kernel
@@ -24,47 +25,42 @@ _LANES = 64  # rows whose scores are compared at once
 
 
 @kernel
-def choose_parts(start, stop, active, scores, n_partitions, begin, chosen, weight):
-    """Writes the parts of largest score of rows, in ascending order, equally many of each partition.
+def choose_parts(start, stop, active, centres, queries, keys):
+    """Fills the parts of largest score of tokens, ascending, and their softmax, for each partition.
 
-    Their weights are the softmax of the partition's scores that were chosen. ``scores`` is ``(heads, parts, rows)``:
-    rows lie side by side, and are compared at once. They are numbered across heads, from ``start`` to ``stop``; the
-    first of a head is row ``begin`` of ``chosen`` and ``weight``.
+    Queries and keys are tokens, ``(graphs, n, width)``, memberships and parts. They are numbered from ``start`` to
+    ``stop`` across graphs, queries before keys. The scores of a token are its products with the centres of its head,
+    ``(heads, width + 1, parts)``, whose last row is added to them.
     """
-    n_active, size, n_scored = len(active), scores.shape[1] // n_partitions, scores.shape[2]
-    score, part = np.empty((n_active, _LANES), scores.dtype), np.empty((n_active, _LANES), np.int32)
-    total = np.empty(_LANES, scores.dtype)
-    while start < stop:
-        head, first = start // n_scored, start % n_scored
-        n_rows = min(_LANES, stop - start, n_scored - first)
-        for f in range(n_partitions):
-            here = scores[head, f * size : (f + 1) * size]
-            if n_rows == _LANES:  # code for a known number of them is twice as fast
-                _keep_largest(first, _LANES, active, here, score, part)
-            else:
-                _keep_largest(first, n_rows, active, here, score, part)
-            _softmax_and_sort(n_rows, active, score, part, total)
-            for r in range(n_rows):
-                for s in range(n_active):
-                    chosen[head, begin + first + r, f * n_active + s] = part[s, r] + f * size
-                    weight[head, begin + first + r, f * n_active + s] = score[s, r]
-        start += n_rows
+    n_queries = queries[0].shape[0] * queries[0].shape[1]
+    _choose_parts(start, min(stop, n_queries), active, centres, *queries)
+    _choose_parts(max(start - n_queries, 0), stop - n_queries, active, centres, *keys)
 
 
 @kernel
-def _keep_largest(first, n_rows, active, scores, score, part):
-    """The largest scores of so many rows in descending order, and the parts that have them."""
-    for s in range(len(active)):  # whatever the scores, NaN included, these are parts
-        score[s] = -np.inf
-        part[s] = s
-    for v in range(scores.shape[0]):
-        of_part = scores[v]
-        for r in range(uint64(n_rows)):
-            x, p = of_part[uint64(first) + r], np.int32(v)
-            for s in range(len(active)):  # the larger one stays, the other goes on
-                y, q = score[s, r], part[s, r]
-                score[s, r], part[s, r] = (x, p) if x > y else (y, q)
-                x, p = (y, q) if x > y else (x, p)
+def _choose_parts(start, stop, active, centres, tokens, membership, part):
+    n, width, n_active, n_partitions = tokens.shape[1], tokens.shape[2], len(active), part.shape[2] // len(active)
+    heads, n_parts, dtype = centres.shape[0], centres.shape[2], tokens.dtype
+    columns, total = np.zeros((width + 1, _LANES), dtype), np.empty(_LANES, dtype)
+    score, which = np.empty((n_active, _LANES), dtype), np.empty((n_active, _LANES), np.int32)
+    columns[width] = 1
+    while start < stop:
+        graph, first = start // n, start % n
+        n_rows = min(_LANES, stop - start, n - first)
+        for r in range(n_rows):
+            for k in range(width):
+                columns[k, r] = tokens[graph, first + r, k]
+        size = n_parts // n_partitions
+        for f in range(n_partitions):
+            of_head = graph % heads * (width + 1) * n_parts
+            for column in range(0, n_rows, LANES):
+                keep_largest(active, centres, of_head + f * size, size, columns, column, score, which)
+            _softmax_and_sort(n_rows, active, score, which, total)
+            for r in range(n_rows):
+                for s in range(n_active):
+                    part[graph, first + r, f * n_active + s] = which[s, r] + f * size
+                    membership[graph, first + r, f * n_active + s] = score[s, r]
+        start += n_rows
 
 
 @kernel

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from sbmt.kernels.cpu import attention, crossed, masks, poisson, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
@@ -14,7 +14,6 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Cr
 
 _CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
 _CHUNK = 2048  # rows of a head whose gradients of centres are summed first
-_SCORES_AT_ONCE = 1 << 18  # scores of parts that are formed at a time
 _FUNCTIONS = 16  # multiplications that an exponential or a logarithm of an edge counts for
 
 
@@ -144,34 +143,48 @@ def near(mask: Mask, reach: int) -> Tensor:
 
 
 def part_memberships(
-    tokens: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
-) -> tuple[Tensor, Tensor]:
-    """How much each token belongs to its parts, and which they are."""
-    nodes = _by_head(linear(tokens, weight, bias))
-    heads, n_rows, _ = nodes.shape
-    chosen = nodes.new_empty((heads, n_rows, n_partitions * n_active), dtype=torch.int32)
-    membership = nodes.new_empty(chosen.shape)
-    at_once = max(1, _SCORES_AT_ONCE // (heads * centres.shape[1]))
-    for begin in range(0, n_rows, at_once):
-        scores = centres @ nodes[:, begin : begin + at_once].mT
-        parts = equal_parts(heads * scores.shape[2], 4 * scores.shape[1])
-        into = begin, chosen.numpy(), membership.numpy()
-        in_parallel(crossed.choose_parts, parts, (0,) * n_active, scores.numpy(), n_partitions, *into)
-    return _by_example(membership, tokens), _by_example(chosen, tokens)
+    query: Tensor, key: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How much each query belongs to its parts, and which they are; then each key."""
+    (d, width), n_parts = weight.shape, centres.shape[1]
+    if width * n_parts <= d * (width + n_parts):  # then there is less to multiply if nodes are never formed
+        with_bias = torch.cat([weight, bias[:, None]], 1)
+        rows = with_bias.mT.expand(centres.shape[0], -1, -1).bmm(centres.mT)
+    else:
+        query, key = (linear(x, weight, bias) for x in (query, key))
+        rows = pad(centres.mT, (0, 0, 0, 1)).contiguous()
+    memberships = [x.new_empty(*x.shape[:3], n_partitions * n_active) for x in (query, key)]
+    of_query, of_key = memberships
+    query_part, key_part = (torch.empty_like(x, dtype=torch.int32) for x in memberships)
+    both = (query.contiguous(), of_query, query_part), (key.contiguous(), of_key, key_part)
+    given = (rows, *(tuple(t.flatten(0, 1) for t in one) for one in both))
+    parts = equal_parts(query[..., 0].numel() + key[..., 0].numel(), rows[0].numel())
+    in_parallel(crossed.choose_parts, parts, (0,) * n_active, *map(as_arrays, given))
+    return of_query, query_part, of_key, key_part
 
 
 def part_memberships_backward(
-    grad: Tensor,
-    tokens: Tensor,
+    grads: tuple[Tensor, Tensor],
+    tokens: tuple[Tensor, Tensor],
     weight: Tensor,
     bias: Tensor,
     centres: Tensor,
-    membership: Tensor,
-    part: Tensor,
+    memberships: list[Tensor],
     n_partitions: int,
     needs_tokens: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of queries and keys (of length 0 unless they are needed), weight, bias and centres."""
+    rest = weight, bias, centres, n_partitions, needs_tokens
+    membership, part = memberships[::2], memberships[1::2]
+    query, key = (_of_memberships(grads[i], tokens[i], membership[i], part[i], rest) for i in range(2))
+    return query[0], key[0], query[1] + key[1], query[2] + key[2], query[3] + key[3]
+
+
+def _of_memberships(
+    grad: Tensor, tokens: Tensor, membership: Tensor, part: Tensor, rest: tuple[Tensor, Tensor, Tensor, int, bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of tokens (of length 0 unless they are needed), weight, bias and centres."""
+    """Those of either alone."""
+    weight, bias, centres, n_partitions, needs_tokens = rest
     nodes = _by_head(linear(tokens, weight, bias))
     heads, n_rows, width = nodes.shape
     n_chunks, n_chosen = -(-n_rows // _CHUNK), part.shape[3]

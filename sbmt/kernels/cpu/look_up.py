@@ -9,11 +9,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.prefetch import ask
-from sbmt.kernels.cpu.vectors import LANES, Flat
+from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers
 
 AHEAD = 12  # edges before it is needed, a key is asked for
 _int64, _int32 = ir.IntType(64), ir.IntType(32)
@@ -21,8 +20,7 @@ _int64, _int32 = ir.IntType(64), ir.IntType(32)
 
 def can_look_up(weight: Any, active: Any) -> bool:
     """Whether code for memberships of this type, with so many active parts, may call what is below."""
-    features = cpu_target.target_context.codegen().magic_tuple()[2]
-    return weight.dtype == types.float32 and LANES % (2 * len(active)) == 0 and "+avx512f" in features.split(",")
+    return weight.dtype == types.float32 and LANES % (2 * len(active)) == 0 and has_wide_registers()
 
 
 @intrinsic

@@ -29,15 +29,21 @@ def fill_words(words, seed, first_block, row, head_and_purpose, example):
         words[0, b], words[1, b], words[2, b], words[3, b] = c0, c1, c2, c3
 
 
-@to_the_letter
+@kernel
 def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, example):
-    """2 n exponential variates of mean 1 from n blocks: −ln of 53-bit midpoint uniforms."""
+    """2 n exponential variates of mean 1 from n blocks."""
     fill_words(words, seed, first_block, row, head_and_purpose, example)
     n = words.shape[1]
-    for half in range(2):
-        for b in range(n):
-            upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
-            out[half * n + b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
+    to_exponentials(words, 0, out[:n])
+    to_exponentials(words, 1, out[n:])
+
+
+@to_the_letter
+def to_exponentials(words, half, out):
+    """An exponential variate from the first or the second half of each block: −ln of a 53-bit midpoint uniform."""
+    for b in range(words.shape[1]):
+        upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
+        out[b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
 
 
 @kernel

@@ -9,10 +9,16 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, config, types
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 LANES = 16
 _int64 = ir.IntType(64)
+
+
+def has_wide_registers() -> bool:
+    """Whether code is compiled for a processor with AVX-512, where sixteen numbers fill one of 32 registers."""
+    return "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
 @intrinsic
@@ -30,7 +36,7 @@ def dot(typing_context: Any, x: Any, x_start: Any, y: Any, y_start: Any, count: 
             builder.store(both[0].multiply_and_add(u, v, builder.load(total)), total)
         return both[0].sum_up(builder.load(total))
 
-    fits = _are_alike(x, y)
+    fits = are_alike(x, y)
     return (x.dtype(x, types.uint64, y, types.uint64, types.uint64), generate) if fits else None
 
 
@@ -44,7 +50,7 @@ def add_scaled(typing_context: Any, factor: Any, x: Any, x_start: Any, y: Any, y
         y.store(y.multiply_and_add(x.repeat(factor), x.load(x_start), y.load(y_start)), y_start)
         return context.get_dummy_value()
 
-    fits = _are_alike(x, y)
+    fits = are_alike(x, y)
     return (types.none(x.dtype, x, types.uint64, y, types.uint64), generate) if fits else None
 
 
@@ -88,14 +94,14 @@ def sum_rows_at(
             out.store(builder.load(total), builder.add(place, _int64(LANES * i)))
         return context.get_dummy_value()
 
-    if not (isinstance(n_vectors, types.IntegerLiteral) and _are_alike(weights, matrix, out)):
+    if not (isinstance(n_vectors, types.IntegerLiteral) and are_alike(weights, matrix, out)):
         return None
     int64 = types.int64
     kinds = weights, int64, matrix, int64, int64, index, int64, int64, int64, out, int64
     return types.none(n_vectors, *kinds), generate
 
 
-def _are_alike(*arrays: Any) -> bool:
+def are_alike(*arrays: Any) -> bool:
     """Whether they are contiguous arrays of one floating-point type."""
     kinds = {(getattr(array, "dtype", None), getattr(array, "layout", None)) for array in arrays}
     return len(kinds) == 1 and kinds <= {(types.float32, "C"), (types.float64, "C")}

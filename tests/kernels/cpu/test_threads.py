@@ -3,10 +3,12 @@
 import pytest
 import torch
 
+from sbmt import sbm_attention
 from sbmt.attention import edge_attention
 from sbmt.block_model.pair_products import edge_dot
 from sbmt.graph.patterns import is_in_window
 from sbmt.kernels import poisson
+from tests.attention.drawn import model_of, tokens
 from tests.attention.row_loop import make_case
 from tests.kernels.cpu.samples import uneven_model
 from tests.samplers.laws import Draw
@@ -66,6 +68,17 @@ def test_attention_and_its_gradients(has_terms, set_threads, part_counts):
 
     out, weights, *_ = for_each_count(compute, set_threads, part_counts)
     assert (out != 0).any() and (weights != 0).any()
+
+
+def test_memberships_and_attention_along_edges_drawn_meanwhile(set_threads, part_counts):
+    def compute():
+        with torch.no_grad():
+            model = model_of()
+            settings = dict(window=4, exploration=0.1, reweight=True, generator=torch.Generator().manual_seed(0))
+            out = sbm_attention(*tokens(), model, **settings)
+        return model.query_part, *model.factors(), out.values, out.density, out.expected_density
+
+    assert (for_each_count(compute, set_threads, part_counts)[-3] != 0).any()
 
 
 def test_products_along_edges_and_their_gradients(set_threads, part_counts):

@@ -118,8 +118,11 @@ def _gain(found: Sequence[dict[Case, dict[str, Any]]]) -> str:
         known = [place for place in places if place is not None]
         begins = "is not faster on every processor"
         if len(known) == len(places):
-            fewer = " or fewer" if any(next(iter(one.values())) < 1 for one in ratios) else ""
-            begins = f"is as fast as full attention's at about {_range(known, ',.0f')} tokens{fewer}"
+            where = f"{_range(known, ',.0f')} tokens"
+            if any(next(iter(one.values())) < 1 for one in ratios):  # already at the least that was measured
+                least, to, most = where.partition(" to ")
+                where = f"{least} or fewer to {most}" if to else f"{where} or fewer"
+            begins = f"is as fast as full attention's at about {where}"
         common = [n for n in ratios[0] if all(n in one for one in ratios)]
         gains = ", ".join(
             f"{_range([1 / one[n] for one in ratios], '.1f')} times as fast at {n:,}"

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
-from sbmt.kernels.cpu.draws.candidates import CANDIDATE, WORD, Stream, sort_distinct, word_at
+from sbmt.kernels.cpu.draws.candidates import CANDIDATE, Stream, sort_distinct, word_at
+from sbmt.kernels.cpu.draws.members import HALF, KEY, Members, Reach, read_graphs
 from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
@@ -21,8 +22,6 @@ from sbmt.kernels.cpu.search import LANES, first_above
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
-_LAST = 4294967295  # random words stay below it
-_HALF, _KEY = np.uint64(32), np.uint64(_LAST)  # of an entry of members
 _AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
 _BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
 _BELOW_ONE = 1 - 2**-20  # of a piece: sums in float32 are right to a tenth of what is left out
@@ -30,32 +29,6 @@ WORK = 512  # multiplications that drawing a row takes as long as, roughly
 _ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
 _ALL_KEYS = -1.0
 _DENSE = 0.5
-
-
-class Members(NamedTuple):
-    """The keys of each pair v of parts of a graph: ``entry[first[graph, v] : first[graph, v + 1]]``, ascending.
-
-    The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
-    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs come group by group;
-    those of a part of a group's second partition lie side by side.
-    """
-
-    first: np.ndarray  # (graphs, k + 1)
-    entry: np.ndarray  # uint64, with room for a search behind the last
-    total: np.ndarray  # (graphs, k)
-
-
-class Reach(NamedTuple):
-    r"""How much keys are in reach of each pair (a, d) of a query's parts of a group's two partitions.
-
-    With Σ, which says how much keys are in a pair (b, c) of parts of theirs, ``total`` is $\sum_c S_{dc} R_{ac}$, where
-    $R_{ac} = \sum_b S_{ab} \Sigma_{cb}$. The other two sum these up, each in parts of its total: ``second`` the outer
-    sum over c, ``first`` the inner one over b. The last of s sums is 1, and so are those that fill up a multiple of 16.
-    """
-
-    total: np.ndarray  # (graphs, g, s, s): a, d
-    second: np.ndarray  # float32 (graphs · g · s · s, s and what fills them up): a, d, c
-    first: np.ndarray  # likewise: a, c, b
 
 
 class Points(NamedTuple):
@@ -145,99 +118,6 @@ def source_of(
     real = Real(is_query, is_key, keys, n_real)
     drawing = _DENSE, exploration, min(half_window, n_keys), seed, first_example
     return Source(active, model, members, reach, real, *drawing)
-
-
-@kernel
-def read_graphs(start, stop, active, model, n_keys, members, reach):
-    """Lists the members and sums up the reach of graphs start … stop."""
-    list_members(start, stop, active, model, n_keys, members)
-    sum_reach(start, stop, model.blocks, members.total, reach)
-
-
-@kernel
-def list_members(start, stop, active, model, n_keys, members):
-    """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
-    part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
-    first, entry, total = members
-    n_pairs, n_entries = total.shape[1], model.blocks.shape[1] // 2 * len(active) ** 2
-    pair, share, scale = np.empty(n_entries, np.int64), np.empty(n_entries), np.empty(n_pairs)
-    for graph in range(start, stop):
-        begin, sums = first[graph], total[graph]
-        begin[:] = 0
-        sums[:] = 0.0
-        for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, active, pair, share)
-            for i in range(uint64(n_entries)):
-                v = uint64(pair[i])
-                begin[v] += share[i] > 0
-                sums[v] += share[i]
-        place = graph * n_keys * n_entries
-        for v in range(n_pairs):  # counts become starts
-            count = begin[v]
-            begin[v] = place
-            place += count
-        begin[n_pairs] = place
-        so_far = np.zeros(n_pairs)
-        for v in range(n_pairs):
-            scale[v] = WORD / sums[v] if sums[v] > 0 else 0.0
-        for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, active, pair, share)
-            for i in range(uint64(n_entries)):
-                v = uint64(pair[i])
-                if share[i] > 0:
-                    so_far[v] += share[i]
-                    word = uint64(min(so_far[v] * scale[v] + 0.5, _LAST))
-                    entry[uint64(begin[v])] = word << _HALF | uint64(j - graph * n_keys)
-                    begin[v] += 1
-        for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
-            if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
-                entry[begin[v] - 1] |= np.uint64(_LAST) << _HALF
-            begin[v] = begin[v - 1] if v else graph * n_keys * n_entries
-
-
-@kernel
-def sum_reach(start, stop, blocks, in_pairs, reach):
-    """Fills the reach of graphs start … stop from how much keys are in each pair."""
-    total, second, first = reach
-    n_groups, size = total.shape[1], total.shape[2]
-    of_parts = np.empty(size)  # R_a
-    for graph in range(start, stop):
-        head = graph % blocks.shape[0]
-        for g in range(n_groups):
-            for a in range(size):
-                at = ((graph * n_groups + g) * size + a) * size
-                for c in range(size):
-                    here = in_pairs[graph, (g * size + c) * size : (g * size + c + 1) * size]
-                    of_parts[c] = _sum_up(blocks[head, 2 * g, a], here, first[at + c])
-                for d in range(size):
-                    total[graph, g, a, d] = _sum_up(blocks[head, 2 * g + 1, d], of_parts, second[at + d])
-
-
-@kernel
-def _sum_up(x, y, cumulative):
-    """The scalar product of two vectors, whose sum so far it writes for every element but the last, in parts of it."""
-    whole, so_far = 0.0, 0.0
-    for i in range(x.shape[0]):
-        whole += x[i] * y[i]
-    scale = 1.0 / whole if whole > 0.0 else 0.0
-    for i in range(x.shape[0] - 1):
-        so_far += x[i] * y[i]
-        cumulative[i] = so_far * scale
-    cumulative[x.shape[0] - 1 :] = 1.0
-    return whole
-
-
-@kernel
-def _pairs_of(part, weight, key, size, active, pair, share):
-    """The pairs of parts that a key belongs to, and how much."""
-    i, j, n_active = uint64(0), uint64(key), uint64(len(active))
-    for group in range(part.shape[1] // (2 * len(active))):
-        one = 2 * uint64(group) * n_active
-        for s in range(one, one + n_active):
-            for t in range(one + n_active, one + 2 * n_active):
-                a, b = part[j, s] - 2 * group * size, part[j, t] - (2 * group + 1) * size
-                pair[i], share[i] = (group * size + b) * size + a, np.float64(weight[j, s]) * weight[j, t]
-                i += uint64(1)
 
 
 @kernel
@@ -419,12 +299,12 @@ def name_keys(start, stop, n_queries, real, heads, members, points):
                 prefetch(members.entry, _guess(graph, pair[later], place[later], members)[1])
             if pair[i] < 0:
                 word = uint64(word_at(place[i], 1.0))
-                key[i] = real.keys[example, word * uint64(real.n_keys[example]) >> _HALF]
+                key[i] = real.keys[example, word * uint64(real.n_keys[example]) >> HALF]
                 continue
             begin, j, last_of_word = _guess(graph, pair[i], place[i], members)
             while j > begin and members.entry[j - uint64(1)] > last_of_word:
                 j -= min(j - begin, uint64(LANES))
-            key[i] = np.int32(members.entry[j + _first_above(members.entry, j, last_of_word)] & _KEY)
+            key[i] = np.int32(members.entry[j + _first_above(members.entry, j, last_of_word)] & KEY)
 
 
 @kernel
@@ -432,8 +312,8 @@ def _guess(graph, pair, place, members):
     """Where a pair's members begin, where to search for that of a point, and the last entry of its word."""
     word, v = uint64(word_at(place, 1.0)), uint64(pair)
     begin, end = uint64(members.first[graph, v]), uint64(members.first[graph, v + uint64(1)])
-    guess = word * (end - begin) >> _HALF  # were all in the pair alike
-    return begin, begin + guess - min(guess, _BEFORE), word << _HALF | _KEY
+    guess = word * (end - begin) >> HALF  # were all in the pair alike
+    return begin, begin + guess - min(guess, _BEFORE), word << HALF | KEY
 
 
 @kernel

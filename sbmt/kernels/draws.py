@@ -82,8 +82,9 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor]:
 def attend_drawn(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """What attention along the edges of :func:`draw_crossed` gives, without gradients.
 
-    Queries, keys, values and sinks are those of :class:`~sbmt.kernels.structures.AttentionInputs`, of one graph or of
-    several copies of each. A drawn edge's score is raised by −ln max(p, ``smallest``), so by nothing if that is 1.
+    Queries, keys and values are flattened over (example, head, token); if there are more heads than graphs of an
+    example, each graph serves as many. There is a sink for each head, or none. A drawn edge's score is raised by
+    −ln max(p, ``smallest``), so by nothing if that is 1.
 
     Returns:
         Values, and for each graph how many edges it has and how many it expects without exploration.

@@ -8,6 +8,7 @@ from sbmt.block_model import crossed
 from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.link import find_link
 from sbmt.layers import SBMAttention
+from sbmt.samplers.exact import sample_exact
 from tests.statistics import binomial_p_values
 
 BATCH, HEADS, N, M, GROUPS, SIZE, ACTIVE = 2, 3, 9, 11, 2, 3, 2
@@ -228,6 +229,25 @@ def with_blocks(value):
     model, _, _ = both_models()
     blocks = torch.full_like(model.part_blocks, value)
     return CrossedModel((model.query_part, model._query), blocks, (model.key_part, model._key), None, None, model.link)
+
+
+@pytest.mark.parametrize("window", [0, 5, 1000])
+@pytest.mark.parametrize("way", ["by points", "by keys"])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_window_is_drawn_along_as_if_it_were_added(is_padded, way, window, monkeypatch):
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9 if way == "by points" else 0.0)
+    lengths = torch.tensor([[N], [4]]), torch.tensor([[6], [N]])
+    masks = [torch.arange(N) < length for length in lengths] if is_padded else (None, None)
+    x, node_map, centres = tokens(N)
+    few = part_memberships(x, tokens(N, 1)[0], node_map, centres, 2 * GROUPS, ACTIVE)
+    generator, shape = torch.Generator().manual_seed(4), (HEADS, 2 * GROUPS, SIZE, SIZE)
+    blocks = 0.3 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
+    for seed in range(20):
+        alone, with_window = (sample_exact(model, 0.05, seed, 0, width) for width in (None, window))
+        expected = alone.with_window(window)
+        assert 0 < alone.n_edges < expected.n_edges
+        assert torch.equal(with_window.row_ptr, expected.row_ptr) and torch.equal(with_window.keys, expected.keys)
 
 
 def test_rates_beyond_all_bounds_draw_every_key_and_rates_of_zero_none():

@@ -7,43 +7,65 @@ import numpy as np
 from numba import uint32, uint64
 
 from sbmt.kernels.cpu.elementary import log
-from sbmt.kernels.cpu.toolchain import kernel, to_the_letter
+from sbmt.kernels.cpu.toolchain import inlined, kernel, to_the_letter
 
 BATCH = 16  # blocks at a time; one block is four words
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _HALF = np.uint64(32)
+_BELOW = np.uint32(4294967294)
 
 
 @kernel
 def fill_words(words, seed, first_block, row, head_and_purpose, example):
     """The uint32 words (4, n) of blocks first_block … first_block + n − 1 of a stream."""
     for b in range(words.shape[1]):
-        c0, c1, c2, c3 = uint32(first_block + b), uint32(row), uint32(head_and_purpose), uint32(example)
-        k0, k1 = uint32(seed), uint32(uint64(seed) >> _HALF)
-        for _ in range(10):
-            p0, p1 = uint64(c0) * _M0, uint64(c2) * _M1
-            c0, c2 = uint32(p1 >> _HALF) ^ c1 ^ k0, uint32(p0 >> _HALF) ^ c3 ^ k1
-            c1, c3 = uint32(p1), uint32(p0)
-            k0, k1 = uint32(k0 + _W0), uint32(k1 + _W1)
-        words[0, b], words[1, b], words[2, b], words[3, b] = c0, c1, c2, c3
+        counter = uint32(first_block + b), uint32(row), uint32(head_and_purpose), uint32(example)
+        words[0, b], words[1, b], words[2, b], words[3, b] = _block(counter, seed)
 
 
 @kernel
-def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, example):
-    """2 n exponential variates of mean 1 from n blocks."""
-    fill_words(words, seed, first_block, row, head_and_purpose, example)
-    n = words.shape[1]
-    to_exponentials(words, 0, out[:n])
-    to_exponentials(words, 1, out[n:])
+def fill_columns(words, start, stop, seed, block, row, head_and_purpose, example):
+    """Likewise, but each of columns start … stop has a block and a row of its own, and the largest word does not occur.
+
+    The one below it takes its place, except in the first row.
+    """
+    for b in range(uint64(start), uint64(stop)):
+        w0, w1, w2, w3 = _block((block[b], row[b], uint32(head_and_purpose), uint32(example)), seed)
+        words[0, b] = w0
+        words[1, b] = w1 if w1 < _BELOW else _BELOW
+        words[2, b] = w2 if w2 < _BELOW else _BELOW
+        words[3, b] = w3 if w3 < _BELOW else _BELOW
+
+
+@inlined
+def _block(counter, seed):
+    c0, c1, c2, c3 = counter
+    k0, k1 = uint32(seed), uint32(uint64(seed) >> _HALF)
+    for _ in range(10):
+        p0, p1 = uint64(c0) * _M0, uint64(c2) * _M1
+        c0, c2 = uint32(p1 >> _HALF) ^ c1 ^ k0, uint32(p0 >> _HALF) ^ c3 ^ k1
+        c1, c3 = uint32(p1), uint32(p0)
+        k0, k1 = uint32(k0 + _W0), uint32(k1 + _W1)
+    return c0, c1, c2, c3
 
 
 @to_the_letter
-def to_exponentials(words, half, out):
-    """An exponential variate from the first or the second half of each block: −ln of a 53-bit midpoint uniform."""
-    for b in range(words.shape[1]):
-        upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
-        out[b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
+def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, example):
+    """2 n exponential variates of mean 1 from n blocks, each −ln of a 53-bit midpoint uniform of half a block."""
+    fill_words(words, seed, first_block, row, head_and_purpose, example)
+    n = words.shape[1]
+    for half in range(2):
+        for b in range(n):
+            upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
+            out[half * n + b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
+
+
+@to_the_letter
+def to_exponentials(words, out):
+    """An exponential variate of each word: −ln of a 32-bit midpoint uniform, so at most 22.9."""
+    for i in range(out.shape[0]):
+        out[i] = -log((float(words[i]) + 0.5) / 4294967296.0)
 
 
 @kernel

@@ -34,6 +34,11 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel(function, fast={"contract"})
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles a function as part of whatever kernel calls it, however long: a loop around it can be vectorised."""
+    return numba.njit(forceinline=True, error_model="numpy")(inspect.unwrap(function))
+
+
 def keep_code(compiled: Any, function: Callable[..., Any]) -> Any:
     """Keeps the machine code of a compiled function, where a directory can be written to."""
     with suppress(RuntimeError):  # numba raises this if it finds none

@@ -30,11 +30,12 @@ class Reach(NamedTuple):
 
     With Σ, which says how much keys are in a pair (b, c) of parts of theirs, ``total`` is $\sum_c S_{dc} R_{ac}$, where
     $R_{ac} = \sum_b S_{ab} \Sigma_{cb}$. The other two sum these up, each in parts of its total: ``second`` the outer
-    sum over c, ``first`` the inner one over b. The last of s sums is 1, and so are those that fill up a multiple of 16.
+    sum over c, ``first`` the inner one over b. Units are as above; the last of s sums is :data:`LAST`, and so are those
+    that fill up a multiple of 16.
     """
 
     total: np.ndarray  # (graphs, g, s, s): a, d
-    second: np.ndarray  # float32 (graphs · g · s · s, s and what fills them up): a, d, c
+    second: np.ndarray  # uint32 (graphs · g · s · s, s and what fills them up): a, d, c
     first: np.ndarray  # likewise: a, c, b
 
 
@@ -110,11 +111,11 @@ def _sum_up(x, y, cumulative):
     whole, so_far = 0.0, 0.0
     for i in range(x.shape[0]):
         whole += x[i] * y[i]
-    scale = 1.0 / whole if whole > 0.0 else 0.0
+    scale = WORD / whole if whole > 0.0 else 0.0
     for i in range(x.shape[0] - 1):
         so_far += x[i] * y[i]
-        cumulative[i] = so_far * scale
-    cumulative[x.shape[0] - 1 :] = 1.0
+        cumulative[i] = min(so_far * scale + 0.5, LAST)
+    cumulative[x.shape[0] - 1 :] = LAST
     return whole
 
 

@@ -1,0 +1,220 @@
+"""Poisson points that name keys: where they fall, into which pair of parts of the keys, and onto which of its keys.
+
+Each step is taken for all points of some rows of a graph before the next one. A step is then short, and the processor
+looks up what many points need at once.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import uint64
+
+from sbmt.kernels.cpu.draws.candidates import CANDIDATE
+from sbmt.kernels.cpu.draws.members import HALF, KEY
+from sbmt.kernels.cpu.philox import BATCH, fill_columns, to_exponentials
+from sbmt.kernels.cpu.prefetch import prefetch
+from sbmt.kernels.cpu.search import LANES, first_above
+from sbmt.kernels.cpu.toolchain import kernel
+
+_AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
+_BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
+_ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
+_MORE = 64  # than two points per key: more never fall, where fewer than half a one per key is expected
+
+
+class Lines(NamedTuple):
+    """On which points are scattered, one for each of some rows; see :func:`sbmt.kernels.cpu.draws.crossed.source_of`.
+
+    A line has a piece for each pair (a, d) of the query's parts of a group's two partitions, and one for exploration.
+    """
+
+    length: np.ndarray  # (rows,), 0 for padding, and infinite for a row that is drawn key by key
+    end: np.ndarray  # (rows, pieces + 1 and more), of each piece; infinite after the last
+    second: np.ndarray  # uint64 (rows, pieces), where line (a, d) of Reach.second begins
+    first: np.ndarray  # uint64 (rows, pieces), where lines (a, …) of Reach.first begin
+    pair: np.ndarray  # uint64 (rows, pieces), which is the first pair of parts of the group
+
+
+class Rain(NamedTuple):
+    """Four random words a point. Those of row i are ``first[i]`` … ``first[i + 1]``; if it needs more, they follow."""
+
+    first: np.ndarray  # (rows + 1,)
+    block: np.ndarray  # uint32, of the stream of the query
+    query: np.ndarray  # uint32
+    word: np.ndarray  # uint32 (4, as many), see :func:`~sbmt.kernels.cpu.philox.fill_columns`
+    gap: np.ndarray  # made of the first word: how far from the point before it
+
+
+class Points(NamedTuple):
+    """Points of some rows, and the keys that they name; keys of row i are ``first[i]`` … ``first[i + 1]``."""
+
+    piece: np.ndarray  # uint64, of the lines of all rows
+    drop: np.ndarray  # uint64, of the rain
+    pair: np.ndarray  # uint64, of the parts of the key
+    place: np.ndarray  # uint64, where among the members a search for it begins
+    to: np.ndarray  # uint64, where it goes
+    first: np.ndarray  # (rows + 1,)
+    key: np.ndarray  # int32
+
+
+@kernel
+def new_points(n_keys, n_groups, size, active):
+    """Room for the lines, the rain and the points of some rows."""
+    room, n_pieces, n_starts = _POINTS + 3 * n_keys + _MORE, n_groups * len(active) ** 2, _ROWS + 1
+    pieces, end = np.empty((3, _ROWS, n_pieces), np.uint64), np.full((_ROWS, n_pieces + LANES), np.inf)
+    for piece in range(n_pieces):
+        pieces[2, :, piece] = piece // len(active) ** 2 * size**2
+    n_drops = 2 * room + _ROWS * BATCH
+    address, word = np.empty((2, n_drops), np.uint32), np.empty((4, n_drops), np.uint32)
+    rain = Rain(np.empty(n_starts, np.int64), address[0], address[1], word, np.empty(n_drops))
+    of_points, first, key = np.empty((5, room), np.uint64), np.empty(n_starts, np.int64), np.empty(room, np.int32)
+    points = Points(of_points[0], of_points[1], of_points[2], of_points[3], of_points[4], first, key)
+    return Lines(np.empty(_ROWS), end, pieces[0], pieces[1], pieces[2]), rain, points
+
+
+@kernel
+def scatter(start, stop, source, lines, rain, points):
+    """Scatters points on the lines of the first few of rows start … stop of a graph, and has them name keys.
+
+    Keys that are certain, being in the window, come before those of a row. Returns which row is next.
+    """
+    graph = start // source.real.is_query.shape[1]
+    stop = _lay_out(start, stop, graph, source, lines, rain)
+    _let_fall(0, rain.first[stop - start], graph, source, rain)
+    stop, count = _land(start, stop, graph, source, lines, rain, points)
+    _find_pairs(count, graph, source.members, source.reach, lines, rain, points)
+    _name_keys(count, graph, source.members, rain, points)
+    return stop
+
+
+@kernel
+def _lay_out(start, stop, graph, source, lines, rain):
+    """Lays out the lines of some rows, and says how much rain falls on each. Returns which row is next."""
+    part, weight = source.model.query_part, source.model.query_weight
+    heads, n_partitions, size = source.model.blocks.shape[:3]
+    n_active, example, total = uint64(len(source.active)), graph // heads, source.reach.total[graph]
+    is_query, n_keys, of_part = source.real.is_query[example], source.real.n_keys[example], source.reach.first.shape[1]
+    most, rain.first[0] = 2.0 * source.real.is_key.shape[1] + _MORE, 0
+    for row in range(start, min(stop, start + _ROWS)):
+        this, query, end, last = row - start, row % is_query.size, 0.0, uint64(0)
+        for g in range(n_partitions // 2):
+            one, at = 2 * uint64(g) * n_active, 2 * g * size
+            for s in range(one, one + n_active):
+                for t in range(one + n_active, one + 2 * n_active):
+                    a, d = uint64(part[row, s] - at), uint64(part[row, t] - at - size)
+                    end += np.float64(weight[row, s]) * weight[row, t] * total[g, a, d]
+                    lines.end[this, last] = end  # lengths become ends
+                    first = ((graph * total.shape[0] + g) * size + a) * size * of_part
+                    lines.first[this, last], lines.second[this, last] = first, first + d * of_part
+                    last += uint64(1)
+        end += source.exploration * n_keys
+        lines.end[this, last] = end
+        length = end if end < source.dense * n_keys else np.inf
+        lines.length[this] = length = length if is_query[query] else 0.0
+        expected = length + 1.5 * math.sqrt(length) + 1.0 if 0.0 < length < np.inf else 0.0  # seldom too few
+        rain.first[this + 1] = rain.first[this] + int(min(expected, most))
+        _number(rain.first[this], rain.first[this + 1], 0, query, rain)
+        if rain.first[this + 1] > _POINTS:
+            return row + 1
+    return min(stop, start + _ROWS)
+
+
+@kernel
+def _number(start, stop, first_block, query, rain):
+    """Makes drops start … stop blocks of a query, from the first one on."""
+    for i in range(uint64(start), uint64(stop)):
+        rain.block[i], rain.query[i] = uint64(first_block) + i - uint64(start), query
+
+
+@kernel
+def _let_fall(start, stop, graph, source, rain):
+    """Fills drops start … stop."""
+    heads = source.model.blocks.shape[0]
+    head, example = graph % heads + CANDIDATE, graph // heads + source.first_example
+    fill_columns(rain.word, start, stop, source.seed, rain.block, rain.query, head, example)
+    to_exponentials(rain.word[0, start:stop], rain.gap[start:stop])
+
+
+@kernel
+def _land(start, stop, graph, source, lines, rain, points):
+    """Finds the piece on which each point lands, and writes the keys that no part names: those of the window, and any.
+
+    Returns which row is next, and how many points are left to be named.
+    """
+    real, example, half_window = source.real, graph // source.model.blocks.shape[0], source.half_window
+    is_query, is_key, keys = real.is_query[example], real.is_key[example], real.keys[example, : real.n_keys[example]]
+    n_pieces, width = uint64(lines.first.shape[1]), uint64(lines.end.shape[1])
+    count, end, next_drop = uint64(0), uint64(0), uint64(rain.first[stop - start])
+    for row in range(start, stop):
+        this, query = uint64(row - start), row % is_query.size
+        points.first[this] = end
+        if half_window >= 0 and is_query[query]:
+            for key in range(max(query - half_window, 0), min(query + half_window + 1, is_key.size)):
+                points.key[end] = key
+                end += uint64(is_key[key])
+        length = lines.length[this] if lines.length[this] < np.inf else 0.0
+        i, last = uint64(rain.first[this]), uint64(rain.first[this + uint64(1)])
+        point, block, most = 0.0, last - i, end + uint64(2 * is_key.size + _MORE)
+        while point < length and end < most:
+            if i == last:
+                i, last, next_drop = next_drop, next_drop + uint64(BATCH), next_drop + uint64(BATCH)
+                _number(i, last, block, query, rain)
+                _let_fall(i, last, graph, source, rain)
+                block += uint64(BATCH)
+            point += rain.gap[i]
+            if point >= length:
+                break
+            at = _first_above(lines.end, this * width, point)
+            if at == n_pieces:
+                points.key[end] = keys[uint64(rain.word[3, i]) * uint64(keys.size) >> HALF]
+            else:
+                points.piece[count], points.drop[count], points.to[count] = this * n_pieces + at, i, end
+                count += uint64(1)
+            end += uint64(1)
+            i += uint64(1)
+        if end > _POINTS:
+            points.first[this + uint64(1)] = end
+            return row + 1, count
+    points.first[stop - start] = end
+    return stop, count
+
+
+@kernel
+def _find_pairs(count, graph, members, reach, lines, rain, points):
+    """Finds the pair (b, c) of parts that each point names, and guesses where among its members the key is."""
+    size, width, begins = uint64(reach.total.shape[2]), uint64(reach.first.shape[1]), members.first[graph]
+    n = lines.pair.size
+    second, first, pair = lines.second.reshape(n), lines.first.reshape(n), lines.pair.reshape(n)
+    for i in range(count):
+        points.pair[i] = _first_above(reach.second, second[points.piece[i]], rain.word[1, points.drop[i]])
+    for i in range(count):
+        c, piece, drop = points.pair[i], points.piece[i], points.drop[i]
+        b = _first_above(reach.first, first[piece] + c * width, rain.word[2, drop])
+        v = pair[piece] + c * size + b
+        begin, end = uint64(begins[v]), uint64(begins[v + uint64(1)])
+        guess = uint64(rain.word[3, drop]) * (end - begin) >> HALF  # were all in the pair alike
+        points.pair[i], points.place[i] = v, begin + guess - min(guess, _BEFORE)
+
+
+@kernel
+def _name_keys(count, graph, members, rain, points):
+    """Writes the key that each point names, of its pair in proportion to memberships."""
+    begins, entry = members.first[graph], members.entry
+    for i in range(count):
+        prefetch(entry, points.place[min(i + _AHEAD, count - uint64(1))])
+        begin, j = uint64(begins[points.pair[i]]), points.place[i]
+        last_of_word = uint64(rain.word[3, points.drop[i]]) << HALF | KEY
+        while j > begin and entry[j - uint64(1)] > last_of_word:
+            j -= min(j - begin, uint64(LANES))
+        points.key[points.to[i]] = np.int32(entry[j + _first_above(entry, j, last_of_word)] & KEY)
+
+
+@kernel
+def _first_above(ascending, start, x):
+    """How many numbers from a place on come before the first that is above ``x``, which there must be."""
+    found = at = first_above(ascending, start, x)
+    while at == LANES:
+        at = first_above(ascending, start + found, x)
+        found += at
+    return found

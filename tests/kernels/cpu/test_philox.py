@@ -33,6 +33,39 @@ def test_words_equal_those_of_the_plain_twin(seed, row, head, example, purpose, 
     assert found.T.tolist() == twin.tolist()
 
 
+def fill_columns(seed, blocks, rows, head_and_purpose, example, start=0):
+    """Words of columns from ``start`` on; before them, and after the last, zeros stay."""
+    n = start + len(blocks)
+    out, address = np.zeros((4, n + 1), np.uint32), np.zeros((2, n + 1), np.uint32)
+    address[:, start:n] = blocks, rows
+    philox.fill_columns(out, start, n, seed, *address, head_and_purpose, example)
+    return out
+
+
+@given(seeds, st.lists(st.tuples(words_of_32_bits, words_of_32_bits), min_size=1, max_size=40), words_of_32_bits)
+def test_columns_with_addresses_of_their_own(seed, addresses, example):
+    found = fill_columns(seed, *zip(*addresses, strict=True), 3, example, start=2)
+    assert not found[:, [0, 1, -1]].any()
+    for column, (block, row) in enumerate(addresses, start=2):
+        assert found[:, [column]].tolist() == fill_words(1, seed, block, row, 3, example).tolist()
+
+
+def test_no_word_of_a_column_but_its_first_is_the_largest_there_is():
+    block, row, example = 206120200, 1, 5
+    words = fill_words(1, 7, block, row, 3, example)[:, 0].tolist()
+    assert words[1] == WORD - 1  # one in 2³²
+    words[1] -= 1
+    assert fill_columns(7, [block], [row], 3, example)[:, 0].tolist() == words
+
+
+def test_exponentials_of_single_words():
+    words = np.array([0, 1, 5, 1 << 31, WORD - 2, WORD - 1], np.uint32)
+    out = np.empty(len(words))
+    philox.to_exponentials(words, out)
+    np.testing.assert_allclose(out, -np.log((words + 0.5) / WORD), rtol=1e-15, atol=0)
+    assert (out > 0).all()
+
+
 @given(seeds, words_of_32_bits, words_of_32_bits, st.integers(0, WORD - 100))
 def test_exponentials_are_minus_the_logarithm_of_53_bit_midpoints(seed, row, example, first):
     n = philox.BATCH

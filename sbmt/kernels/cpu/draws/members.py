@@ -49,42 +49,47 @@ def read_graphs(start, stop, active, model, n_keys, members, reach):
 @kernel
 def list_members(start, stop, active, model, n_keys, members):
     """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
-    part, weight, size = model.key_part, model.key_weight, model.blocks.shape[2]
+    part, weight, size = model.key_part, model.key_weight, uint64(model.blocks.shape[2])
     first, entry, total = members
-    n_pairs, n_entries = total.shape[1], model.blocks.shape[1] // 2 * len(active) ** 2
-    pair, share, scale = np.empty(n_entries, np.int64), np.empty(n_entries), np.empty(n_pairs)
+    n_groups, n_active, n_pairs = uint64(model.blocks.shape[1] // 2), uint64(len(active)), total.shape[1]
+    place, so_far, scale = np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs)
     for graph in range(start, stop):
-        begin, sums = first[graph], total[graph]
-        begin[:] = 0
-        sums[:] = 0.0
-        for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, active, pair, share)
-            for i in range(uint64(n_entries)):
-                v = uint64(pair[i])
-                begin[v] += share[i] > 0
-                sums[v] += share[i]
-        place = graph * n_keys * n_entries
+        begin, end = uint64(graph * n_keys), uint64((graph + 1) * n_keys)
+        place[:] = 0
+        so_far[:] = 0.0
+        for j in range(begin, end):
+            for g in range(n_groups):
+                one, at = uint64(2) * g * n_active, uint64(2) * g * size
+                for s in range(one, one + n_active):
+                    for t in range(one + n_active, one + uint64(2) * n_active):
+                        v = g * size * size + (uint64(part[j, t]) - at - size) * size + uint64(part[j, s]) - at
+                        share = np.float64(weight[j, s]) * weight[j, t]
+                        place[v] += share > 0
+                        so_far[v] += share
+        total[graph] = so_far
+        next_one = graph * n_keys * np.int64(n_groups * n_active * n_active)
         for v in range(n_pairs):  # counts become starts
-            count = begin[v]
-            begin[v] = place
-            place += count
-        begin[n_pairs] = place
-        so_far = np.zeros(n_pairs)
+            first[graph, v] = next_one
+            next_one += place[v]
+            place[v] = first[graph, v]
+            scale[v] = WORD / so_far[v] if so_far[v] > 0 else 0.0
+        first[graph, n_pairs] = next_one
+        so_far[:] = 0.0
+        for j in range(begin, end):
+            for g in range(n_groups):
+                one, at = uint64(2) * g * n_active, uint64(2) * g * size
+                for s in range(one, one + n_active):
+                    for t in range(one + n_active, one + uint64(2) * n_active):
+                        v = g * size * size + (uint64(part[j, t]) - at - size) * size + uint64(part[j, s]) - at
+                        share = np.float64(weight[j, s]) * weight[j, t]
+                        so_far[v] += share
+                        if share > 0:
+                            word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
+                            entry[uint64(place[v])] = word << HALF | (j - begin)
+                            place[v] += 1
         for v in range(n_pairs):
-            scale[v] = WORD / sums[v] if sums[v] > 0 else 0.0
-        for j in range(graph * n_keys, (graph + 1) * n_keys):
-            _pairs_of(part, weight, j, size, active, pair, share)
-            for i in range(uint64(n_entries)):
-                v = uint64(pair[i])
-                if share[i] > 0:
-                    so_far[v] += share[i]
-                    word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
-                    entry[uint64(begin[v])] = word << HALF | uint64(j - graph * n_keys)
-                    begin[v] += 1
-        for v in range(n_pairs - 1, -1, -1):  # each start has moved to its end, which is the next one's start
-            if begin[v] > (begin[v - 1] if v else graph * n_keys * n_entries):
-                entry[begin[v] - 1] |= np.uint64(LAST) << HALF
-            begin[v] = begin[v - 1] if v else graph * n_keys * n_entries
+            if place[v] > first[graph, v]:
+                entry[place[v] - 1] |= np.uint64(LAST) << HALF
 
 
 @kernel
@@ -117,16 +122,3 @@ def _sum_up(x, y, cumulative):
         cumulative[i] = min(so_far * scale + 0.5, LAST)
     cumulative[x.shape[0] - 1 :] = LAST
     return whole
-
-
-@kernel
-def _pairs_of(part, weight, key, size, active, pair, share):
-    """The pairs of parts that a key belongs to, and how much."""
-    i, j, n_active = uint64(0), uint64(key), uint64(len(active))
-    for group in range(part.shape[1] // (2 * len(active))):
-        one = 2 * uint64(group) * n_active
-        for s in range(one, one + n_active):
-            for t in range(one + n_active, one + 2 * n_active):
-                a, b = part[j, s] - 2 * group * size, part[j, t] - (2 * group + 1) * size
-                pair[i], share[i] = (group * size + b) * size + a, np.float64(weight[j, s]) * weight[j, t]
-                i += uint64(1)

@@ -50,6 +50,6 @@ def attend_while_drawing(
     half_window, masks = -1 if window is None else window // 2, (block_model.query_mask, block_model.key_mask)
     source = *block_model.factors(), list(shape), *masks, exploration, half_window, seed, first_example
     out, n_edges, expected = attend_drawn(*tokens, SMALLEST_PROBABILITY if reweight else 1.0, *source)
-    n_pairs = block_model.n_pairs.clamp(min=1)[:, None]
+    n_pairs = block_model.n_pairs.clamp(min=1).unsqueeze(1)
     density, expected = (per_graph.view(shape[:2]) / n_pairs for per_graph in (n_edges, expected))
     return out.unflatten(0, query.shape[:3]).to(value.dtype), density, expected

@@ -45,11 +45,10 @@ def count_pairs(
 ) -> Int[Tensor, " batch"]:
     """Real query-key pairs of each example, int64."""
     batch, _, n_queries, n_keys = shape
-    queries, keys = (
-        torch.full((batch,), n, device=device) if mask is None else mask.sum(1)
-        for n, mask in ((n_queries, query_mask), (n_keys, key_mask))
-    )
-    return queries * keys
+    given = (n_queries, query_mask), (n_keys, key_mask)
+    queries, keys = (n if mask is None else mask.sum(1) for n, mask in given)
+    n_pairs = queries * keys
+    return n_pairs if isinstance(n_pairs, Tensor) else torch.full((batch,), n_pairs, device=device)
 
 
 def zero_padding(

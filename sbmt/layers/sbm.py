@@ -203,11 +203,12 @@ class SBMAttention(nn.Module):
         with torch.autocast(query.device.type, enabled=False):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             is_crossed = self.membership == "crossed"
-            grouped = clusters.unflatten(1, (2 * self.n_groups if is_crossed else self.n_groups, -1))
-            scores = grouped @ grouped.mT  # clusters of different groups, or parts of different partitions, never meet
+            n_sets = 2 * self.n_groups if is_crossed else self.n_groups  # clusters of different ones never meet
+            grouped = clusters.reshape(-1, clusters.shape[1] // n_sets, self.d_head)
+            scores = torch.bmm(grouped, grouped.mT).unflatten(0, (-1, n_sets))
             if self.log_rate is not None:
-                log_rate = self._log_rate(key.shape[2])[:, None, None, None]
-                scores = scores + (log_rate / 2 if is_crossed else log_rate)
+                log_rate = self._log_rate(key.shape[2]).view(-1, 1, 1, 1)
+                scores = torch.add(scores, log_rate, alpha=0.5 if is_crossed else 1)
             if self.is_diagonal:
                 is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(~is_same, -torch.inf)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sbmt.kernels.cpu.elementary import exp, log
 from sbmt.kernels.cpu.products import dots, weighted_sum
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 _EDGES = 1 << 13  # of some rows together, unless it is one row that has more
 
@@ -163,7 +163,7 @@ def _scores(begin, end, query, key, mask, gate, is_score_rule, x):
             x[i] = x[i] * g[i] if is_score_rule else x[i] + log(g[i])
 
 
-@kernel
+@inlined
 def _largest(x, first, last):
     """The largest of some numbers, four at a time so that comparisons do not wait for each other."""
     a = b = c = d = x[first]

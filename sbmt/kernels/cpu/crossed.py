@@ -18,7 +18,7 @@ from sbmt.kernels.cpu.elementary import exp
 from sbmt.kernels.cpu.largest import keep_largest
 from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at
 
 _LANES = 64  # rows whose scores are compared at once
@@ -138,7 +138,7 @@ def differentiate_pairs(start, stop, active, grad, part, weight, n_tokens, to_we
                     to_weight[token, t] += of_pair * weight[token, s]
 
 
-@kernel
+@inlined
 def rates_of_row(row, head, active, part, weight, blocks, out):
     """out_b = Σ_a Q_a S_ab over the parts a of a query, for every part b of every partition."""
     size, n_active = blocks.shape[2], len(active)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import uint64
 
 from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 from sbmt.kernels.cpu.vectors import LANES, dot, sum_rows_at
 
 _AHEAD = 32  # edges of the next column whose weights, scattered over the rows, are asked for
@@ -52,7 +52,7 @@ def sum_columns(start, stop, weights, query, mask, by_key, out):
 # Everything that follows edges spends its time in the two functions below.
 
 
-@kernel
+@inlined
 def dots(vector, matrix, offset, index, start, stop, out):
     """Sets out[e − start] to ⟨vector, matrix[offset + index[e]]⟩ for start ≤ e < stop."""
     width = uint64(vector.shape[0])
@@ -65,7 +65,7 @@ def dots(vector, matrix, offset, index, start, stop, out):
         out[i] = total
 
 
-@kernel
+@inlined
 def weighted_sum(weights, matrix, offset, index, start, stop, out):
     """Sets out to Σ_e weights[e − start] · matrix[offset + index[e]] over start ≤ e < stop."""
     width, column = out.shape[0], 0

@@ -36,7 +36,7 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiles a function as part of whatever kernel calls it, however long: a loop around it can be vectorised."""
-    return numba.njit(forceinline=True, error_model="numpy")(inspect.unwrap(function))
+    return numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)(inspect.unwrap(function))
 
 
 def keep_code(compiled: Any, function: Callable[..., Any]) -> Any:

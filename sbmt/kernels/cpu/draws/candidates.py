@@ -12,7 +12,7 @@ from numba import uint64
 from sbmt.counter_rng import MAX_HEADS, Purpose
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
 from sbmt.kernels.cpu.search import LANES, count_below
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 GAPS = 2 * BATCH
 CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
@@ -188,7 +188,7 @@ def first_above(cumulative, first, count, word):
     return j
 
 
-@kernel
+@inlined
 def sort_distinct(found, bitmap, out):
     """Writes the distinct numbers of ``found`` in ascending order and returns how many there are.
 

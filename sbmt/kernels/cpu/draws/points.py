@@ -15,7 +15,7 @@ from sbmt.kernels.cpu.draws.members import HALF, KEY
 from sbmt.kernels.cpu.philox import BATCH, fill_columns, to_exponentials
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.search import LANES, first_above
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 _AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
 _BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
@@ -120,7 +120,7 @@ def _lay_out(start, stop, graph, source, lines, rain):
     return min(stop, start + _ROWS)
 
 
-@kernel
+@inlined
 def _number(start, stop, first_block, query, rain):
     """Makes drops start … stop blocks of a query, from the first one on."""
     for i in range(uint64(start), uint64(stop)):
@@ -210,7 +210,7 @@ def _name_keys(count, graph, members, rain, points):
         points.key[points.to[i]] = np.int32(entry[j + _first_above(entry, j, last_of_word)] & KEY)
 
 
-@kernel
+@inlined
 def _first_above(ascending, start, x):
     """How many numbers from a place on come before the first that is above ``x``, which there must be."""
     found = at = first_above(ascending, start, x)

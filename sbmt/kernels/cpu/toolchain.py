@@ -18,7 +18,7 @@ from sbmt.kernels import structures
 _FAST = {"contract", "reassoc", "nsz"}
 
 
-def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST) -> Callable[..., Any]:
+def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST, forceinline: bool = False) -> Callable[..., Any]:
     """Compiles a function on its first call, once per combination of types; releases the GIL while it runs.
 
     The machine code is kept beside the source, or in the user's cache directory where that is read-only, or in
@@ -26,7 +26,8 @@ def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST) -> Callable[
     index is checked.
     """
     function = inspect.unwrap(function)  # tests wrap everything in shape checks, which cannot be compiled
-    return keep_code(numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function), function)
+    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=fast, forceinline=forceinline)(function)
+    return keep_code(compiled, function)
 
 
 def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,8 +36,11 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function as part of whatever kernel calls it, however long: a loop around it can be vectorised."""
-    return numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)(inspect.unwrap(function))
+    """:func:`kernel` that becomes part of each kernel that calls it, where a call takes as long as what it does.
+
+    Loops around it can then be vectorised as well.
+    """
+    return kernel(function, forceinline=True)
 
 
 def keep_code(compiled: Any, function: Callable[..., Any]) -> Any:

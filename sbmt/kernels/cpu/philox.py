@@ -40,6 +40,7 @@ def fill_columns(words, start, stop, seed, block, row, head_and_purpose, example
 
 @inlined
 def _block(counter, seed):
+    """The four words of a block."""
     c0, c1, c2, c3 = counter
     k0, k1 = uint32(seed), uint32(uint64(seed) >> _HALF)
     for _ in range(10):

@@ -1,5 +1,7 @@
 """Block models of crossed partitions are the dense model of the same memberships, at other cost."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
 from sbmt.block_model import crossed
 from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.link import find_link
+from sbmt.counter_rng import WORD, Purpose, random_blocks
 from sbmt.layers import SBMAttention
 from sbmt.samplers.exact import sample_exact
 from tests.statistics import binomial_p_values
@@ -160,6 +163,52 @@ def test_the_law_of_every_edge(way, is_padded, exploration, monkeypatch):
     assert binomial_p_values(counts.numpy(), n_draws, p.numpy()).min() > SHARE / counts.numel()
     together = (counts - n_draws * p).sum() / (n_draws * p * (1 - p)).sum().sqrt()
     assert abs(together) < 5.7  # 1.2e-8 of false alarm
+
+
+def pick(shares, word):
+    """Which of some shares of a whole a random word of 32 bits falls into."""
+    ends = (shares.cumsum(0) / shares.sum() * WORD + 0.5).clamp(max=WORD - 1).long()
+    return int(torch.searchsorted(ends, min(word, WORD - 2), right=True))
+
+
+def drawn_plainly(model, exploration, seed, first_example):
+    """A draw point by point: four words say where on the row's line it is, the two parts of its key, and its key."""
+    mask, (_, _, n, m) = torch.zeros(model.shape, dtype=torch.bool), model.shape
+    in_parts = model._in_parts(model.key_part, model._key).detach().unflatten(-1, (GROUPS, 2, SIZE))
+    for example, head, row in itertools.product(range(BATCH), range(HEADS), range(n)):
+        key, blocks, pieces = in_parts[example, head], model.part_blocks[head].detach(), []
+        parts, weights = (t[example, head, row].unflatten(0, (GROUPS, 2, -1)) for t in (model.query_part, model._query))
+        for g in range(GROUPS):
+            for (a, s), (d, t) in itertools.product(*(zip(parts[g, x], weights[g, x], strict=True) for x in (0, 1))):
+                rows = blocks[2 * g, a % SIZE, :, None], blocks[2 * g + 1, d % SIZE]
+                pieces.append((g, s * t * rows[0] * rows[1] * (key[:, g, 0].T @ key[:, g, 1])))
+        real = torch.arange(m) if model.key_mask is None else model.key_mask[example].nonzero()[:, 0]
+        ends = torch.stack([piece.sum() for _, piece in pieces]).detach().cumsum(0)
+        address = (torch.tensor(x) for x in (example + first_example, head, row))
+        words = random_blocks(seed, Purpose.CANDIDATE, *address, torch.arange(200))
+        points = -((words[:, 0] + 0.5) / WORD).log().cumsum(0)
+        is_real = model.query_mask is None or model.query_mask[example, row]
+        for point, (_, *word) in zip(points, words.tolist(), strict=True):
+            at = int(torch.searchsorted(ends, point, right=True))
+            if not is_real or point >= ends[-1] + exploration * len(real):
+                break
+            if at == len(pieces):
+                mask[example, head, row, real[word[2] * len(real) >> 32]] = True
+                continue
+            (g, piece), c = pieces[at], pick(pieces[at][1].sum(0), word[0])
+            shares = key[:, g, 0, pick(piece[:, c], word[1])] * key[:, g, 1, c]
+            mask[example, head, row, pick(shares, word[2])] = True
+    return mask
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("exploration", [0.0, 0.1])
+def test_a_draw_follows_its_random_words_point_by_point(is_padded, exploration, monkeypatch):
+    monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9)
+    model, _, _ = both_models(padding() if is_padded else (None, None), scale=3.0)
+    for seed in (3, -5):
+        found = sample_exact(model, exploration, seed, 4, None).to_dense()
+        assert found.sum() > 200 and torch.equal(found, drawn_plainly(model, exploration, seed, 4))
 
 
 def test_the_law_where_searches_take_many_steps(monkeypatch):

@@ -13,7 +13,7 @@ BATCH = 16  # blocks at a time; one block is four words
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _HALF = np.uint64(32)
-_BELOW = np.uint32(4294967294)
+_BELOW = np.uint32(4294967294)  # the largest word but one
 
 
 @kernel

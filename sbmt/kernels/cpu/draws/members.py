@@ -6,7 +6,7 @@ import numpy as np
 from numba import uint64
 
 from sbmt.kernels.cpu.draws.candidates import WORD
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 LAST = 4294967295  # random words stay below it
 HALF, KEY = np.uint64(32), np.uint64(LAST)  # of an entry of members
@@ -49,7 +49,6 @@ def read_graphs(start, stop, active, model, n_keys, members, reach):
 @kernel
 def list_members(start, stop, active, model, n_keys, members):
     """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
-    part, weight, size = model.key_part, model.key_weight, uint64(model.blocks.shape[2])
     first, entry, total = members
     n_groups, n_active, n_pairs = uint64(model.blocks.shape[1] // 2), uint64(len(active)), total.shape[1]
     place, so_far, scale = np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs)
@@ -59,15 +58,14 @@ def list_members(start, stop, active, model, n_keys, members):
         so_far[:] = 0.0
         for j in range(begin, end):
             for g in range(n_groups):
-                one, at = uint64(2) * g * n_active, uint64(2) * g * size
+                one = uint64(2) * g * n_active
                 for s in range(one, one + n_active):
                     for t in range(one + n_active, one + uint64(2) * n_active):
-                        v = g * size * size + (uint64(part[j, t]) - at - size) * size + uint64(part[j, s]) - at
-                        share = np.float64(weight[j, s]) * weight[j, t]
+                        v, share = _pair(j, g, s, t, model)
                         place[v] += share > 0
                         so_far[v] += share
         total[graph] = so_far
-        next_one = graph * n_keys * np.int64(n_groups * n_active * n_active)
+        next_one = np.int64(begin * n_groups * n_active * n_active)
         for v in range(n_pairs):  # counts become starts
             first[graph, v] = next_one
             next_one += place[v]
@@ -77,11 +75,10 @@ def list_members(start, stop, active, model, n_keys, members):
         so_far[:] = 0.0
         for j in range(begin, end):
             for g in range(n_groups):
-                one, at = uint64(2) * g * n_active, uint64(2) * g * size
+                one = uint64(2) * g * n_active
                 for s in range(one, one + n_active):
                     for t in range(one + n_active, one + uint64(2) * n_active):
-                        v = g * size * size + (uint64(part[j, t]) - at - size) * size + uint64(part[j, s]) - at
-                        share = np.float64(weight[j, s]) * weight[j, t]
+                        v, share = _pair(j, g, s, t, model)
                         so_far[v] += share
                         if share > 0:
                             word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
@@ -90,6 +87,15 @@ def list_members(start, stop, active, model, n_keys, members):
         for v in range(n_pairs):
             if place[v] > first[graph, v]:
                 entry[place[v] - 1] |= np.uint64(LAST) << HALF
+
+
+@inlined
+def _pair(key, g, s, t, model):
+    """The pair of parts of group g which are a key's s-th and t-th, and how much the key belongs to it."""
+    size = uint64(model.blocks.shape[2])
+    at = uint64(2) * g * size
+    a, b = uint64(model.key_part[key, s]) - at, uint64(model.key_part[key, t]) - at - size
+    return (g * size + b) * size + a, np.float64(model.key_weight[key, s]) * model.key_weight[key, t]
 
 
 @kernel

@@ -129,10 +129,29 @@ print([name for name in {HEAVY} if name in sys.modules])
 print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
 print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
 """
+    assert printed(code) == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
+
+
+def test_nobody_waits_for_torch_s_compiler_who_does_not_compile():
+    """Importing it takes longer than importing torch, and is not needed for a step of training either."""
+    code = """
+import sys, torch, sbmt
+attention = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=32)
+output = attention(*torch.randn(3, 1, 2, 20, 8).requires_grad_())
+(output.values.sum() + output.auxiliary_loss).backward()
+with torch.no_grad():
+    attention.eval()(*torch.randn(3, 1, 2, 20, 8))
+print("torch._dynamo" in sys.modules)
+"""
+    assert printed(code) == ["False"]
+
+
+def printed(code):
+    """What a new interpreter prints, line by line."""
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
+    return done.stdout.splitlines()
 
 
 def test_a_name_that_does_not_exist_is_said_to():

@@ -6,6 +6,7 @@ from torch import Tensor
 from sbmt.counter_rng import Purpose, edge_words, to_uniform
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.operator import operator
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
@@ -27,7 +28,7 @@ def _cell_uniforms(edges: EdgeList, seed: int, first_example: int) -> Tensor:
     return to_uniform(edge_words(seed, Purpose.CELL, *address))
 
 
-@torch.library.custom_op("sbmt::cell_uniforms", mutates_args=(), device_types="cpu")
+@operator("sbmt::cell_uniforms", device_types="cpu")
 def _uniforms_on_cpu(
     row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int
 ) -> Tensor:

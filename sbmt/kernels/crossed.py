@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import CrossedFactors, Mask
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::part_memberships",
-    mutates_args=(),
     schema="(Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, int n_partitions, int n_active) -> "
     "(Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
@@ -33,9 +33,8 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return tuple(t for found in memberships for t in (found, torch.empty_like(found, dtype=torch.int32)))
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::part_memberships_backward",
-    mutates_args=(),
     schema="(Tensor grad_query, Tensor grad_key, Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, "
     "Tensor[] memberships, int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
@@ -75,9 +74,7 @@ FACTORS = "Tensor query_part, Tensor query_weight, Tensor blocks, Tensor key_par
 _MASK = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys"
 
 
-@torch.library.custom_op(
-    "sbmt::crossed_rates", mutates_args=(), schema=f"({FACTORS}, {_MASK}) -> Tensor", device_types="cpu"
-)
+@operator("sbmt::crossed_rates", schema=f"({FACTORS}, {_MASK}) -> Tensor", device_types="cpu")
 def crossed_rates(*arguments: Any) -> Tensor:
     """The rate of every edge (i, j), a sum over groups of the products of two partitions' rates."""
     from sbmt.kernels.cpu import launch
@@ -91,9 +88,8 @@ def _(*arguments: Any) -> Tensor:
     return query_weight.new_empty(keys.shape)
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::crossed_rates_backward",
-    mutates_args=(),
     schema=f"(Tensor grad, {FACTORS}, {_MASK}) -> (Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
@@ -123,7 +119,7 @@ def _differentiate_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 crossed_rates.register_autograd(_differentiate_rates, setup_context=_save_rates)
 
 
-@torch.library.custom_op("sbmt::pair_totals", mutates_args=(), device_types="cpu")
+@operator("sbmt::pair_totals", device_types="cpu")
 def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_graphs: int) -> Tensor:
     """How much the tokens of each graph are in every pair of parts of each group, ``(graphs, g, s, s)``."""
     from sbmt.kernels.cpu import launch
@@ -136,7 +132,7 @@ def _(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_graphs: int)
     return weight.new_empty(n_graphs, n_partitions // 2, size, size)
 
 
-@torch.library.custom_op("sbmt::pair_totals_backward", mutates_args=(), device_types="cpu")
+@operator("sbmt::pair_totals_backward", device_types="cpu")
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
     """The gradient of the weights."""
     from sbmt.kernels.cpu import launch

@@ -8,6 +8,7 @@ from torch import Tensor
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.crossed import FACTORS
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import CrossedFactors, RateFactors
 
 
@@ -26,7 +27,7 @@ def draw_exact(factors: RateFactors, seed: int, first_example: int) -> tuple[Ten
     return None
 
 
-@torch.library.custom_op("sbmt::sample_exact", mutates_args=(), device_types="cpu")
+@operator("sbmt::sample_exact", device_types="cpu")
 def draw_on_cpu(
     query: Tensor,
     key: Tensor,
@@ -56,9 +57,7 @@ CROSSED = (
 )
 
 
-@torch.library.custom_op(
-    "sbmt::sample_crossed", mutates_args=(), schema=f"({CROSSED}) -> (Tensor, Tensor)", device_types="cpu"
-)
+@operator("sbmt::sample_crossed", schema=f"({CROSSED}) -> (Tensor, Tensor)", device_types="cpu")
 def draw_crossed(*arguments: Any) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of independent edges of crossed partitions under the Poisson link, and of a window."""
     from sbmt.kernels.cpu.draws.crossed import sample_crossed
@@ -72,9 +71,8 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query.shape[0] + 1, dtype=torch.int64), query.new_empty(n_edges, dtype=torch.int64)
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::attend_drawn",
-    mutates_args=(),
     schema=f"(Tensor query, Tensor key, Tensor value, Tensor sink, float smallest, {CROSSED}) "
     "-> (Tensor, Tensor, Tensor)",
     device_types="cpu",

@@ -5,14 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import Mask
 
 _REST = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys, float exploration, int reach"
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::weigh",
-    mutates_args=(),
     schema=f"(Tensor rate, {_REST}, float smallest) -> (Tensor, Tensor)",
     device_types="cpu",
 )
@@ -31,9 +31,7 @@ def _(rate: Tensor, row_ptr: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(rate), rate.new_empty(row_ptr.shape[0] - 1)
 
 
-@torch.library.custom_op(
-    "sbmt::gain", mutates_args=(), schema=f"(Tensor rate, Tensor weights, {_REST}) -> Tensor", device_types="cpu"
-)
+@operator("sbmt::gain", schema=f"(Tensor rate, Tensor weights, {_REST}) -> Tensor", device_types="cpu")
 def gain(rate: Tensor, weights: Tensor, *arguments: Any) -> Tensor:
     """Σ_j a_ij ln(r_ij + δ) for every row, over its edges that are not certain; no gradient of a passes."""
     from sbmt.kernels.cpu import launch
@@ -46,9 +44,8 @@ def _(rate: Tensor, weights: Tensor, row_ptr: Tensor, *rest: Any) -> Tensor:
     return rate.new_empty(row_ptr.shape[0] - 1)
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::gain_backward",
-    mutates_args=(),
     schema=f"(Tensor grad, Tensor rate, Tensor weights, {_REST}) -> Tensor",
     device_types="cpu",
 )

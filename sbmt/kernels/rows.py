@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.gpu import accumulator
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
 
 
@@ -37,9 +38,8 @@ def masks_of(
 # --- attention ---
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::attend",
-    mutates_args=(),
     schema="(Tensor query, Tensor key, Tensor value, Tensor gate, Tensor bias, Tensor sink, Tensor weight_scale, "
     f"{MASK}, bool is_score_rule, bool return_weights, bool use_gpu) -> (Tensor, Tensor, Tensor)",
 )
@@ -59,9 +59,8 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     return value.new_empty(query.shape[0], value.shape[1]), log_total, weights
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::attend_backward",
-    mutates_args=(),
     schema="(Tensor grad_out, Tensor grad_weights, Tensor[] results, Tensor[] inputs, "
     f"{MASK}, bool is_score_rule, bool needs_bias, bool use_gpu) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
@@ -117,7 +116,7 @@ attend.register_autograd(_differentiate_attention, setup_context=_save_attention
 _PRODUCT = f"(Tensor query, Tensor key, {MASK}, bool use_gpu) -> Tensor"
 
 
-@torch.library.custom_op("sbmt::edge_dot", mutates_args=(), schema=_PRODUCT)
+@operator("sbmt::edge_dot", schema=_PRODUCT)
 def edge_dot(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
     """⟨query_i, key_j⟩ for every edge (i, j)."""
     *mask, use_gpu = rest
@@ -126,15 +125,14 @@ def edge_dot(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
     return out
 
 
-@torch.library.custom_op("sbmt::edge_gate", mutates_args=(), schema=_PRODUCT)
+@operator("sbmt::edge_gate", schema=_PRODUCT)
 def edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
     """Ones with the gradients of :func:`edge_dot`."""
     return query.new_ones(keys.shape)
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::edge_dot_backward",
-    mutates_args=(),
     schema=f"(Tensor grad, Tensor query, Tensor key, {MASK}, bool use_gpu) -> (Tensor, Tensor)",
 )
 def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -167,7 +165,7 @@ for _operator in (edge_dot, edge_gate):
 # --- masks ---
 
 
-@torch.library.custom_op("sbmt::transpose", mutates_args=(), device_types="cpu")
+@operator("sbmt::transpose", device_types="cpu")
 def transpose(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor, Tensor]:
     """The fields of :class:`~sbmt.kernels.structures.ByKey`."""
     from sbmt.kernels.cpu import launch
@@ -183,7 +181,7 @@ def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int) -> tuple[Tenso
     return row_ptr.new_empty(n_graphs * n_keys + 1), int32, int32.clone()
 
 
-@torch.library.custom_op("sbmt::merge_rows", mutates_args=(), device_types="cpu")
+@operator("sbmt::merge_rows", device_types="cpu")
 def merge_rows(first_ptr: Tensor, first_keys: Tensor, second_ptr: Tensor, second_keys: Tensor) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of the edges that are in either mask."""
     from sbmt.kernels.cpu import launch
@@ -197,7 +195,7 @@ def _(first_ptr: Tensor, first_keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor
     return torch.empty_like(first_ptr), first_keys.new_empty(n_edges)
 
 
-@torch.library.custom_op("sbmt::with_window", mutates_args=(), device_types="cpu")
+@operator("sbmt::with_window", device_types="cpu")
 def with_window(
     row_ptr: Tensor,
     keys: Tensor,
@@ -220,7 +218,7 @@ def _(row_ptr: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(row_ptr), keys.new_empty(n_edges)
 
 
-@torch.library.custom_op("sbmt::repeat", mutates_args=(), device_types="cpu")
+@operator("sbmt::repeat", device_types="cpu")
 def repeat(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of each graph as often as it has heads, and which edge each is a copy of."""
     from sbmt.kernels.cpu import launch
@@ -234,7 +232,7 @@ def _(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, heads: int) ->
     return row_ptr.new_empty(heads * (row_ptr.shape[0] - 1) + 1), copies, torch.empty_like(copies)
 
 
-@torch.library.custom_op("sbmt::near", mutates_args=(), device_types="cpu")
+@operator("sbmt::near", device_types="cpu")
 def near(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: int, reach: int) -> Tensor:
     """Whether each edge joins tokens at most ``reach`` places apart."""
     from sbmt.kernels.cpu import launch

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.gpu import accumulator
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import Drawing, TileInputs
 
 _INPUTS = ", ".join(f"Tensor {name}" for name in TileInputs._fields)
@@ -15,9 +16,8 @@ _DRAWING = (
 )
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::attend_tiles",
-    mutates_args=(),
     schema=f"({_INPUTS}, Tensor n_pairs, {_DRAWING}) -> (Tensor, Tensor, Tensor)",
 )
 def attend_tiles(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,9 +36,8 @@ def _(query: Tensor, key: Tensor, value: Tensor, query_rate: Tensor, *rest: Any)
     return out, query_rate.new_empty(query.shape[:2]), out.new_empty(query.shape[:3])
 
 
-@torch.library.custom_op(
+@operator(
     "sbmt::attend_tiles_backward",
-    mutates_args=(),
     schema="(Tensor grad_out, Tensor grad_density, Tensor out, Tensor log_total, "
     f"{_INPUTS}, Tensor n_pairs, {_DRAWING}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )

@@ -1,5 +1,6 @@
 """Scalar products of query rows with key rows along given edges."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -63,9 +64,10 @@ def _takes_all_pairs(product: str, edges: EdgeList) -> bool:
     return cutoffs()[product].takes_all_pairs(edges.n_edges, edges.cell_count)
 
 
-def full_precision(like: Tensor) -> torch.autocast:
+def full_precision(like: Tensor) -> AbstractContextManager[Any]:
     """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
-    return torch.autocast(like.device.type, enabled=False)
+    device = like.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _has_kernels(query: Tensor) -> bool:

@@ -17,6 +17,7 @@ from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
+from sbmt.block_model.pair_products import full_precision
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.layers.functional import sbm_attention
@@ -200,7 +201,7 @@ class SBMAttention(nn.Module):
             query, key = query.detach(), key.detach()
         if self.shared_graph:
             query, key = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key))  # heads side by side
-        with torch.autocast(query.device.type, enabled=False):
+        with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
             is_crossed = self.membership == "crossed"
             n_sets = 2 * self.n_groups if is_crossed else self.n_groups  # clusters of different ones never meet

@@ -11,7 +11,8 @@ import numpy as np
 
 from sbmt.kernels.cpu.elementary import exp, log
 from sbmt.kernels.cpu.products import dots, weighted_sum
-from sbmt.kernels.cpu.toolchain import inlined, kernel
+from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
+from sbmt.kernels.cpu.toolchain import kernel
 
 _EDGES = 1 << 13  # of some rows together, unless it is one row that has more
 
@@ -22,7 +23,8 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
     out, log_totals, weights = results
-    room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
+    size, begin = max(_EDGES, n_keys) + SLACK, start
+    room, of_row = np.empty(size, query.dtype), np.empty(size, query.dtype)  # of edges: numbers, and one of each row
     while begin < stop:
         end = _some_rows(begin, stop, row_ptr)
         base, last_edge = row_ptr[begin], row_ptr[end]
@@ -32,36 +34,31 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
             of_edge = bias[base:last_edge]
             for i in range(x.size):
                 x[i] += of_edge[i]
-        most, total = np.zeros(end - begin), np.zeros(end - begin)
+        most, whole = np.zeros(end - begin), np.zeros(end - begin)
         for row in range(begin, end):
             first, last = row_ptr[row] - base, row_ptr[row + 1] - base
             if first == last:
-                total[row - begin] = 1  # whose logarithm is 0
+                whole[row - begin] = 1  # whose logarithm is 0
                 continue
-            largest = _largest(x, first, last)
+            at_most = largest(room, first, last)
             if sink.size:
-                largest = max(largest, sink[row // n_queries])
-                total[row - begin] = sink[row // n_queries] - largest
-            for i in range(first, last):
-                x[i] -= largest
-            most[row - begin] = largest
+                at_most = max(at_most, sink[row // n_queries])
+                whole[row - begin] = sink[row // n_queries] - at_most
+            most[row - begin] = at_most
+            spread(at_most, of_row, first, last)
         for i in range(x.size):
-            x[i] = exp(x[i])
+            x[i] = exp(x[i] - of_row[i])
         if sink.size:
-            for i in range(total.size):
-                total[i] = exp(total[i])
+            for i in range(whole.size):
+                whole[i] = exp(whole[i])
         for row in range(begin, end):
-            first, last, here = row_ptr[row] - base, row_ptr[row + 1] - base, total[row - begin]
-            for i in range(first, last):
-                here += x[i]
-            total[row - begin] = here
-        for i in range(total.size):
-            log_total[i] = most[i] + log(total[i])
-            total[i] = 1 / total[i]
-        for row in range(begin, end):
-            share = query.dtype.type(total[row - begin])
-            for i in range(row_ptr[row] - base, row_ptr[row + 1] - base):
-                x[i] *= share
+            first, last = row_ptr[row] - base, row_ptr[row + 1] - base
+            whole[row - begin] += total(room, first, last)
+            spread(query.dtype.type(1 / whole[row - begin]), of_row, first, last)
+        for i in range(whole.size):
+            log_total[i] = most[i] + log(whole[i])
+        for i in range(x.size):
+            x[i] *= of_row[i]
         if weights.size:
             weights[base:last_edge] = x
         if weight_scale.size:
@@ -161,14 +158,3 @@ def _scores(begin, end, query, key, mask, gate, is_score_rule, x):
         g = gate[base : base + x.size]
         for i in range(x.size):
             x[i] = x[i] * g[i] if is_score_rule else x[i] + log(g[i])
-
-
-@inlined
-def _largest(x, first, last):
-    """The largest of some numbers, four at a time so that comparisons do not wait for each other."""
-    a = b = c = d = x[first]
-    for i in range(first, last - 3, 4):
-        a, b, c, d = max(a, x[i]), max(b, x[i + 1]), max(c, x[i + 2]), max(d, x[i + 3])
-    for i in range(last - (last - first) % 4, last):
-        a = max(a, x[i])
-    return max(max(a, b), max(c, d))

@@ -1,7 +1,6 @@
 """Runs a kernel over ranges of rows, on as many threads as torch is allowed to use."""
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from sbmt.kernels.cpu.team import launcher, openmp
+from sbmt.kernels.cpu.toolchain import kernel
 
 _LEAST_WORK = 1 << 16  # roughly the number of multiplications that is worth waking a thread for
 _PARTS_PER_THREAD = 4  # so that a thread that is delayed does not delay the rest
@@ -43,11 +43,21 @@ def equal_parts(n: int, work_per_item: int) -> np.ndarray:
 
 def balanced_parts(row_ptr: np.ndarray, work_per_edge: int) -> np.ndarray:
     """Bounds of ranges of rows that hold about equally many edges, however uneven the rows."""
-    n = row_ptr.size - 1
-    work = int(row_ptr[-1]) + n  # an empty row is a little work too
-    parts = _count(work * work_per_edge)
-    goals = (work * part // parts for part in range(1, parts))
-    return np.array([0, *(bisect_left(range(n), goal, key=lambda row: row_ptr[row] + row) for goal in goals), n])
+    work = int(row_ptr[-1]) + row_ptr.size - 1  # an empty row is a little work too
+    return _divide(row_ptr, work, _count(work * work_per_edge))
+
+
+@kernel
+def _divide(row_ptr, work, parts):
+    """Each bound is the first row before which there is as much work as its part of all."""
+    bounds = np.zeros(parts + 1, np.int64)
+    for part in range(1, parts + 1):
+        low, high = bounds[part - 1], row_ptr.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if row_ptr[middle] + middle < work * part // parts else (low, middle)
+        bounds[part] = low
+    return bounds
 
 
 def _count(work: int) -> int:

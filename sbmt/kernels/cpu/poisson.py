@@ -8,6 +8,7 @@ import numpy as np
 
 from sbmt.kernels.cpu.elementary import expm1, log
 from sbmt.kernels.cpu.masks import near
+from sbmt.kernels.cpu.spans import SLACK, total
 from sbmt.kernels.cpu.toolchain import kernel
 
 
@@ -20,19 +21,17 @@ def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expe
     row_ptr, dtype = mask.row_ptr, rate.dtype.type
     base, end = row_ptr[start], row_ptr[stop]
     delta, smallest, tiny = dtype(exploration), dtype(smallest), dtype(np.finfo(rate.dtype).tiny)
-    r, of_edge, share = rate[base:end], bias[base:end], np.empty(end - base, rate.dtype)
-    for i in range(share.size):
+    r, of_edge, share = rate[base:end], bias[base:end], np.empty(end - base + SLACK, rate.dtype)
+    for i in range(r.size):
         p = -expm1(-(r[i] + delta))
         of_edge[i] = -log(max(p, smallest))
         share[i] = -expm1(-r[i]) / max(p, tiny)
     for row in range(start, stop):
-        total = dtype(0)
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            total += share[e - base]
+        here = total(share, row_ptr[row] - base, row_ptr[row + 1] - base)
         for e in near(row, mask, reach):
-            total += -expm1(-rate[e]) - share[e - base]
+            here += -expm1(-rate[e]) - share[e - base]
             bias[e] = 0
-        expected[row] = total
+        expected[row] = here
 
 
 @kernel
@@ -41,16 +40,13 @@ def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain):
     row_ptr, dtype = mask.row_ptr, rate.dtype.type
     base, end = row_ptr[start], row_ptr[stop]
     delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
-    r, a, of_edge = rate[base:end], weights[base:end], np.empty(end - base, rate.dtype)
-    for i in range(of_edge.size):
+    r, a, of_edge = rate[base:end], weights[base:end], np.empty(end - base + SLACK, rate.dtype)
+    for i in range(r.size):
         of_edge[i] = a[i] * log(max(r[i] + delta, tiny))
     for row in range(start, stop):
-        total = dtype(0)
         for e in near(row, mask, reach):
             of_edge[e - base] = 0
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            total += of_edge[e - base]
-        gain[row] = total
+        gain[row] = total(of_edge, row_ptr[row] - base, row_ptr[row + 1] - base)
 
 
 @kernel

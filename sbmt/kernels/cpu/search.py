@@ -3,10 +3,12 @@
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.vectors import LANES, Flat
+
+RANKED = 2 * LANES  # numbers that are ranked together
 
 
 @intrinsic
@@ -25,13 +27,29 @@ def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
 
 
 @intrinsic
-def count_below(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
-    """How many of the 16 numbers from ``array[start]`` on are below ``x``; otherwise as :func:`first_above`."""
+def rank(typing_context: Any, array: Any, start: Any, count: Any, first: Any, out: Any) -> Any:
+    """Sets out[first + i], i < :data:`RANKED`, to how many of ``count`` numbers are below the one that is first + i-th.
+
+    They begin at ``array[start]``. For use in kernels; both arrays are contiguous, int32, and reach far enough.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(_compare("<", array, context, builder, arguments))
+        _, start, count, first, _ = arguments
+        array, out = (Flat(context, builder, signature.args[i], arguments[i]) for i in (0, 4))
+        places = [builder.add(first, ir.IntType(64)(i)) for i in range(0, RANKED, LANES)]
+        numbers = [array.load(builder.add(start, place)) for place in places]
+        ranks = [cgutils.alloca_once_value(builder, array.repeat(array.kind(0))) for _ in places]
+        with cgutils.for_range(builder, count) as loop:
+            other = array.repeat(array.number(builder.add(start, loop.index)))
+            for here, found in zip(numbers, ranks, strict=True):
+                is_below = builder.sext(builder.icmp_signed("<", other, here), array.vector)  # -1 where it is
+                builder.store(builder.sub(builder.load(found), is_below), found)
+        for found, place in zip(ranks, places, strict=True):
+            out.store(builder.load(found), place)
+        return context.get_dummy_value()
 
-    return (types.uint64(array, types.uint64, x), generate) if _is_comparable(array, x) else None
+    fits = all((x.dtype, x.layout) == (types.int32, "C") for x in (array, out))
+    return (types.none(array, types.int64, types.int64, types.int64, out), generate) if fits else None
 
 
 def _is_comparable(array: Any, x: Any) -> bool:

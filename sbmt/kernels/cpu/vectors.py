@@ -13,7 +13,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 LANES = 16
-_int64 = ir.IntType(64)
+_int32, _int64 = ir.IntType(32), ir.IntType(64)
 
 
 def has_wide_registers() -> bool:
@@ -38,6 +38,48 @@ def dot(typing_context: Any, x: Any, x_start: Any, y: Any, y_start: Any, count: 
 
     fits = are_alike(x, y)
     return (x.dtype(x, types.uint64, y, types.uint64, types.uint64), generate) if fits else None
+
+
+@intrinsic
+def running_sums(
+    typing_context: Any,
+    scale: Any,
+    most: Any,
+    x: Any,
+    x_start: Any,
+    y: Any,
+    y_start: Any,
+    count: Any,
+    out: Any,
+    place: Any,
+) -> Any:
+    """Sets out[place + i] to what :func:`dot` has summed up after i + 1 products, times ``scale``: a whole number.
+
+    It is rounded and at most ``most``; ``out`` holds uint32.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        scale, most, _, x_start, _, y_start, count, _, place = arguments
+        x, y, out = (Flat(context, builder, signature.args[i], arguments[i]) for i in (2, 4, 7))
+        last = ir.Constant(ir.VectorType(_int32, LANES), [LANES - 1] * LANES)
+        so_far = cgutils.alloca_once_value(builder, x.zeros)
+        with cgutils.for_range_slice(builder, _int64(0), count, _int64(LANES)) as (i, _):
+            sums = builder.fmul(x.load(builder.add(x_start, i)), y.load(builder.add(y_start, i)))
+            for step in (1, 2, 4, 8):  # each lane adds what is so many lanes before it
+                before = ir.Constant(
+                    last.type, [LANES + lane - step if lane >= step else lane for lane in range(LANES)]
+                )
+                sums = builder.fadd(sums, builder.shuffle_vector(x.zeros, sums, before))
+            sums = builder.fadd(sums, builder.load(so_far))
+            builder.store(builder.shuffle_vector(sums, sums, last), so_far)
+            words = x.multiply_and_add(sums, x.repeat(scale), x.repeat(x.kind(0.5)))
+            words = builder.select(builder.fcmp_ordered("<", words, x.repeat(most)), words, x.repeat(most))
+            out.store(builder.fptoui(words, out.vector), builder.add(place, i))
+        return context.get_dummy_value()
+
+    fits = are_alike(x, y) and (out.dtype, out.layout) == (types.uint32, "C")
+    uint64 = types.uint64
+    return (types.none(x.dtype, x.dtype, x, uint64, y, uint64, uint64, out, uint64), generate) if fits else None
 
 
 @intrinsic
@@ -147,9 +189,9 @@ class Flat:
 
     def repeat(self, number: Any) -> Any:
         """Sixteen times the same."""
-        nothing, int32 = ir.Constant(self.vector, ir.Undefined), ir.IntType(32)
-        one = self._builder.insert_element(nothing, number, int32(0))
-        return self._builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(int32, LANES), [0] * LANES))
+        nothing = ir.Constant(self.vector, ir.Undefined)
+        one = self._builder.insert_element(nothing, number, _int32(0))
+        return self._builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES))
 
     def multiply_and_add(self, x: Any, y: Any, z: Any) -> Any:
         """The vector x · y + z."""

@@ -1,4 +1,4 @@
-"""Searching sixteen numbers at once, against a loop over them."""
+"""Searching sixteen numbers at once and ranking thirty-two, against loops over them."""
 
 import numba
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.search import LANES, count_below, first_above
+from sbmt.kernels.cpu.search import LANES, RANKED, first_above, rank
 
 
 @numba.njit
@@ -15,8 +15,8 @@ def found(numbers, start, x):
 
 
 @numba.njit
-def below(numbers, start, x):
-    return count_below(numbers, uint64(start), x)
+def ranked(numbers, start, count, first, out):
+    rank(numbers, start, count, first, out)
 
 
 def by_a_loop(numbers, start, x):
@@ -34,25 +34,32 @@ def test_the_first_of_sixteen_that_is_above(dtype, is_sorted):
     cells = [(start, x) for start in range(2 * LANES + 1) for x in asked]
     expected = [by_a_loop(numbers, *cell) for cell in cells]
     assert [found(numbers, *cell) for cell in cells] == expected
-    assert [below(numbers, *cell) for cell in cells] == [(numbers[at : at + LANES] < x).sum() for at, x in cells]
     assert {0, LANES} < set(expected) and (not is_sorted or set(expected) == set(range(LANES + 1)))
 
 
 def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
-    for search, nothing in ((found, LANES), (below, 0)):
-        checked = numba.njit(search.py_func)
-        assert checked(np.zeros(LANES + 1), 1, 0.0) == nothing
-        for start in (2, 2**40):
-            with pytest.raises(IndexError, match="end"):
-                checked(np.zeros(LANES + 1), start, 0.0)
+    checked = numba.njit(found.py_func)
+    assert checked(np.zeros(LANES + 1), 1, 0.0) == LANES
+    for start in (2, 2**40):
+        with pytest.raises(IndexError, match="end"):
+            checked(np.zeros(LANES + 1), start, 0.0)
+    checked, numbers = numba.njit(ranked.py_func), np.zeros(RANKED + 1, np.int32)
+    checked(numbers, 1, RANKED, 0, numbers.copy())
+    for start, count, first, size in ((2, 1, 0, 99), (1, RANKED + 1, 0, 99), (0, 1, 2, 99), (0, 1, 0, RANKED - 1)):
+        with pytest.raises(IndexError, match="end"):
+            checked(numbers, start, count, first, np.empty(size, np.int32))
 
 
 def test_an_array_of_another_type_is_refused():
     for numbers, x in ((np.zeros(LANES, np.float32), 0.0), (np.zeros(2 * LANES)[::2], 0.0), ((0.0, 1.0), 0.0)):
-        for search in (found, below):
+        with pytest.raises(numba.TypingError):
+            found(numbers, 0, x)
+    numbers = np.zeros(99, np.int32)
+    for other in (numbers.astype(np.int64), numbers[::2]):
+        for given in ((numbers, other), (other, numbers)):
             with pytest.raises(numba.TypingError):
-                search(numbers, 0, x)
+                ranked(given[0], 0, 3, 0, given[1])
 
 
 def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
@@ -60,5 +67,13 @@ def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
     assert found(words, 0, np.uint64(2**63 - 1)) == 0 and found(words, 0, np.uint64(2**63)) == LANES
     numbers = np.full(LANES, np.inf)
     assert found(numbers, 0, 1.0) == 0 and found(numbers, 0, np.inf) == found(numbers, 0, np.nan) == LANES
-    assert below(words, 0, np.uint64(2**63 + 1)) == LANES and below(words, 0, np.uint64(1)) == 0
-    assert below(numbers, 0, np.inf) == below(numbers, 0, np.nan) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, RANKED, 3 * RANKED])
+def test_ranks_count_smaller_numbers(count):
+    numbers = np.random.default_rng(count).integers(-40, 40, 5 + count + 2 * RANKED).astype(np.int32)
+    some, ranks = numbers[5 : 5 + count], np.full(count + 2 * RANKED, -1, np.int32)
+    for first in (0, RANKED):
+        ranked(numbers, 5, count, first, ranks)
+    assert list(ranks[: 2 * RANKED]) == [(some < x).sum() for x in numbers[5 : 5 + 2 * RANKED]]
+    assert (ranks[2 * RANKED :] == -1).all()

@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.vectors import LANES, dot, sum_rows_at
+from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at
 
 
 @numba.njit
@@ -17,6 +17,22 @@ def product(x, at, y, count):
 @numba.njit
 def sums(weights, matrix, index, column, out):
     sum_rows_at(2, weights, 0, matrix, matrix.shape[1], 0, index, 0, index.size, column, out, column)
+
+
+@numba.njit
+def sums_so_far(scale, most, x, at, y, count, out, place):
+    running_sums(scale, most, x, uint64(at), y, uint64(0), uint64(count), out, uint64(place))
+
+
+@pytest.mark.parametrize("n_vectors", [0, 1, 3])
+def test_running_sums_are_scaled_rounded_and_cut_off(n_vectors):
+    count, generator = n_vectors * LANES, np.random.default_rng(n_vectors)
+    x, y = (generator.integers(0, 9, count + 2).astype(float) for _ in range(2))
+    out = np.full(count + 2, 7, np.uint32)
+    sums_so_far(8388608.25, 2.0**32 - 1, x, 2, y, count, out, 1)
+    expected = np.minimum(np.floor(np.cumsum(x[2:] * y[:count]) * 8388608.25 + 0.5), 2**32 - 1)
+    assert np.array_equal(out[1:-1], expected) and (out[[0, -1]] == 7).all()
+    assert (expected == 2**32 - 1).any() == (n_vectors == 3)
 
 
 def test_indices_are_checked_where_that_is_asked_for(monkeypatch):

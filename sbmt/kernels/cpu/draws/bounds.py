@@ -58,7 +58,7 @@ def real_tokens(
     is_real_query = np.ones((batch, n_queries), np.bool_)
     if query_mask is not None:
         is_real_query = query_mask.contiguous().numpy()
-    real, n_real = np.tile(np.arange(n_keys, dtype=np.int32), (batch, 1)), np.full(batch, n_keys)
+    real, n_real = np.arange(n_keys, dtype=np.int32)[None].repeat(batch, 0), np.full(batch, n_keys)
     if key_mask is not None:
         is_real = key_mask.numpy()
         real, n_real = np.argsort(~is_real, axis=1, kind="stable").astype(np.int32), is_real.sum(1)

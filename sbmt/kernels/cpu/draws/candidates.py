@@ -11,14 +11,13 @@ from numba import uint64
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
-from sbmt.kernels.cpu.search import LANES, count_below
+from sbmt.kernels.cpu.search import RANKED, rank
 from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 GAPS = 2 * BATCH
 CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
-_NO_KEY = np.int32((1 << 31) - 1)
 _FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
 
 
@@ -48,11 +47,10 @@ class Scratch(NamedTuple):
 @kernel
 def new_scratch(n_keys, n_clusters):
     """Scratch for rows of this many keys."""
-    return Scratch(
-        np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32),
-        np.empty(2 * n_keys + GAPS, np.int32), np.zeros((n_keys + 63) // 64, np.uint64), np.empty(n_clusters + 1),
-        np.empty(1 << int(math.log2(n_clusters + 1) + 1.0)), np.empty(GAPS), np.empty(GAPS, np.int32),
-    )  # fmt: skip
+    hits, bitmap = np.empty(2 * n_keys + GAPS + RANKED, np.int32), np.zeros((n_keys + 63) // 64, np.uint64)
+    line, ends = np.empty(n_clusters + 1), np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
+    gaps, words, proposed = np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32)
+    return Scratch(gaps, words, proposed, hits, bitmap, line, ends, np.empty(GAPS), np.empty(GAPS, np.int32))
 
 
 @kernel
@@ -94,7 +92,7 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
         n_hits = make_room(n_hits, count, scratch)
         _name_keys(count, real, proposed.shape[0], cumulative, guide, scratch, hits[n_hits:])
         n_hits += count
-    return sort_distinct(hits[:n_hits], bitmap, proposed)
+    return sort_distinct(hits, 0, n_hits, bitmap, proposed)
 
 
 @kernel
@@ -138,8 +136,8 @@ def next_points(point, end, block, stream, scratch):
 def make_room(n_hits, count, scratch):
     """Keeps only what is distinct of the hits if so many more do not fit; returns how many there are."""
     hits = scratch.hits
-    if n_hits + count > hits.shape[0]:
-        n_hits = sort_distinct(hits[:n_hits], scratch.bitmap, scratch.proposed)
+    if n_hits + count > hits.shape[0] - RANKED:
+        n_hits = sort_distinct(hits, 0, n_hits, scratch.bitmap, scratch.proposed)
         hits[:n_hits] = scratch.proposed[:n_hits]
     return n_hits
 
@@ -189,28 +187,24 @@ def first_above(cumulative, first, count, word):
 
 
 @inlined
-def sort_distinct(found, bitmap, out):
-    """Writes the distinct numbers of ``found`` in ascending order and returns how many there are.
+def sort_distinct(numbers, start, stop, bitmap, out):
+    """Writes the distinct ones of numbers[start:stop], ascending, and returns how many there are.
 
-    ``bitmap`` has a bit for every number that may occur, and is zero before and after.
+    ``numbers`` holds :data:`~sbmt.kernels.cpu.search.RANKED` more, whatever they are. ``bitmap`` has a bit for every
+    number that may occur, and is zero before and after.
     """
-    if found.shape[0] > min(_FEW, out.shape[0]):
-        return _through_bitmap(found, bitmap, out)
-    count, some = found.shape[0], np.empty(_FEW + LANES, np.int32)
+    count = stop - start
+    if count > min(_FEW, out.shape[0]):
+        return _through_bitmap(numbers[start:stop], bitmap, out)
+    ranks, ordered = np.empty(_FEW + RANKED, np.int32), np.full(_FEW, -1, np.int32)
+    for first in range(0, count, RANKED):
+        rank(numbers, start, count, first, ranks)
     for i in range(count):
-        some[i] = found[i]
-        out[i] = -1
-    some[count : count + LANES] = _NO_KEY  # which none is above
-    for i in range(count):
-        here, rank = some[i], uint64(0)
-        for first in range(0, count, LANES):
-            rank += count_below(some, uint64(first), here)
-        out[rank] = here  # equal numbers meet here, and leave the places after it empty
+        ordered[uint64(ranks[i])] = numbers[start + i]  # equal ones meet here, and leave the places after it empty
     distinct = 0
     for i in range(count):
-        here = out[i]
-        out[distinct] = here
-        distinct += here >= 0
+        out[distinct] = ordered[i]
+        distinct += ordered[i] >= 0
     return distinct
 
 

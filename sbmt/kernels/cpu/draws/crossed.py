@@ -10,7 +10,7 @@ from torch import Tensor
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
 from sbmt.kernels.cpu.draws.candidates import Stream, sort_distinct
-from sbmt.kernels.cpu.draws.members import Members, Reach, read_graphs
+from sbmt.kernels.cpu.draws.members import Members, Reach, read_groups
 from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.points import Lines, Points, Rain, new_points, scatter
 from sbmt.kernels.cpu.draws.rows import toss
@@ -55,7 +55,6 @@ class Scratch(NamedTuple):
     lines: Lines
     rain: Rain
     points: Points
-    proposed: np.ndarray  # int32 (n_keys,)
     bitmap: np.ndarray  # zeros
     coins: np.ndarray
     words: np.ndarray
@@ -91,14 +90,15 @@ def source_of(
     batch, heads, n_queries, n_keys = shape
     model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
     n_groups, size = factors.blocks.shape[1] // 2, factors.blocks.shape[2]
-    n_entries = n_keys * n_groups * len(active) ** 2
-    n_pairs, entry = n_groups * size**2, np.empty(n_graphs * n_entries + LANES, np.uint64)
-    members = Members(np.empty((n_graphs, n_pairs + 1), np.int64), entry, np.empty((n_graphs, n_pairs)))
+    n_entries = n_keys * len(active) ** 2  # of a group
+    n_pairs, entry = size**2, np.empty(n_graphs * n_groups * n_entries + LANES, np.uint64)
+    first = np.empty((n_graphs, n_groups, n_pairs + 1), np.int64)
+    members = Members(first, entry, np.empty((n_graphs, n_groups, n_pairs)))
     total, width = np.empty((n_graphs, n_groups, size, size)), -(-size // LANES) * LANES
     sums = (torch.empty(total.size, width, dtype=torch.uint32) for _ in range(2))  # aligned with lines of the cache
     reach = Reach(total, *map(as_arrays, sums))
-    parts = equal_parts(n_graphs, 4 * n_entries + 8 * n_groups * size**3)
-    in_parallel(read_graphs, parts, active, model, n_keys, members, reach)
+    parts = equal_parts(n_graphs * n_groups, 4 * n_entries + 8 * size**3)
+    in_parallel(read_groups, parts, active, model, n_keys, members, reach)
     is_query, keys, n_real = real_tokens((batch, heads, n_queries, n_keys), query_mask, key_mask)
     is_key = np.ones((batch, n_keys), np.bool_) if key_mask is None else key_mask.contiguous().numpy()
     real = Real(is_query, is_key, keys, n_real)
@@ -124,9 +124,8 @@ def new_scratch(source):
     """Room for drawing some rows."""
     n_keys, (_, n_partitions, size, _) = source.real.is_key.shape[1], source.model.blocks.shape
     lines, rain, points = new_points(n_keys, n_partitions // 2, size, source.active)
-    proposed, bitmap = np.empty(n_keys, np.int32), np.zeros((n_keys + 63) // 64, np.uint64)
-    coins, words = np.empty(n_keys + 4 * BATCH), np.empty((4, BATCH), np.uint32)
-    return Scratch(lines, rain, points, proposed, bitmap, coins, words)
+    bitmap, coins = np.zeros((n_keys + 63) // 64, np.uint64), np.empty(n_keys + 4 * BATCH)
+    return Scratch(lines, rain, points, bitmap, coins, np.empty((4, BATCH), np.uint32))
 
 
 @kernel
@@ -136,22 +135,22 @@ def draw_some(start, stop, source, scratch, out, counts):
     Writes their keys one row after the other, and how many each row has. Returns which row is next, how many keys there
     are, and whether there was room for all; for those of one row there must be.
     """
-    lines, rain, points, proposed, bitmap, coins, words = scratch
+    lines, rain, points, bitmap, coins, words = scratch
     real, n_queries, heads = source.real, source.real.is_query.shape[1], source.model.blocks.shape[0]
     graph, end = start // n_queries, 0
     example, head = graph // heads, graph % heads
     next_row = scatter(start, min(stop, (graph + 1) * n_queries), source, lines, rain, points)
     for row in range(start, next_row):
         this, query = row - start, row - graph * n_queries
-        if lines.length[this] == np.inf:
-            keys = real.keys[example, : real.n_keys[example]]
-            toss(keys.size, Stream(source.seed, query, head, example + source.first_example), words, coins)
-            count = _visit(keys, row, head, graph * real.is_key.shape[1], source, coins, proposed)
-        else:
-            count = sort_distinct(points.key[points.first[this] : points.first[this + 1]], bitmap, proposed)
-        if end + count > out.size:
+        first, last = points.first[this], points.first[this + 1]
+        keys, is_tossed = real.keys[example, : real.n_keys[example]], lines.length[this] == np.inf
+        if end + (keys.size if is_tossed else min(last - first, keys.size)) > out.size:
             return row, end, False
-        out[end : end + count] = proposed[:count]
+        if is_tossed:
+            toss(keys.size, Stream(source.seed, query, head, example + source.first_example), words, coins)
+            count = _visit(keys, row, head, graph * real.is_key.shape[1], source, coins, out[end:])
+        else:
+            count = sort_distinct(points.key, first, last, bitmap, out[end:])
         counts[row] = count
         end += count
     return next_row, end, True

@@ -7,22 +7,23 @@ from numba import uint64
 
 from sbmt.kernels.cpu.draws.candidates import WORD
 from sbmt.kernels.cpu.toolchain import inlined, kernel
+from sbmt.kernels.cpu.vectors import dot, running_sums
 
 LAST = 4294967295  # random words stay below it
 HALF, KEY = np.uint64(32), np.uint64(LAST)  # of an entry of members
 
 
 class Members(NamedTuple):
-    """The keys of each pair v of parts of a graph: ``entry[first[graph, v] : first[graph, v + 1]]``, ascending.
+    """The keys of each pair v of parts of a group: ``entry[first[graph, g, v] : first[graph, g, v + 1]]``, ascending.
 
     The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
-    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs come group by group;
-    those of a part of a group's second partition lie side by side.
+    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs of
+    a part of the second partition lie side by side.
     """
 
-    first: np.ndarray  # (graphs, k + 1)
+    first: np.ndarray  # (graphs, g, s² + 1)
     entry: np.ndarray  # uint64, with room for a search behind the last
-    total: np.ndarray  # (graphs, k)
+    total: np.ndarray  # (graphs, g, s²)
 
 
 class Reach(NamedTuple):
@@ -40,53 +41,58 @@ class Reach(NamedTuple):
 
 
 @kernel
-def read_graphs(start, stop, active, model, n_keys, members, reach):
-    """Lists the members and sums up the reach of graphs start … stop."""
-    list_members(start, stop, active, model, n_keys, members)
-    sum_reach(start, stop, model.blocks, members.total, reach)
+def read_groups(start, stop, active, model, n_keys, members, reach):
+    """Lists the members and sums up the reach of groups start … stop, numbered across graphs."""
+    n_groups = model.blocks.shape[1] // 2
+    while start < stop:
+        graph, first = start // n_groups, start % n_groups
+        last = min(n_groups, first + stop - start)
+        list_members(graph, first, last, active, model, n_keys, members)
+        for g in range(first, last):
+            sum_reach(graph, g, model.blocks, members.total[graph, g], reach)
+        start += last - first
 
 
 @kernel
-def list_members(start, stop, active, model, n_keys, members):
-    """Lists the members of graphs start … stop by counting: of each pair of parts first how many, then which."""
-    first, entry, total = members
-    n_groups, n_active, n_pairs = uint64(model.blocks.shape[1] // 2), uint64(len(active)), total.shape[1]
-    place, so_far, scale = np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs)
-    for graph in range(start, stop):
-        begin, end = uint64(graph * n_keys), uint64((graph + 1) * n_keys)
-        place[:] = 0
-        so_far[:] = 0.0
-        for j in range(begin, end):
-            for g in range(n_groups):
-                one = uint64(2) * g * n_active
-                for s in range(one, one + n_active):
-                    for t in range(one + n_active, one + uint64(2) * n_active):
-                        v, share = _pair(j, g, s, t, model)
-                        place[v] += share > 0
-                        so_far[v] += share
-        total[graph] = so_far
-        next_one = np.int64(begin * n_groups * n_active * n_active)
-        for v in range(n_pairs):  # counts become starts
-            first[graph, v] = next_one
-            next_one += place[v]
-            place[v] = first[graph, v]
+def list_members(graph, first_group, last_group, active, model, n_keys, members):
+    """Lists the members of some groups of a graph by counting: of each pair of parts first how many, then which."""
+    n_active, n_entries = uint64(len(active)), n_keys * len(active) ** 2
+    begin, end = uint64(graph * n_keys), uint64((graph + 1) * n_keys)
+    first, total, entry = members.first[graph], members.total[graph], members.entry
+    place, so_far, scale = np.zeros(total.size, np.int64), np.zeros(total.size), np.empty(total.size)
+    for j in range(begin, end):
+        for g in range(uint64(first_group), uint64(last_group)):
+            one = uint64(2) * g * n_active
+            for s in range(one, one + n_active):
+                for t in range(one + n_active, one + uint64(2) * n_active):
+                    v, share = _pair(j, g, s, t, model)
+                    place[v] += share > 0
+                    so_far[v] += share
+    for g in range(first_group, last_group):
+        next_one = (graph * first.shape[0] + g) * n_entries
+        for i in range(total.shape[1]):  # counts become starts
+            v = g * total.shape[1] + i
+            first[g, i], total[g, i] = next_one, so_far[v]
+            next_one, place[v] = next_one + place[v], next_one
             scale[v] = WORD / so_far[v] if so_far[v] > 0 else 0.0
-        first[graph, n_pairs] = next_one
-        so_far[:] = 0.0
-        for j in range(begin, end):
-            for g in range(n_groups):
-                one = uint64(2) * g * n_active
-                for s in range(one, one + n_active):
-                    for t in range(one + n_active, one + uint64(2) * n_active):
-                        v, share = _pair(j, g, s, t, model)
-                        so_far[v] += share
-                        if share > 0:
-                            word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
-                            entry[uint64(place[v])] = word << HALF | (j - begin)
-                            place[v] += 1
-        for v in range(n_pairs):
-            if place[v] > first[graph, v]:
-                entry[place[v] - 1] |= np.uint64(LAST) << HALF
+            so_far[v] = 0.0
+        first[g, total.shape[1]] = next_one
+    for j in range(begin, end):
+        for g in range(uint64(first_group), uint64(last_group)):
+            one = uint64(2) * g * n_active
+            for s in range(one, one + n_active):
+                for t in range(one + n_active, one + uint64(2) * n_active):
+                    v, share = _pair(j, g, s, t, model)
+                    so_far[v] += share
+                    if share > 0:
+                        word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
+                        entry[uint64(place[v])] = word << HALF | (j - begin)
+                        place[v] += 1
+    for g in range(first_group, last_group):
+        for i in range(total.shape[1]):
+            end_of_pair = place[g * total.shape[1] + i]
+            if end_of_pair > first[g, i]:
+                entry[end_of_pair - 1] |= np.uint64(LAST) << HALF
 
 
 @inlined
@@ -99,32 +105,31 @@ def _pair(key, g, s, t, model):
 
 
 @kernel
-def sum_reach(start, stop, blocks, in_pairs, reach):
-    """Fills the reach of graphs start … stop from how much keys are in each pair."""
-    total, second, first = reach
-    n_groups, size = total.shape[1], total.shape[2]
-    of_parts = np.empty(size)  # R_a
-    for graph in range(start, stop):
-        head = graph % blocks.shape[0]
-        for g in range(n_groups):
-            for a in range(size):
-                at = ((graph * n_groups + g) * size + a) * size
-                for c in range(size):
-                    here = in_pairs[graph, (g * size + c) * size : (g * size + c + 1) * size]
-                    of_parts[c] = _sum_up(blocks[head, 2 * g, a], here, first[at + c])
-                for d in range(size):
-                    total[graph, g, a, d] = _sum_up(blocks[head, 2 * g + 1, d], of_parts, second[at + d])
+def sum_reach(graph, g, blocks, in_pairs, reach):
+    """Fills the reach of a group of a graph from how much keys are in each pair."""
+    size, width = blocks.shape[2], reach.first.shape[1]
+    shape = size, width  # zeros fill up the rows
+    of_first, of_second, shares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    of_first[:, :size] = blocks[graph % blocks.shape[0], 2 * g]
+    of_second[:, :size] = blocks[graph % blocks.shape[0], 2 * g + 1]
+    shares[:, :size] = in_pairs.reshape(size, size)
+    of_parts = np.zeros((1, width))  # R_a
+    for a in range(size):
+        at = ((graph * (blocks.shape[1] // 2) + g) * size + a) * size
+        for c in range(size):
+            of_parts[0, c] = _sum_up(of_first, a, shares, c, reach.first, at + c)
+        for d in range(size):
+            reach.total[graph, g, a, d] = _sum_up(of_second, d, of_parts, 0, reach.second, at + d)
 
 
-@kernel
-def _sum_up(x, y, cumulative):
-    """The scalar product of two vectors, whose sum so far it writes for every element but the last, in parts of it."""
-    whole, so_far = 0.0, 0.0
-    for i in range(x.shape[0]):
-        whole += x[i] * y[i]
-    scale = WORD / whole if whole > 0.0 else 0.0
-    for i in range(x.shape[0] - 1):
-        so_far += x[i] * y[i]
-        cumulative[i] = min(so_far * scale + 0.5, LAST)
-    cumulative[x.shape[0] - 1 :] = LAST
+@inlined
+def _sum_up(x, i, y, j, cumulative, row):
+    """The scalar product of rows of two matrices, and in a row of a third the sums so far, in parts of it."""
+    width = uint64(x.shape[1])
+    x_start, y_start, out = uint64(i) * width, uint64(j) * width, uint64(row) * width
+    whole = dot(x, x_start, y, y_start, width)
+    if whole > 0.0:
+        running_sums(WORD / whole, LAST, x, x_start, y, y_start, width, cumulative, out)
+    else:
+        cumulative[row] = LAST
     return whole

@@ -14,7 +14,7 @@ from sbmt.kernels.cpu.draws.candidates import CANDIDATE
 from sbmt.kernels.cpu.draws.members import HALF, KEY
 from sbmt.kernels.cpu.philox import BATCH, fill_columns, to_exponentials
 from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.search import LANES, first_above
+from sbmt.kernels.cpu.search import LANES, RANKED, first_above
 from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 _AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
@@ -33,7 +33,7 @@ class Lines(NamedTuple):
     end: np.ndarray  # (rows, pieces + 1 and more), of each piece; infinite after the last
     second: np.ndarray  # uint64 (rows, pieces), where line (a, d) of Reach.second begins
     first: np.ndarray  # uint64 (rows, pieces), where lines (a, …) of Reach.first begin
-    pair: np.ndarray  # uint64 (rows, pieces), which is the first pair of parts of the group
+    pair: np.ndarray  # uint64 (rows, pieces), where the pairs of parts of the group begin among the members'
 
 
 class Rain(NamedTuple):
@@ -64,11 +64,12 @@ def new_points(n_keys, n_groups, size, active):
     room, n_pieces, n_starts = _POINTS + 3 * n_keys + _MORE, n_groups * len(active) ** 2, _ROWS + 1
     pieces, end = np.empty((3, _ROWS, n_pieces), np.uint64), np.full((_ROWS, n_pieces + LANES), np.inf)
     for piece in range(n_pieces):
-        pieces[2, :, piece] = piece // len(active) ** 2 * size**2
+        pieces[2, :, piece] = piece // len(active) ** 2 * (size**2 + 1)
     n_drops = 2 * room + _ROWS * BATCH
     address, word = np.empty((2, n_drops), np.uint32), np.empty((4, n_drops), np.uint32)
     rain = Rain(np.empty(n_starts, np.int64), address[0], address[1], word, np.empty(n_drops))
-    of_points, first, key = np.empty((5, room), np.uint64), np.empty(n_starts, np.int64), np.empty(room, np.int32)
+    of_points, first = np.empty((5, room), np.uint64), np.empty(n_starts, np.int64)
+    key = np.empty(room + RANKED, np.int32)
     points = Points(of_points[0], of_points[1], of_points[2], of_points[3], of_points[4], first, key)
     return Lines(np.empty(_ROWS), end, pieces[0], pieces[1], pieces[2]), rain, points
 
@@ -183,7 +184,7 @@ def _land(start, stop, graph, source, lines, rain, points):
 @kernel
 def _find_pairs(count, graph, members, reach, lines, rain, points):
     """Finds the pair (b, c) of parts that each point names, and guesses where among its members the key is."""
-    size, width, begins = uint64(reach.total.shape[2]), uint64(reach.first.shape[1]), members.first[graph]
+    size, width, begins = uint64(reach.total.shape[2]), uint64(reach.first.shape[1]), members.first[graph].reshape(-1)
     n = lines.pair.size
     second, first, pair = lines.second.reshape(n), lines.first.reshape(n), lines.pair.reshape(n)
     for i in range(count):
@@ -200,7 +201,7 @@ def _find_pairs(count, graph, members, reach, lines, rain, points):
 @kernel
 def _name_keys(count, graph, members, rain, points):
     """Writes the key that each point names, of its pair in proportion to memberships."""
-    begins, entry = members.first[graph], members.entry
+    begins, entry = members.first[graph].reshape(-1), members.entry
     for i in range(count):
         prefetch(entry, points.place[min(i + _AHEAD, count - uint64(1))])
         begin, j = uint64(begins[points.pair[i]]), points.place[i]

@@ -17,6 +17,7 @@ from sbmt.kernels.cpu.draws.candidates import (
 )
 from sbmt.kernels.cpu.draws.lookup_tables import COLUMNS, Tables, build_tables
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
+from sbmt.kernels.cpu.search import RANKED
 
 HEAD, EXAMPLE = 2, 3
 
@@ -205,14 +206,18 @@ def test_tables_are_of_the_graphs_that_were_asked_for():
 
 
 def assert_sorted(found, n_numbers):
-    """``sort_distinct`` with more or less room than needed; a guard behind it, and a look at the bitmap."""
+    """``sort_distinct`` with more or less room than needed; a guard behind it, and a look at the bitmap.
+
+    Other numbers come before and after those to be sorted.
+    """
     found = np.asarray(found, np.int32)
-    expected, before = np.unique(found), found.copy()
+    expected, numbers = np.unique(found), np.concatenate([[-1, 0], found, np.arange(RANKED)]).astype(np.int32)
+    before = numbers.copy()
     for spare in (0, 1, found.size, 3 * found.size):
         room = np.full(expected.size + spare + 1, 12345, np.int32)
         bitmap = np.zeros((n_numbers + 63) // 64, np.uint64)
-        count = sort_distinct(found, bitmap, room[:-1])
-        assert np.array_equal(room[:count], expected) and np.array_equal(found, before)
+        count = sort_distinct(numbers, 2, 2 + found.size, bitmap, room[:-1])
+        assert np.array_equal(room[:count], expected) and np.array_equal(numbers, before)
         assert room[-1] == 12345 and not bitmap.any()
 
 

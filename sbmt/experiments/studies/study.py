@@ -177,12 +177,14 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
     n_workers = min(n_workers, max(len(jobs), 1))
     reports: Queue[tuple[str, int, Step | int]] = context.Queue()
 
-    def drain() -> None:
-        while report is not None:
+    def drain() -> None:  # whether or not anybody listens: a worker whose reports are not taken never ends
+        while True:
             try:
-                report(*reports.get(timeout=0.2))
+                news = reports.get(timeout=0.2)
             except queue.Empty:
                 return
+            if report is not None:
+                report(*news)
 
     with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
         try:

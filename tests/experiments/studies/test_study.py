@@ -1,5 +1,6 @@
 import json
 import multiprocessing
+import threading
 from collections import Counter
 from dataclasses import fields, replace
 
@@ -68,6 +69,16 @@ def test_a_worker_that_is_killed_is_told(tmp_path):
     long = replace(DEMO, config=replace(TINY, steps=100_000))
     with pytest.raises(SbmtError, match="fewer workers"):
         run_study(long, tmp_path, n_workers=2, report=kill_workers)
+
+
+def test_nobody_has_to_listen(tmp_path):
+    """There are more reports than fit between two processes; a worker could not end before they are taken."""
+    stop = threading.Timer(120, lambda: [process.kill() for process in multiprocessing.active_children()])
+    stop.start()
+    study = replace(DEMO, trials=(Trial("full", "full", {"attention": "full"}),), config=replace(TINY, steps=4000))
+    ((_, run),) = run_study(study, tmp_path, n_workers=2)
+    stop.cancel()
+    assert run.history["step"][-1] == 4000
 
 
 def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):

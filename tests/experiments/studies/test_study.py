@@ -72,13 +72,21 @@ def test_a_worker_that_is_killed_is_told(tmp_path):
 
 
 def test_nobody_has_to_listen(tmp_path):
-    """There are more reports than fit between two processes; a worker could not end before they are taken."""
-    stop = threading.Timer(120, lambda: [process.kill() for process in multiprocessing.active_children()])
-    stop.start()
-    study = replace(DEMO, trials=(Trial("full", "full", {"attention": "full"}),), config=replace(TINY, steps=4000))
+    """There are more reports than fit between two processes, 64 KB; a worker cannot end before they are taken."""
+    is_stuck = threading.Event()
+
+    def end():
+        is_stuck.set()
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    timer = threading.Timer(120, end)
+    timer.start()
+    trial = Trial(200 * "x", "with long reports", {"attention": "full"})
+    study = replace(DEMO, trials=(trial,), config=replace(TINY, steps=3000))
     ((_, run),) = run_study(study, tmp_path, n_workers=2)
-    stop.cancel()
-    assert run.history["step"][-1] == 4000
+    timer.cancel()
+    assert run.history["step"][-1] == 3000 and not is_stuck.is_set()
 
 
 def test_a_random_mask_has_the_density_that_another_trial_reached(tmp_path):

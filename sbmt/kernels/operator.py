@@ -36,8 +36,7 @@ class Operator:
         self.overload = getattr(getattr(torch.ops, namespace), short).default
         self._backward: Callable[..., Any] = self._refuse
         self._setup_context: Callable[..., None] = lambda ctx, inputs, output: None
-        both = self._differentiate, self._save
-        torch.library.register_autograd(self.name, both[0], setup_context=both[1], lib=self._library)
+        torch.library.register_autograd(self.name, self._differentiate, setup_context=self._save, lib=self._library)
 
     def __call__(self, *arguments: Any) -> Any:
         """Calls the operator."""

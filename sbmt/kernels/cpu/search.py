@@ -20,17 +20,22 @@ def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        is_above = _compare(">", array, context, builder, arguments)
+        numbers, x = Flat(context, builder, array, arguments[0]), arguments[2]
+        compare_integers = builder.icmp_signed if getattr(array.dtype, "signed", False) else builder.icmp_unsigned
+        compare = builder.fcmp_ordered if isinstance(array.dtype, types.Float) else compare_integers
+        is_above = compare(">", numbers.load(arguments[1]), numbers.repeat(x))
+        is_above = builder.zext(builder.bitcast(is_above, ir.IntType(LANES)), ir.IntType(64))
         return builder.cttz(builder.or_(is_above, ir.IntType(64)(1 << LANES)), ir.IntType(1)(1))
 
-    return (types.uint64(array, types.uint64, x), generate) if _is_comparable(array, x) else None
+    fits = isinstance(array, types.Array) and (array.dtype, array.layout) == (x, "C")
+    return (types.uint64(array, types.uint64, x), generate) if fits else None
 
 
 @intrinsic
 def rank(typing_context: Any, array: Any, start: Any, count: Any, first: Any, out: Any) -> Any:
-    """Sets out[first + i], i < :data:`RANKED`, to how many of ``count`` numbers are below the one that is first + i-th.
+    """Sets out[j] to how many of array[start : start + count] are below array[start + j], first ≤ j < first + RANKED.
 
-    They begin at ``array[start]``. For use in kernels; both arrays are contiguous, int32, and reach far enough.
+    For use in kernels. Both arrays are contiguous and int32, and reach far enough.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -50,16 +55,3 @@ def rank(typing_context: Any, array: Any, start: Any, count: Any, first: Any, ou
 
     fits = all((x.dtype, x.layout) == (types.int32, "C") for x in (array, out))
     return (types.none(array, types.int64, types.int64, types.int64, out), generate) if fits else None
-
-
-def _is_comparable(array: Any, x: Any) -> bool:
-    return isinstance(array, types.Array) and (array.dtype, array.layout) == (x, "C")
-
-
-def _compare(sign: str, kind: Any, context: Any, builder: Any, arguments: Any) -> Any:
-    """For which of the numbers the comparison holds, as bits of an int64."""
-    array, dtype = Flat(context, builder, kind, arguments[0]), kind.dtype
-    numbers, repeated = array.load(arguments[1]), array.repeat(arguments[2])
-    compare_integers = builder.icmp_signed if getattr(dtype, "signed", False) else builder.icmp_unsigned
-    compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else compare_integers
-    return builder.zext(builder.bitcast(compare(sign, numbers, repeated), ir.IntType(LANES)), ir.IntType(64))

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike
+from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike, repeat
 
 _STEP = 2 * LANES  # most rows end within the first step, so that the processor guesses right
 SLACK = _STEP - 1
@@ -46,7 +46,7 @@ def _reduce(kind: Any, nothing: float, join: Callable[..., Any]) -> Any:
         with cgutils.for_range_slice(builder, start, stop, _int64(_STEP)) as (i, _):
             for number, so_far in enumerate(found):
                 first = builder.add(i, _int64(number * LANES))
-                is_within = builder.icmp_signed("<", lanes, _repeat(builder, builder.sub(stop, first)))
+                is_within = builder.icmp_signed("<", lanes, repeat(builder, builder.sub(stop, first)))
                 numbers = builder.select(is_within, x.load(first), neutral)
                 builder.store(join(builder, builder.load(so_far), numbers), so_far)
         first, second = map(builder.load, found)
@@ -75,9 +75,3 @@ def spread(typing_context: Any, number: Any, out: Any, start: Any, stop: Any) ->
         return context.get_dummy_value()
 
     return (types.none(out.dtype, out, types.int64, types.int64), generate) if are_alike(out) else None
-
-
-def _repeat(builder: Any, number: Any) -> Any:
-    kind = ir.VectorType(_int64, LANES)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _int32(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES))

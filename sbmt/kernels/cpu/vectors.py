@@ -149,6 +149,13 @@ def are_alike(*arrays: Any) -> bool:
     return len(kinds) == 1 and kinds <= {(types.float32, "C"), (types.float64, "C")}
 
 
+def repeat(builder: Any, number: Any) -> Any:
+    """Sixteen times the same number."""
+    nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
+    one = builder.insert_element(nothing, number, _int32(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES))
+
+
 class Flat:
     """A contiguous array as code sees it that is being generated."""
 
@@ -189,9 +196,7 @@ class Flat:
 
     def repeat(self, number: Any) -> Any:
         """Sixteen times the same."""
-        nothing = ir.Constant(self.vector, ir.Undefined)
-        one = self._builder.insert_element(nothing, number, _int32(0))
-        return self._builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES))
+        return repeat(self._builder, number)
 
     def multiply_and_add(self, x: Any, y: Any, z: Any) -> Any:
         """The vector x · y + z."""

@@ -17,8 +17,8 @@ class Members(NamedTuple):
     """The keys of each pair v of parts of a group: ``entry[first[graph, g, v] : first[graph, g, v + 1]]``, ascending.
 
     The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
-    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs of
-    a part of the second partition lie side by side.
+    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs of a part of the
+    second partition lie side by side.
     """
 
     first: np.ndarray  # (graphs, g, s² + 1)

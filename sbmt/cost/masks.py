@@ -8,6 +8,7 @@ from torch import nn
 
 from sbmt.baselines import RandomMaskAttention, RoutingAttention
 from sbmt.cost.parts import ModuleCost, Part, part
+from sbmt.errors import choose
 from sbmt.layers import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
 
@@ -107,22 +108,40 @@ CROSSED_RATES = (
 """What the fit needs there."""
 
 
-def sampling_parts(sampler: str, pairs: str = "k²") -> tuple[Part, ...]:
-    r"""Drawing the mask, by name of the sampler; ``pairs`` of clusters meet.
+RATES, DRAWS = "sampling: rates T = Q̂ S", "sampling: draws"
+SAMPLING: dict[str, Callable[[str], tuple[Part, ...]]] = {
+    "exact": lambda pairs: (
+        part(RATES, f"2·b·h·n·{pairs}"),
+        part("sampling: bounds", elementwise="9·b·h·n·k"),
+        part(DRAWS, elementwise="4·m"),
+    ),
+    "fastrg": lambda pairs: (
+        part("sampling: tables", elementwise="8·b·h·n·k + 6·b·h·k²"),
+        part(DRAWS, elementwise="6·m"),
+    ),
+    "bernoulli": lambda pairs: (
+        part(RATES, f"2·b·h·n·{pairs}"),
+        part("sampling: every pair", "2·b·h·n²·k", "3·b·h·n²"),
+    ),
+}
+r"""Drawing the mask, by name of the sampler, where ``pairs`` of clusters meet.
 
-    - ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a
-      comparison per edge. An edge in doubt takes another 2·k FLOPs, which are **not counted**: the number of such edges
-      depends on the memberships, and is 0 if all are alike.
-    - ``fastrg``: Algorithm 1's normalisation and tables, then three words and three searches per edge, each counted as
-      one. Repeated draws are not counted.
-    - ``bernoulli``: the rates, then every pair.
+- ``exact``: the rates $T = \hat Q S$, bounds for rows and keys, then at least a gap, a place, a coin and a comparison
+  per edge. An edge in doubt takes another 2·k FLOPs, which are **not counted**: the number of such edges depends on the
+  memberships, and is 0 if all are alike.
+- ``fastrg``: Algorithm 1's normalisation and tables, then three words and three searches per edge, each counted as one.
+  Repeated draws are not counted.
+- ``bernoulli``: the rates, then every pair.
+"""
+
+
+def sampling_parts(sampler: str, pairs: str = "k²") -> tuple[Part, ...]:
+    """Drawing the mask; a sampler of the user's is refused, since it must not come out as free.
+
+    Raises:
+        SbmtError: If the sampler is none of the library's.
     """
-    rates = part("sampling: rates T = Q̂ S", f"2·b·h·n·{pairs}")
-    if sampler == "exact":
-        return rates, part("sampling: bounds", elementwise="9·b·h·n·k"), part("sampling: draws", elementwise="4·m")
-    if sampler == "fastrg":
-        return part("sampling: tables", elementwise="8·b·h·n·k + 6·b·h·k²"), part("sampling: draws", elementwise="6·m")
-    return rates, part("sampling: every pair", "2·b·h·n²·k", "3·b·h·n²")
+    return choose("sampler whose cost is known", sampler, SAMPLING)(pairs)
 
 
 def window_parts(window: int | None) -> tuple[Part, ...]:

@@ -5,11 +5,12 @@ from the same law in time that follows the number of edges.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.link import LINKS, Link
+from sbmt.block_model.link import LINKS, Link, find_link
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
@@ -19,13 +20,34 @@ from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
 
-Draw = Callable[[BlockModel, float, int, int], EdgeList]
-SAMPLERS: dict[str, Draw] = {"exact": sample_exact, "fastrg": sample_fastrg, "bernoulli": sample_bernoulli}
+Draw = Callable[..., EdgeList]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A function that draws edges, and the law by which it does.
+
+    Attributes:
+        draw: Called with a block model, δ, a seed and the number of the first example.
+        law: The link by whose probabilities edges are drawn; None = the block model's own.
+        adds_window: Whether ``draw`` takes a window as well, whose edges it adds in passing.
+    """
+
+    draw: Draw
+    law: Link | None = None
+    adds_window: bool = False
+
+
+SAMPLERS = {
+    "exact": Sampler(sample_exact, adds_window=True),
+    "fastrg": Sampler(sample_fastrg, law=LINKS["poisson"]),
+    "bernoulli": Sampler(sample_bernoulli),
+}
 RESERVED = frozenset(SAMPLERS)
 ARGUMENTS = ("block_model", "exploration", "seed", "first_example")  # of a sampler, in this order
 
 
-def register_sampler(name: str, draw: Draw) -> None:
+def register_sampler(name: str, draw: Draw, *, law: str | Link | None = None) -> None:
     """Makes ``sampler=name`` call a function of yours, here and in every layer.
 
     ``draw(block_model, exploration, seed, first_example)`` is called without gradients, after all arguments of
@@ -41,9 +63,12 @@ def register_sampler(name: str, draw: Draw) -> None:
         name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
             registered again.
         draw: The function. ``seed`` is an int64, ``first_example`` counts from 0 over all processes.
+        law: The link by whose probabilities edges are drawn, if it is not the block model's. Layers that reweight
+            drawn edges need it.
 
     Raises:
-        SbmtError: If the name is taken or not an identifier, or the function cannot be called with these arguments.
+        SbmtError: If the name is taken or not an identifier, the function cannot be called with these arguments, or
+            the law is not a link.
 
     Example:
         >>> register_sampler("exact", sample_exact)
@@ -52,7 +77,8 @@ def register_sampler(name: str, draw: Draw) -> None:
         sbmt.errors.SbmtError: expected a name that the library does not use for a sampler, got 'exact': take another
     """
     check_takes("sampler", draw, ARGUMENTS)
-    add_to(SAMPLERS, "sampler", name, _checked(name, draw), RESERVED)
+    sampler = Sampler(_checked(name, draw), None if law is None else find_link(law))
+    add_to(SAMPLERS, "sampler", name, sampler, RESERVED)
 
 
 def sample_edges(
@@ -110,17 +136,17 @@ def draw_edges(
 
     The edges of a window are added as by :meth:`~sbmt.EdgeList.with_window`.
     """
-    given = block_model, exploration, seed, first_example
+    given, chosen = (block_model, exploration, seed, first_example), SAMPLERS[sampler]
     with torch.no_grad():
-        if sampler == "exact":
-            return sample_exact(*given, window)
-        edges = SAMPLERS[sampler](*given)
+        if chosen.adds_window:
+            return chosen.draw(*given, window)
+        edges = chosen.draw(*given)
         return edges if window is None else edges.with_window(window)
 
 
 def law_of(sampler: str, link: Link) -> Link:
-    """The link by whose probabilities a sampler draws: the block model's own, but for Algorithm 1, which has one."""
-    return LINKS["poisson"] if sampler == "fastrg" else link
+    """The link by whose probabilities a sampler draws from block models that have this link."""
+    return SAMPLERS[sampler].law or link
 
 
 def _checked(sampler: str, draw: Draw) -> Draw:

@@ -14,6 +14,7 @@ from sbmt.kernels.cutoffs import Cutoff
 from sbmt.layers.registry import ATTENTIONS as REGISTERED
 from sbmt.layers.sbm import SBMAttention
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
+from sbmt.samplers import SAMPLERS
 
 N = 150
 SETTINGS = [
@@ -222,3 +223,11 @@ def test_an_unknown_attention_inside_a_model_is_not_free():
     model.blocks[1].attention.attention = Strange()
     with pytest.raises(SbmtError, match=r"is known at blocks\.1\.attention\.attention, got Strange: not counted"):
         count_operations(model, N)
+
+
+@pytest.mark.bad_input
+def test_a_sampler_of_the_users_is_not_counted_as_one_of_the_librarys(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "mine", SAMPLERS["bernoulli"])
+    layer = build_attention("sbm", d_head=4, n_heads=2, sampler="mine")
+    with pytest.raises(SbmtError, match="sampler whose cost is known among 'exact', 'fastrg', 'bernoulli', got 'mine'"):
+        count_operations(layer, N, density=0.1)

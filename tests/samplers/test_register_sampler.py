@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sbmt import SBMAttention, SbmtError, sample_edges, samplers
+from sbmt import SBMAttention, SbmtError, edge_attention, sample_edges, samplers
+from sbmt.block_model.link import find_link
+from sbmt.block_model.reweighting import reweighting_bias
 from sbmt.counter_rng import draw_seed, examples_from
+from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import register_sampler
 from sbmt.samplers.bernoulli import sample_bernoulli
 
@@ -94,3 +97,16 @@ def test_masks_that_the_block_model_has_not_are_refused(make_block_model):
     register_sampler("mine", lambda model, *rest: replace(sample_bernoulli(model, *rest), query_mask=real))
     with pytest.raises(SbmtError, match="query_mask"):
         sample_edges(model, "mine")
+
+
+def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
+    register_sampler("mine", sample_bernoulli, law="poisson")
+    register_sampler("same", sample_bernoulli)
+    model, x = make_block_model(1, 2, 6, 6, scale=0.9), torch.randn(1, 2, 6, 4, dtype=torch.float64)
+
+    for sampler, law in (("mine", "poisson"), ("same", "bilinear")):
+        out = sbm_attention(x, x, x, model, sampler=sampler, reweight=True, return_edges=True)
+        bias = reweighting_bias(find_link(law).probability(model.edge_rate(out.edges)))
+        torch.testing.assert_close(out.values, edge_attention(x, x, x, out.edges, bias=bias, backend="dense"))
+    with pytest.raises(SbmtError, match="link among 'bilinear', 'poisson', got 'binomial'"):
+        register_sampler("mine", sample_bernoulli, law="binomial")

@@ -37,7 +37,7 @@ def main(
         raise SbmtError("--n and --k together", "one of them", "give both to certify a case, none for the report")
     if n is not None and k is not None:
         chosen = relays if relays in ("last", "per_block") else _tokens(relays)
-        layers = None if order is None else [int(digit) for digit in order if digit.isdigit()]
+        layers = None if order is None else _digits(order)
         certificate = certify(three_patterns(n, k, chosen), layers)
         console.print(certificate.text(), markup=False, highlight=False)
         _write(json_file, certificate.to_json())
@@ -64,6 +64,12 @@ def _tokens(relays: str) -> list[int]:
         raise SbmtError(
             "relays 'last', 'per_block' or tokens such as 3,7,11", repr(relays), "use one of those"
         ) from None
+
+
+def _digits(order: str) -> list[int]:
+    if not (order.isascii() and order.isdigit()):
+        raise SbmtError("an order of the patterns in digits, such as 321", repr(order), "write the digits alone")
+    return [int(digit) for digit in order]
 
 
 def _write(path: Path | None, text: str) -> None:

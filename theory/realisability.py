@@ -18,7 +18,7 @@ from torch import Tensor
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.samplers import SAMPLERS
+from sbmt.samplers import SAMPLERS, law_of
 from theory.patterns import Relays, block_sizes, blocks, relay_tokens
 from theory.random_graphs import lemma1_probability
 
@@ -99,7 +99,7 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
 
 def block_matrix(clusters: Tensor, link: str | Link = "bilinear") -> Tensor:
     """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
-    gram = clusters @ clusters.T
+    gram = clusters @ clusters.T  # not clamped, as a layer's is: the theory's clusters may be as long as they like
     return gram.exp() / gram.numel() if find_link(link).is_poisson else gram.flatten().softmax(0).view_as(gram)
 
 
@@ -172,11 +172,10 @@ def realise(
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """P(edge) of every pair under a sampler: ``fastrg`` turns the p of the bilinear link into 1 − e^(−p)."""
+    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r)."""
     choose("sampler", sampler, SAMPLERS)
-    probability = block_model.expected_mask()
-    is_collapsed = sampler == "fastrg" and not block_model.link.is_poisson
-    return -torch.expm1(-probability) if is_collapsed else probability
+    query, key = block_model.rate_factors()
+    return law_of(sampler, block_model.link).probability(query @ key.mT)
 
 
 def attained(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> Attained:

@@ -14,7 +14,7 @@ from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import realisability
 from theory.patterns import blocks, three_patterns
 from theory.random_graphs import lemma1_probability
-from theory.realisability import attained, block_matrix, min_block_size, realise, saturated_heads
+from theory.realisability import attained, block_matrix, edge_law, min_block_size, realise, saturated_heads
 
 PATTERNS = ["A1", "A2", "A3", "full"]
 SIZES = [(10, 4), (7, 1), (5, 5)]
@@ -122,3 +122,11 @@ def test_saturated_heads_fail_as_seldom_as_stated():
     sizes = np.bincount(blocks(n, k))
     bound = ((sizes**2).sum() + 2 * k * n) * (1 - (1 / (1 + math.exp(-node))) ** 2)
     assert missing == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("sampler, law", [("exact", lambda r: r.clamp(max=1)), ("fastrg", lambda r: 1 - (-r).exp())])
+def test_laws_of_rates_beyond_one(sampler, law, make_block_model):
+    model = make_block_model(batch=2, heads=1, scale=0.9, is_padded=True)
+    rates = model.query_membership @ model.block_matrix @ model.key_membership.mT
+    assert (rates > 1).any() and (rates == 0).any()
+    torch.testing.assert_close(edge_law(model, sampler), law(rates))

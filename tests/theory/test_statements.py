@@ -91,6 +91,7 @@ def test_python_m_theory_certifies_a_case(tmp_path):
         ("--n 4 --k 9", 2, "1 ≤ k ≤ n"),
         ("--n 4", 2, "--n and --k together"),
         ("--n 4 --k 2 --order 1", 2, "permutation"),
+        ("--n 4 --k 2 --order 3x21", 2, "digits"),
     ],
 )
 def test_one_case_is_certified_and_mistakes_are_answered_plainly(monkeypatch, capsys, arguments, code, words):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sbmt.attention import EdgeAttention, edge_attention
+from sbmt.baselines import NystromAttention
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention
@@ -87,6 +88,8 @@ def test_edge_attention(arguments, words):
     (SBMAttention, dict(link="logit"), "link among .*'bilinear'.*'poisson'.*'logit'"),
     (SBMAttention, dict(exploration=1.0), "exploration"),
     (SBMAttention, dict(window=-1), "window"),
+    (SBMAttention, dict(window=True), "window"),
+    (NystromAttention, dict(n_conv=True), "n_conv"),
     (SBMAttention, dict(dropout=1.0), "dropout"),
     (SBMAttention, dict(exploration=None), "exploration"),
     (EdgeAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),

@@ -65,7 +65,8 @@ def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
 
 def check_n_conv(n_conv: int | None) -> None:
     """Raises SbmtError unless this is the length of a convolution, or None."""
-    if n_conv is not None and (not isinstance(n_conv, int) or n_conv < 1 or n_conv % 2 == 0):
+    is_integer = isinstance(n_conv, int) and not isinstance(n_conv, bool)
+    if n_conv is not None and (not is_integer or n_conv < 1 or n_conv % 2 == 0):
         raise SbmtError("n_conv as None or an odd integer ≥ 1", n_conv, "an odd kernel is centred on its token")
 
 

@@ -4,6 +4,7 @@ Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` knows the probability 
 samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
 """
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -258,7 +259,7 @@ class BlockModel:
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        total = self.sum_of_rates() if self.has_closed_density() else self._sum_of_probabilities(0.0)
+        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(0.0)
         mean = total / n_pairs.clamp(min=1)
         mean = mean - (mean - 1).clamp(min=0).detach()  # what rounding adds to 1; a clamp would also drop the gradient
         if exploration == 0:
@@ -266,13 +267,14 @@ class BlockModel:
         explored = self.link.explored_mean(mean, exploration, (n_pairs > 0).to(mean.dtype))
         return self._sum_of_probabilities(exploration) / n_pairs.clamp(min=1) if explored is None else explored
 
+    @cached_property
     def has_closed_density(self) -> bool:
         """Whether :meth:`expected_density` has a closed form, in time and memory linear in n."""
         return self.link.is_linear and self._rates_stay_below_one()
 
     def _rates_stay_below_one(self) -> bool:
         with torch.no_grad():
-            if bool((self.block_matrix.sum((1, 2)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
+            if bool((self.blocks.sum((1, 2, 3)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
                 return True
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)

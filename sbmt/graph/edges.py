@@ -330,11 +330,9 @@ class EdgeList:
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        return EdgeList.from_cells(
-            self.cells().to(device),
-            self.shape,
-            *(None if t is None else t.to(device) for t in (self.query_mask, self.key_mask, self.multiplicity)),
-        )
+        given = self.query_mask, self.key_mask, self.multiplicity
+        rest = (None if t is None else t.to(device) for t in given)
+        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, *rest)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
@@ -342,5 +340,5 @@ class EdgeList:
 
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
-    if not isinstance(window, int) or window < 0:
+    if not isinstance(window, int) or isinstance(window, bool) or window < 0:
         raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")

@@ -123,7 +123,7 @@ def sbm_attention(
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
     law, link = law_of(sampler, block_model.link), block_model.link
     gate = bias = None
-    is_closed = block_model.has_closed_density()
+    is_closed = block_model.has_closed_density
     needs_rate = learning == "likelihood" or reweight or not is_closed
     rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
     if learning == "straight_through" and torch.is_grad_enabled():

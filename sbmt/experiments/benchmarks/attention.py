@@ -218,7 +218,7 @@ def _about(case: Case) -> dict[str, Any]:
     with torch.no_grad():
         model = case.block_model()
         reached = (
-            (model.expected_density() if model.has_closed_density() else sample_edges(model).density()).mean().item()
+            (model.expected_density() if model.has_closed_density else sample_edges(model).density()).mean().item()
         )
     dtype = str(case.query.dtype).removeprefix("torch.")
     return asdict(case.setting) | {"dtype": dtype, "expected_density": float(f"{reached:.4g}")}

@@ -10,6 +10,7 @@ from math import exp, hypot, sqrt
 from statistics import mean, median
 from typing import Any
 
+from results.tables.claims import read_claims
 from results.tables.files import Files, find
 from sbmt.experiments.plots.benchmarks import crossing
 
@@ -62,8 +63,6 @@ def n_statements(files: Files, grade: str) -> int:
 
 def n_claims(files: Files, group: str) -> int:
     """How many claims of the paper came out so: a group of the errata page, or ``"all"`` of them but the slips."""
-    from results.tables.errata import read_claims  # it is written with these numbers
-
     groups = [claim.group for claim in read_claims(files.root)]
     return len(groups) - groups.count("slip") if group == "all" else groups.count(group)
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from results.tables.errata import GROUPS, read_claims
+from results.tables.claims import GROUPS, read_claims
 from tests.site.visits import NARROW, ROOT, Visit
 
 pytestmark = pytest.mark.site

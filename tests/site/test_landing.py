@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from results.tables.errata import read_claims
+from results.tables.claims import read_claims
 from tests.site.visits import DOCS, NARROW, ROOT, Visit
 
 pytestmark = pytest.mark.site

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from results.tables.claims import GRADES, GROUPS, VERDICTS, read_claims
 from results.tables.commands import commands, read_questions
-from results.tables.errata import GRADES, GROUPS, VERDICTS, errata_page, read_claims
+from results.tables.errata import errata_page
 from results.tables.links import anchor, link
 from results.tables.results import NOT_YET, Results
 from theory.statements import STATEMENTS

@@ -1,5 +1,5 @@
 # Everything runs inside .venv, which the first target that needs it creates from requirements.lock.
-#   make demo    train full attention, SBM and random masks on the synthetic task, and compare them
+#   make demo    train full attention, SBM, a fitted and a random mask on the synthetic task, and compare them
 #   make test    lint, types, tests, notebooks, site, and an installation from nothing
 #   make lab     open the notebooks, as copies of your own without their outputs
 #   make lab-test  run every notebook in a real JupyterLab, as a learner would (ten minutes or so; needs chromium)
@@ -7,7 +7,7 @@
 #   make site    build the site, warnings being errors
 #   make results train and measure what the README and the site quote (some hours on two cores; resumable)
 #   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
-#   make language  pre-train and fine-tune the reduced language models (an hour or two on two cores; resumable)
+#   make language  pre-train and fine-tune the reduced language models (about three hours on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
 #   make gpu     measure what the site says of GPUs, on a machine that has one (hours; resumable)
 #   make faults  put 10,000 degenerate inputs, mistakes and command lines through it (ten minutes or so on one core)

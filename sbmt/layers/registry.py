@@ -171,7 +171,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
         name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"routing"``,
             ``"performer"``, ``"nystromformer"``, ``"random_mask"``, or a name that :func:`register_attention` was
             given.
-        preset: For ``"sbm"``: ``"recommended"`` or ``"faithful"``; arguments override its settings.
+        preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
 
     Raises:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.site
 TEXTS = {str(source): (DOCS / source).read_text("utf-8") for source in SOURCES}
 FENCE = re.compile(r"^```python.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```(?:bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-STARTS = ("sbmt ", "-m sbmt.experiments.cli ")
+STARTS = ("sbmt ", "-m sbmt ")
 SBMT = get_command(app)
 
 

@@ -124,7 +124,8 @@ def test_figures_are_png_and_say_in_words_what_they_show(path):
 
 @every_notebook
 def test_cells_are_short_and_prose_prevails(path):
-    assert max(len(cell.source.splitlines()) for cell in code(path)) <= 15
+    for cell in code(path):  # a folded check has a line or two for each likely mistake
+        assert len(cell.source.splitlines()) <= (20 if cell.source.startswith("# Check") else 15), cell.source
     assert len(prose(path)) > len(code(path))
     setup = code(path)[0].source
     imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]

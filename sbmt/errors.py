@@ -1,6 +1,7 @@
 """The one error of the library."""
 
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any, TypeVar, get_args
 
 Value = TypeVar("Value")
@@ -29,6 +30,21 @@ class SbmtError(ValueError):
         return f"expected {expected}, got {got}: {do}"
 
 
+def is_integer(x: object) -> bool:
+    """Whether it counts something: an int or NumPy's, but not a bool."""
+    return isinstance(x, Integral) and not isinstance(x, bool)
+
+
+def is_number(x: object) -> bool:
+    """Whether it measures something: an int, a float or NumPy's, but not a bool."""
+    return isinstance(x, Real) and not isinstance(x, bool)
+
+
+def describe(x: object) -> object:
+    """What an error message says of an argument: a number as it is, anything else with its type."""
+    return x if is_number(x) else f"{type(x).__name__} {x!r}"
+
+
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
     """Returns ``table[name]``; an unknown name lists the valid ones.
 
@@ -54,10 +70,10 @@ def check_seed(seed: int) -> None:
 def check_sizes(**sizes: int) -> None:
     """Raises SbmtError unless every size is an integer of at least 1, and one that 32 bits hold."""
     for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise SbmtError(f"{name} ≥ 1", size, "give a positive integer")
+        if not is_integer(size) or size < 1:
+            raise SbmtError(f"{name} ≥ 1", describe(size), "give a positive integer")
         if size >= 1 << 31:
-            raise SbmtError(f"{name} < 2³¹", f"a number of {size.bit_length()} bits", "give a smaller one")
+            raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "give a smaller one")
 
 
 def check_untransformed(*tensors: Any) -> None:
@@ -74,7 +90,7 @@ def check_untransformed(*tensors: Any) -> None:
 def check_shape(shape: object) -> None:
     """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
     is_shape = isinstance(shape, tuple) and len(shape) == 4
-    if not isinstance(shape, tuple) or not is_shape or not all(isinstance(n, int) for n in shape):
-        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give four integers")
+    if not isinstance(shape, tuple) or not is_shape or not all(map(is_integer, shape)):
+        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
     if min(shape) < 1:
         raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")

@@ -82,7 +82,11 @@ class Certificate:
         return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
 
     def condition(self, number: int) -> Finding:
-        """The finding on condition 1, 2 or 3."""
+        """The finding on condition 1, 2 or 3.
+
+        Raises:
+            SbmtError: For any other number.
+        """
         if number not in NAMES:
             raise SbmtError("condition 1, 2 or 3", number, "pick one of the three")
         return self.findings[number - 1]
@@ -91,7 +95,8 @@ class Certificate:
         """A few readable lines."""
         act = "repeated for ever" if self.repeat else "acting once"
         layers = ", ".join(map(str, self.order))
-        size = f"{self.n_patterns} patterns on {self.n_tokens} tokens, {sum(self.n_entries)} entries"
+        on = f"{count_of(self.n_patterns, 'pattern', 'patterns')} on {count_of(self.n_tokens, 'token', 'tokens')}"
+        size = f"{on}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
         lines = [f"{size}; order {layers}, {act}"]
         for finding in self.findings:
             head = f"condition {finding.condition} ({finding.name}): {finding.outcome} [{finding.evidence}]"
@@ -148,6 +153,11 @@ def certify(
     )
 
 
+def count_of(number: int, one: str, many: str) -> str:
+    """A number with its noun, as in "1 token" and "2 tokens"."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def _self_loops(layers: list[csr_array]) -> Finding:
     missing = missing_self_loops(layers)
     if not missing:
@@ -189,7 +199,7 @@ def _reach_once(layers: list[csr_array]) -> Finding:
 
 
 def _after(n_layers: int) -> str:
-    return f"after {n_layers} layer{'s' if n_layers > 1 else ''}"
+    return f"after {count_of(n_layers, 'layer', 'layers')}"
 
 
 def _shown(witness: dict[str, Any]) -> str:

@@ -5,16 +5,15 @@ Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mo
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, is_integer
 from sbmt.graph.edges import EdgeList
-from theory.patterns import as_list
+from theory.checks import as_list
 
 PATIENCE = 64  # cycles to follow before asking whether sets without self-loops will ever be full
 
@@ -64,13 +63,17 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
     if order is None:
         return sparse
     layers = as_list(order, f"a permutation of 1 … {len(sparse)}", "count layers from 1")
-    if not all(isinstance(layer, Integral) for layer in layers) or sorted(layers) != list(range(1, len(sparse) + 1)):
+    if not all(map(is_integer, layers)) or sorted(layers) != list(range(1, len(sparse) + 1)):
         raise SbmtError(f"a permutation of 1 … {len(sparse)}", layers, "count layers from 1")
     return [sparse[layer - 1] for layer in layers]
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """The union of the patterns: an entry that any of them has."""
+    """The union of the patterns: an entry that any of them has.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
+    """
     first, *rest = as_csrs(patterns)
     for matrix in rest:
         first = first + matrix
@@ -78,13 +81,21 @@ def union(patterns: Sequence[Any]) -> csr_array:
 
 
 def missing_self_loops(patterns: Sequence[Any]) -> list[tuple[int, int]]:
-    """Pairs (layer counted from 1, token) whose diagonal entry is missing."""
+    """Pairs (layer counted from 1, token) whose diagonal entry is missing.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
+    """
     layers = enumerate(as_csrs(patterns), start=1)
     return [(layer, int(token)) for layer, matrix in layers for token in np.flatnonzero(~matrix.diagonal())]
 
 
 def has_self_loops(patterns: Sequence[Any]) -> bool:
-    """Condition 1: every pattern has a full diagonal."""
+    """Condition 1: every pattern has a full diagonal.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
+    """
     return not missing_self_loops(patterns)
 
 
@@ -92,6 +103,9 @@ def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int]
     """Sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
 
     The patterns act in ``order``, counted from 1, and repeat cyclically.
+
+    Raises:
+        SbmtError: If the patterns or the order are invalid, or n_layers < 1.
     """
     check_sizes(n_layers=n_layers)
     return [reached.sum(1).tolist() for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
@@ -114,6 +128,9 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
     is enough: no set ever shrinks, and each cycle through the p patterns advances at least one step along every
     shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the
     product of all patterns decide that.
+
+    Raises:
+        SbmtError: If the patterns or the order are invalid.
 
     Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
 
@@ -163,14 +180,22 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
 def missing_pairs(
     patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
 ) -> list[tuple[int, int]]:
-    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``."""
+    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``.
+
+    Raises:
+        SbmtError: If the patterns or the order are invalid, or a number is below 1.
+    """
     check_sizes(n_layers=n_layers, most=most)
     reached = next(islice(layer_by_layer(as_csrs(patterns, order)), n_layers - 1, None))
     return [(int(i), int(j)) for i, j in np.argwhere(~reached)[:most]]
 
 
 def is_strongly_connected(patterns: Sequence[Any]) -> bool:
-    """Whether the union of the patterns has a walk from every token to every token."""
+    """Whether the union of the patterns has a walk from every token to every token.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
+    """
     return connected_components(union(patterns), directed=True, connection="strong", return_labels=False) == 1
 
 
@@ -178,6 +203,9 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
     """Tokens (i, j) such that no walk in the union leads from j to i; None if there are none.
 
     Token j lies in a strong component that no arc leaves, and i lies outside it.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
     """
     joined = union(patterns)
     n_components, label = connected_components(joined, directed=True, connection="strong")
@@ -195,6 +223,9 @@ def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 
     This connectivity of a static graph is a lower bound on :func:`min_layers`, but no substitute: the layers act one
     after the other, and a walk must take its arcs in their order.
+
+    Raises:
+        SbmtError: If the patterns or the order are invalid.
 
     Example:
         >>> from theory.patterns import three_patterns

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.stats import binomtest
 
 from sbmt.errors import SbmtError
-from theory.certificate import NAMES, certify
+from theory.certificate import NAMES, certify, count_of
+from theory.checks import is_number
 from theory.exact_search import TIME_LIMIT
 
 
@@ -37,9 +38,10 @@ class Estimate:
         """Clopper and Pearson's interval, which covers any probability with at least this confidence.
 
         Undecided draws count as misses for its lower end and as hits for its upper end.
+
+        Raises:
+            SbmtError: Unless 0 < confidence < 1.
         """
-        if not 0 < confidence < 1:
-            raise SbmtError("a confidence between 0 and 1", confidence, "0.95 is usual")
         lower, _ = clopper_pearson(self.hits, self.n_draws, confidence)
         _, upper = clopper_pearson(self.hits + self.n_undecided, self.n_draws, confidence)
         return lower, upper
@@ -67,9 +69,9 @@ class Share:
         return self.proved + self.refuted + self.unknown
 
     @property
-    def share(self) -> float | None:
-        """Share of proved draws; None if some are unknown, since any value would favour one side."""
-        return None if self.unknown else self.proved / self.n_draws
+    def share(self) -> float:
+        """Share of proved draws; NaN if some are unknown, as for :class:`Estimate`."""
+        return float("nan") if self.unknown else self.proved / self.n_draws
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class DrawsReport:
 
     def text(self) -> str:
         """A few readable lines."""
-        lines = [f"{self.together.n_draws} draws, {self.level:.0%} Clopper-Pearson intervals"]
+        lines = [f"{count_of(self.together.n_draws, 'draw', 'draws')}, {self.level:.0%} Clopper-Pearson intervals"]
         for share in (*self.conditions, self.together):
             low, high = share.interval
             counts = f"{share.proved} proved, {share.refuted} refuted, {share.unknown} unknown"
@@ -120,8 +122,7 @@ def certify_draws(
     Raises:
         SbmtError: If there is no draw, or ``level`` is not in (0, 1).
     """
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise SbmtError("level in (0, 1)", level, "use 0.95, say")
+    _check_level(level)
     if isinstance(draws, str) or not np.iterable(draws):
         raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
     counts: list[Counter[str]] = [Counter() for _ in range(4)]
@@ -149,9 +150,18 @@ def certify_draws(
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Clopper and Pearson's interval for a probability, by scipy.
 
+    Raises:
+        SbmtError: Unless 0 < level < 1.
+
     Example:
         >>> [round(end, 4) for end in clopper_pearson(0, 20)]
         [0.0, 0.1684]
     """
+    _check_level(level)
     interval = binomtest(successes, n).proportion_ci(level, method="exact")
     return float(interval.low), float(interval.high)
+
+
+def _check_level(level: float) -> None:
+    if not is_number(level, 0, 1) or level in (0, 1):
+        raise SbmtError("a confidence level in (0, 1)", level, "0.95 is usual")

@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy.sparse import csr_array
 
-from sbmt.errors import SbmtError
+from theory.checks import as_number
 
 TIME_LIMIT = 20.0  # seconds that exact search may take
 MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that time
@@ -27,9 +27,8 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | int) -> None:
-        if not isinstance(seconds, (int, float)) or not seconds >= 0:
-            raise SbmtError("a time limit of 0 seconds or more", seconds, "0 leaves only the cheap proofs")
-        self.end = monotonic() + seconds
+        do = "0 leaves only the cheap proofs"
+        self.end = monotonic() + as_number(seconds, "a time limit of 0 seconds or more", do, 0)
 
     def left(self) -> float:
         """Seconds left, never negative."""

@@ -10,8 +10,10 @@ paper shows that E[g(X)] is universal.
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +23,8 @@ from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
-from theory.realisability import edge_law
+from theory.checks import as_floats, is_number
+from theory.realisability import edge_law, law_and_pattern
 
 OfMask = Callable[[EdgeList], Tensor]
 MAX_OPEN_CELLS = 16
@@ -39,9 +42,10 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
         SbmtError: If a number is out of range; without a gap no scale suffices.
     """
     check_sizes(n_keys=n_keys)
-    if not 0 < gap < math.inf or not 0 < tolerance < 1:
+    if not (is_number(gap) and is_number(tolerance)) or not (0 < gap < math.inf and 0 < tolerance < 1):
         raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "ties are never resolved")
-    return max(0.0, math.log((n_keys - 1) * (1 - tolerance) / tolerance) / gap) if n_keys > 1 else 0.0
+    odds = (1 - float(tolerance)) / float(tolerance)
+    return max(0.0, math.log((int(n_keys) - 1) * odds) / float(gap)) if n_keys > 1 else 0.0
 
 
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
@@ -94,6 +98,9 @@ def error_against_draws(
 
     Returns:
         One error per number of masks; its square is σ²/n_draws in expectation.
+
+    Raises:
+        SbmtError: If a number of masks or repetitions is below 1, or the sampler is unknown.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
     errors = []
@@ -108,19 +115,26 @@ def error_against_draws(
 
 
 def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
-    """The least-squares slope of log error over log draws; −½ for means of independent draws."""
-    if len(n_draws) != len(errors) or len(set(n_draws)) < 2 or min(*n_draws, *errors) <= 0:
-        raise SbmtError("two or more numbers of draws, and positive errors", (n_draws, errors), "measure more")
-    return float(np.polyfit(np.log(n_draws), np.log(errors), 1)[0])
+    """The least-squares slope of log error over log draws; −½ for means of independent draws.
+
+    Raises:
+        SbmtError: Unless there are two different numbers of draws or more, and a positive error for each.
+    """
+    expected, do = "two or more numbers of draws, and positive errors", "measure more"
+    draws, found = (as_floats(part, expected, do) for part in (n_draws, errors))
+    if draws.ndim != 1 or draws.shape != found.shape or len(set(draws)) < 2 or min(*draws, *found) <= 0:
+        raise SbmtError(expected, (n_draws, errors), do)
+    return float(np.polyfit(np.log(draws), np.log(found), 1)[0])
 
 
-def mask_deviation(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> float:
-    """P(the first head's mask differs from a pattern, both with self-loops added) under a sampler's law."""
-    law = edge_law(block_model, sampler)[0, 0].double().numpy()
-    if law.shape != pattern.shape or law.shape[0] != law.shape[1]:
-        raise SbmtError(f"a square pattern of shape {law.shape}", pattern.shape, "build both for the same tokens")
-    off_diagonal = ~np.eye(len(law), dtype=bool)
-    wrong = np.where(pattern, 1 - law, law)[off_diagonal]
+def mask_deviation(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> float:
+    """P(the first head's mask differs from a pattern, both with self-loops added) under a sampler's law.
+
+    Raises:
+        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
+    """
+    law, is_wanted = law_and_pattern(block_model, pattern, sampler)
+    wrong = np.where(is_wanted, 1 - law, law)
     with np.errstate(divide="ignore"):
         return float(-np.expm1(np.log1p(-wrong).sum()))
 
@@ -130,7 +144,10 @@ def transfer_bound(largest: float | int, deviation: float | int) -> float:
 
     For P(M ≠ A) see :func:`mask_deviation`; those of several independent masks add up. The paper argues from the
     support of E[M] instead, without a bound.
+
+    Raises:
+        SbmtError: Unless G ≥ 0 is finite and P(M ≠ A) a probability.
     """
-    if not largest >= 0 or not 0 <= deviation <= 1:
-        raise SbmtError("G ≥ 0 and a probability", (largest, deviation), "bound |g| from above")
-    return 2 * largest * deviation
+    if not is_number(largest, 0, sys.float_info.max) or not is_number(deviation, 0, 1):
+        raise SbmtError("a finite G ≥ 0 and a probability", (largest, deviation), "bound |g| from above")
+    return 2 * float(largest) * float(deviation)

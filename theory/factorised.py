@@ -12,7 +12,11 @@ from theory.conditions import as_csrs, layer_by_layer, union
 
 
 def is_causal(patterns: Sequence[Any]) -> bool:
-    """Whether no token attends a later one in any pattern."""
+    """Whether no token attends a later one in any pattern.
+
+    Raises:
+        SbmtError: If the patterns are invalid or of different sizes.
+    """
     layers = as_csrs(patterns)
     return all(bool((queries >= keys).all()) for queries, keys in (matrix.nonzero() for matrix in layers))
 
@@ -48,6 +52,9 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 
 def links_all_earlier(patterns: Sequence[Any], order: Sequence[int] | None = None, *, is_layered: bool = True) -> bool:
     """Whether every pair j ≤ i is linked by a path of p + 1 locations, that is, of at most p hops, for p patterns.
+
+    Raises:
+        SbmtError: If the patterns or the order are invalid.
 
     Source: Child et al. (2019), section 4.2. It can be read in two ways: one hop in each layer, in the order of the
     layers, which is what p layers compute (``is_layered=True``), or at most p hops in the union of the patterns, which

@@ -7,18 +7,17 @@ relays, and finally an exact search.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, is_integer
+from theory.checks import as_list
 from theory.conditions import as_csr
 from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_circuit
 from theory.path_cover import cover_with_few_paths, matching_deficit, without_loops
-from theory.patterns import as_list
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
 """What a statement rests on: a proved theorem applied to the case at hand, all cases gone through, the case itself
@@ -54,7 +53,7 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
         (True, False)
     """
     tokens = as_list(order, "a list of tokens", "give the order of a path")
-    if not all(isinstance(token, Integral) for token in tokens):
+    if not all(map(is_integer, tokens)):
         raise SbmtError("tokens as integers", tokens[:5], "count them from 0")
     matrix = as_csr(pattern)
     if sorted(tokens) != list(range(matrix.shape[0])):
@@ -74,6 +73,7 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
         The tokens in the order of the path, or None if it is proved that there is none.
 
     Raises:
+        SbmtError: If the pattern or the time limit is invalid.
         Undecided: If the time limit is reached.
 
     Paper: condition 2 of the theorem on universal approximation.
@@ -93,6 +93,7 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
     Two tokens that attend each other form a cycle; a loop at a single token does not count as one.
 
     Raises:
+        SbmtError: If the pattern or the time limit is invalid.
         Undecided: If the time limit is reached.
     """
     return search(pattern, time_limit, is_closed=True).order
@@ -105,6 +106,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: boo
     tokens into a path, or R into a cycle (see :func:`theory.relays.relay_theorem`).
 
     Raises:
+        SbmtError: If the pattern or the time limit is invalid.
         Undecided: If the time limit is reached.
     """
     arcs, deadline = arcs_of(pattern), Deadline(time_limit)
@@ -118,7 +120,11 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: boo
 
 
 def arcs_of(pattern: Any) -> csr_array:
-    """The arcs key → query of a pattern, without loops; row = where an arc starts."""
+    """The arcs key → query of a pattern, without loops; row = where an arc starts.
+
+    Raises:
+        SbmtError: If the pattern is not boolean or not square.
+    """
     return without_loops(csr_array(as_csr(pattern).T))
 
 

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from sbmt.errors import SbmtError
+from theory.checks import as_list
 from theory.conditions import as_csr
 from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_cover
-from theory.patterns import as_list
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,11 @@ def without_loops(arcs: csr_array) -> csr_array:
 
 
 def matching_deficit(arcs: Any) -> int:
-    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover."""
+    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover.
+
+    Raises:
+        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
+    """
     return int((_match(as_arcs(arcs)) < 0).sum())
 
 

@@ -4,25 +4,18 @@ The arc of an entry goes from key to query: ``A[i, j]`` is the arc j → i, the 
 """
 
 from collections.abc import Sequence
-from numbers import Integral
 from operator import index
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 from jaxtyping import Bool
 
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, is_integer
 from sbmt.graph.patterns import check_window
+from theory.checks import as_list
 
 Pattern = Bool[np.ndarray, "n n"]
 Relays = str | Sequence[SupportsIndex]
-
-
-def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of an iterable; raises SbmtError with these words for text and whatever is not iterable."""
-    if isinstance(given, (str, bytes)) or not np.iterable(given):
-        raise SbmtError(expected, repr(given), do)
-    return list(given)
 
 
 def blocks(n: int, k: int) -> np.ndarray:
@@ -43,6 +36,9 @@ def blocks(n: int, k: int) -> np.ndarray:
 
 def block_sizes(n: int, k: int) -> list[int]:
     """Sizes of the k blocks; with n = qk + r, r of them have q + 1 tokens.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n.
 
     Example:
         >>> block_sizes(10, 4)
@@ -74,7 +70,7 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
             return np.flatnonzero(np.append(block[1:] != block[:-1], True)).tolist()
         raise SbmtError("relays 'last', 'per_block' or a list of tokens", repr(relays), "use one of those")
     listed = as_list(relays, "relays 'last', 'per_block' or a list of tokens", "use one of those")
-    if any(not isinstance(token, Integral) for token in listed):
+    if not all(map(is_integer, listed)):
         raise SbmtError("relays as integers", listed, "count tokens from 0")
     tokens = [index(token) for token in listed]
     if any(not 0 <= token < n for token in tokens) or len(set(tokens)) != len(tokens):
@@ -88,6 +84,9 @@ def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
     Each has a full diagonal; A3 is the transpose of A2.
 
     Paper: appendix on universal approximation and Figure 6, with tokens numbered from 0 (see :func:`one_based_blocks`).
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and the relays are valid.
 
     Cost: O(n²) memory.
     """
@@ -104,11 +103,15 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
     With n = qk + r: A1 has (k − r) q² + r (q + 1)² entries, A2 and A3 with R relays n R + n − R each, and the union
     2 n R − R² plus the squared number of non-relays of each block.
 
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and the relays are valid.
+
     Example:
         >>> pattern_counts(16, 4)
         {'A1': 64, 'A2': 76, 'A3': 76, 'union': 160}
     """
     block, chosen = blocks(n, k), relay_tokens(n, k, relays)
+    n, k = int(n), int(k)  # NumPy's small integers would overflow
     q, r = divmod(n, k)
     many = len(chosen)
     rest = np.bincount(np.delete(block, chosen), minlength=k)
@@ -123,16 +126,24 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 def one_based_blocks(n: int, k: int) -> np.ndarray:
     """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes: token n is alone in class k.
 
+    Raises:
+        SbmtError: Unless n ≥ 1 and k ≥ 1.
+
     Example:
         >>> np.bincount(one_based_blocks(16, 4)).tolist()
         [3, 4, 4, 4, 1]
     """
     check_sizes(n=n, k=k)
-    return np.arange(1, n + 1, dtype=np.int64) * k // n
+    return np.arange(1, int(n) + 1, dtype=np.int64) * k // n
 
 
 def strided(n: int, stride: int) -> list[Pattern]:
-    """The strided factorised patterns (causal): the last ``stride`` tokens, and every ``stride``-th token.
+    """The strided factorised patterns (causal): a token with the ``stride`` before it, and every ``stride``-th back.
+
+    The first has the keys i − l … i for the stride l, so l + 1 of them; the second has i, i − l, i − 2l and so on.
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and stride ≥ 1.
 
     Source: Child et al. (2019), section 4.2.
     """
@@ -151,10 +162,13 @@ def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool 
         causal: Whether tokens attend to no later ones.
         self_loops: Whether the second pattern gets a full diagonal, which it lacks where i mod l < l − c.
 
+    Raises:
+        SbmtError: Unless n ≥ 1, stride ≥ 1 and 0 ≤ c ≤ stride.
+
     Source: Child et al. (2019), section 4.2.
     """
     check_sizes(n=n, stride=stride)
-    if not isinstance(c, int) or not 0 <= c <= stride:
+    if not is_integer(c) or not 0 <= c <= stride:
         raise SbmtError(f"c in [0, {stride}]", c, "a block has only stride tokens")
     i, j = np.ogrid[:n, :n]
     is_allowed = (j <= i) if causal else np.ones((n, n), dtype=bool)
@@ -167,6 +181,9 @@ def sliding_window(n: int, window: int) -> Pattern:
     """Every token attends to those at most ``window / 2`` places away, itself included.
 
     :func:`sbmt.graph.patterns.sliding_window` gives the same pattern as edges.
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and window ≥ 0.
     """
     check_sizes(n=n)
     check_window(window)

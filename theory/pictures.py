@@ -22,6 +22,9 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any], n_layers
     Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
     have reached a token after each of ``n_layers`` layers (minimum, mean and maximum). By default it shows as many as
     condition 3 takes; if it does not hold, two cycles, or one pass if the patterns act once.
+
+    Raises:
+        SbmtError: If the patterns are invalid or n_layers < 1.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

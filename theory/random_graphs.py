@@ -6,6 +6,7 @@ Everywhere p is an arc probability in [0, 1], or ``"lemma1"``.
 """
 
 import math
+import sys
 from functools import cache
 from itertools import permutations
 from typing import NamedTuple
@@ -13,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sbmt.errors import SbmtError, check_sizes
+from theory.checks import as_number
 
 Probability = float | int | str
 MAX_ENUMERATED = 5  # 2^20 graphs; one token more makes it 2^30
+_OFFSET = "a number c", "p = (ln n + c)/n"
 
 
 class Limit(NamedTuple):
@@ -40,8 +43,7 @@ def lemma1_probability(n: int | float) -> float:
         >>> round(lemma1_probability(16), 4)
         0.202
     """
-    if not isinstance(n, (int, float)) or not 1 <= n < math.inf:
-        raise SbmtError("a number of tokens n ≥ 1", n, "count the tokens of the graph")
+    n = as_number(n, "a number of tokens n ≥ 1", "count the tokens of the graph", 1, sys.float_info.max)
     return math.e / n * n ** (1 / n)
 
 
@@ -54,15 +56,16 @@ def arc_probability(n: int, p: Probability) -> float:
     check_sizes(n=n)
     if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))
-    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
-        raise SbmtError("a probability in [0, 1] or 'lemma1'", repr(p), "cap p_L at 1, which n ≤ 3 needs")
-    return float(p)
+    return as_number(p, "a probability in [0, 1] or 'lemma1'", "cap p_L at 1, which n ≤ 3 needs", 0, 1)
 
 
 def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
     """E[number of Hamiltonian cycles] = (n − 1)! pⁿ, and 0 for one token; ∞ beyond the range of floats.
 
     At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
 
     Paper: appendix, proof of Lemma 1.
 
@@ -78,13 +81,20 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
 
 
 def prob_no_zero_out_degree(n: int, p: Probability) -> float:
-    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle)."""
+    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle).
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
+    """
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
         return 0.0
     if probability == 1:
         return 1.0
-    return math.exp(n * math.log1p(-math.exp((n - 1) * math.log1p(-probability))))
+    log_none = (n - 1) * math.log1p(-probability)  # no arc out of a given token
+    # Each form keeps its digits only on its own side of ½.
+    log_some = math.log(-math.expm1(log_none)) if log_none > -math.log(2) else math.log1p(-math.exp(log_none))
+    return math.exp(n * log_some)
 
 
 def prob_all_degrees(n: int, p: Probability) -> float:
@@ -92,11 +102,14 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
     Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The sum
     alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
     """
     import mpmath
 
     probability = arc_probability(n, p)
-    digits = 60
+    n, digits = int(n), 60
     while True:
         with mpmath.workdps(digits):
             q = 1 - mpmath.mpf(probability)
@@ -115,12 +128,20 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
 
 def prob_cycle_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs, for n ≤ 5."""
+    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs.
+
+    Raises:
+        SbmtError: Unless 1 ≤ n ≤ 5 and p is a probability or ``"lemma1"``.
+    """
     return _enumerated(n, p, closed=True)
 
 
 def prob_path_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian path exists), see :func:`prob_cycle_exact`; 1 for a single token."""
+    """P(a Hamiltonian path exists), see :func:`prob_cycle_exact`; 1 for a single token.
+
+    Raises:
+        SbmtError: Unless 1 ≤ n ≤ 5 and p is a probability or ``"lemma1"``.
+    """
     return _enumerated(n, p, closed=False)
 
 
@@ -128,9 +149,12 @@ def threshold_probability(n: int, c: float | int) -> float:
     """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
     The additional ln ln n of textbooks belongs to undirected graphs; here it is sufficient, but not sharp.
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and c is a number.
     """
     check_sizes(n=n)
-    return min(1.0, max(0.0, (math.log(n) + c) / n))
+    return min(1.0, max(0.0, (math.log(n) + as_number(c, *_OFFSET)) / n))
 
 
 def directed_limit(c: float | int) -> Limit:
@@ -139,13 +163,14 @@ def directed_limit(c: float | int) -> Limit:
     The limit for cycles is a theorem. That for paths assumes, supported by simulation, that the only obstacles are more
     than one token without an incoming arc, or more than one without an outgoing arc.
 
+    Raises:
+        SbmtError: Unless c is a number.
+
     Example:
         >>> round(directed_limit(0).cycle, 4), round(directed_limit(0).path, 4)
         (0.1353, 0.5413)
     """
-    if math.isnan(c):
-        raise SbmtError("a number c", c, "p = (ln n + c)/n")
-    rate = math.exp(min(-c, 700.0))
+    rate = math.exp(min(-as_number(c, *_OFFSET), 700.0))
     no_obstacle = math.exp(-2 * rate)
     return Limit(no_obstacle, (1 + rate) ** 2 * no_obstacle if no_obstacle > 0 else 0.0)
 
@@ -157,6 +182,9 @@ def matching_deficiency(mean_degree: float | int) -> float:
     leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
     c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
 
+    Raises:
+        SbmtError: Unless 0 ≤ c < ∞.
+
     Example:
         >>> round(matching_deficiency(math.e), 4)
         0.1036
@@ -164,9 +192,7 @@ def matching_deficiency(mean_degree: float | int) -> float:
     from scipy.optimize import brentq
     from scipy.special import lambertw
 
-    c = float(mean_degree)
-    if not 0 <= c < math.inf:
-        raise SbmtError("a mean degree ≥ 0", mean_degree, "n · p")
+    c = as_number(mean_degree, "a finite mean degree ≥ 0", "n · p", 0, sys.float_info.max)
     if c == 0:
         return 1.0
 

@@ -7,9 +7,10 @@ instead of O(n) edges, the order of the patterns, relays visited twice, or E[sof
 """
 
 import math
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.samplers import SAMPLERS, law_of
+from theory.checks import as_number, is_number
+from theory.conditions import as_csr
 from theory.patterns import Relays, block_sizes, blocks, relay_tokens
 from theory.random_graphs import lemma1_probability
 
@@ -50,10 +53,13 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
     contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
     ``p_out`` is the mean cross-block probability. A bound above 1 says nothing.
+
+    Raises:
+        SbmtError: Unless groups ≥ 1 and p_out lies in [0, 1].
     """
     check_sizes(groups=groups)
-    if not 0 <= p_out <= 1:
-        raise SbmtError("p_out in [0, 1]", p_out, "give the mean probability of edges between blocks")
+    p_out = as_number(p_out, "p_out in [0, 1]", "give the mean probability of edges between blocks", 0, 1)
+    groups = int(groups)  # dividing by NumPy's small integers gives half precision
     return 1 / groups + (groups - 1) / 2 * p_out
 
 
@@ -62,9 +68,12 @@ def block_cap(k: int, law: str = "bernoulli") -> float:
 
     By law: ``"bernoulli"`` (bilinear link, exact samplers) 1/k; ``"fastrg"`` (bilinear link, Algorithm 1, whose
     repeated draws collapse) 1 − e^(−1/k); ``"poisson"`` (Poisson link, any sampler) below 1.
+
+    Raises:
+        SbmtError: Unless k ≥ 1 and the law is known.
     """
     check_sizes(k=k)
-    return choose("law", law, BLOCK_CAPS)(k)
+    return choose("law", law, BLOCK_CAPS)(int(k))
 
 
 def min_block_size(k: int, law: str = "bernoulli") -> int:
@@ -89,6 +98,9 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
     """Whether the smallest of k blocks, of ⌊n/k⌋ tokens, can have Lemma 1's probability.
 
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and the law is known.
+
     Example:
         >>> fits_in_block_budget(16, 4).is_enough  # the paper's own figure
         False
@@ -98,7 +110,11 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
 
 
 def block_matrix(clusters: Tensor, link: str | Link = "bilinear") -> Tensor:
-    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
+    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k².
+
+    Raises:
+        SbmtError: If the link is unknown.
+    """
     gram = clusters @ clusters.T  # not clamped, as a layer's is: the theory's clusters may be as long as they like
     return gram.exp() / gram.numel() if find_link(link).is_poisson else gram.flatten().softmax(0).view_as(gram)
 
@@ -107,14 +123,26 @@ def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tupl
     """In-block and cross-block probability of k blocks with clusters C = c I, each token in one cluster.
 
     S_bb = 1/(k + k(k − 1) e^(−c²)) → 1/k, and e^(−c²) times that off the diagonal; the membership enters squared.
+
+    Raises:
+        SbmtError: Unless k ≥ 1, c is finite and the membership lies in [0, 1].
     """
-    block = block_matrix(float(c) * torch.eye(k, dtype=torch.float64))
-    return float(block[0, 0]) * membership**2, float(block[0, -1]) * membership**2 if k > 1 else 0.0
+    check_sizes(k=k)
+    if not _is_finite(c) or not is_number(membership, 0, 1):
+        raise SbmtError("a finite c and a membership in [0, 1]", (c, membership), "tokens belong to a cluster at most")
+    ratio = math.exp(-float(c) * float(c))
+    in_block = float(membership) ** 2 / (int(k) + int(k) * (int(k) - 1) * ratio)
+    return in_block, in_block * ratio if k > 1 else 0.0
 
 
 def spread_clusters(k: int, c: float | int) -> Tensor:
-    """Linearly independent clusters ``(k, k)`` of norm c that point apart: C Cᵀ = c² ((1 + 1/k) I − 1/k)."""
+    """Linearly independent clusters ``(k, k)`` of norm c that point apart: C Cᵀ = c² ((1 + 1/k) I − 1/k).
+
+    Raises:
+        SbmtError: Unless k ≥ 1.
+    """
     check_sizes(k=k)
+    k = int(k)
     mean = torch.full((k, k), 1 / k, dtype=torch.float64)
     deviation = torch.eye(k, dtype=torch.float64) - mean
     return float(c) * (math.sqrt(1 + 1 / k) * deviation + math.sqrt(1 / k) * mean)
@@ -149,10 +177,14 @@ def realise(
         rate: Rate of the pattern's edges under the Poisson link.
         relays: See :func:`~theory.patterns.relay_tokens`.
 
+    Raises:
+        SbmtError: If a name, a size or a number is invalid, or c is too small for the rate under the Poisson link.
+
     Paper: equations 5 to 7 and Figure 6.
     """
-    if not (c > 0 and rate > 0):
-        raise SbmtError("c > 0 and a rate > 0", (c, rate), "make them large for sharp patterns")
+    if not all(map(_is_finite, (c, node, rate))) or min(c, rate) <= 0:
+        raise SbmtError("c > 0, a rate > 0 and a node, all finite", (c, rate, node), "large ones make patterns sharp")
+    c, node, rate = float(c), float(node), float(rate)
     is_poisson = find_link(link).is_poisson
     query, key = _one_hot(pattern, n, k, relays)
     if is_poisson:
@@ -172,18 +204,37 @@ def realise(
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r)."""
+    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r).
+
+    Raises:
+        SbmtError: If the sampler is unknown.
+    """
     choose("sampler", sampler, SAMPLERS)
     query, key = block_model.rate_factors()
     return law_of(sampler, block_model.link).probability(query @ key.mT)
 
 
-def attained(block_model: BlockModel, pattern: np.ndarray, sampler: str = "exact") -> Attained:
-    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added."""
-    law = edge_law(block_model, sampler)[0, 0].numpy()
+def law_and_pattern(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> tuple[np.ndarray, np.ndarray]:
+    """The edge law of a block model's first head beside a pattern, without their diagonals, since loops are added.
+
+    Raises:
+        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
+    """
+    law, dense = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
+    if law.shape != dense.shape:
+        raise SbmtError(f"a pattern of shape {law.shape}", dense.shape, "build both for the same tokens")
     off_diagonal = ~np.eye(len(law), dtype=bool)
-    inside, outside = law[pattern & off_diagonal], law[~pattern & off_diagonal]
-    return Attained(float(inside.min(initial=1.0)), float(outside.max(initial=0.0)))
+    return law[off_diagonal], dense[off_diagonal]
+
+
+def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> Attained:
+    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added.
+
+    Raises:
+        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
+    """
+    law, is_wanted = law_and_pattern(block_model, pattern, sampler)
+    return Attained(float(law[is_wanted].min(initial=1.0)), float(law[~is_wanted].max(initial=0.0)))
 
 
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
@@ -192,7 +243,13 @@ def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "
     Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and each head has the whole
     budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 − σ(node)²),
     with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n, the relays are valid and node is a finite number.
     """
+    if not _is_finite(node):
+        raise SbmtError("a finite node", node, "give the logit of a membership")
+    node = float(node)
     block = torch.from_numpy(blocks(n, k))
     heads = [((block == b).double(), (block == b).double()) for b in range(k)]
     for pattern in ("A3", "A2"):
@@ -204,6 +261,10 @@ def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "
         return (node * (2 * chosen - 1)).sigmoid()[None, None, :, None]
 
     return [BlockModel(membership(query), one, membership(key)) for query, key in heads]
+
+
+def _is_finite(given: Any) -> bool:
+    return is_number(given, -sys.float_info.max, sys.float_info.max)
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_sizes, choose, is_integer
+from theory.checks import as_list
 from theory.exact_search import TIME_LIMIT
 from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
 from theory.path_cover import check_arcs, smallest_cover
-from theory.patterns import Relays, as_list, blocks, relay_tokens
+from theory.patterns import Relays, blocks, relay_tokens
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def relay_theorem(
         time_limit: Seconds for the solver.
 
     Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and arcs and relays are valid.
         Undecided: If the solver does not find the fewest paths in time.
 
     Example:
@@ -77,6 +78,9 @@ def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
 
     Returns:
         The order; None if there are fewer relays than complete blocks need, in which case no path exists.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and the relays are valid.
 
     Example:
         >>> canonical_path(16, 4)
@@ -102,7 +106,7 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
         relays: One token of each cycle, in any order.
 
     Raises:
-        SbmtError: If the cycles do not partition the tokens, or one of them contains no relay or several.
+        SbmtError: If the cycles do not partition the tokens, or the relays are anything but one token of each.
 
     Example:
         >>> one_relay_per_block_path(6, [[0, 2, 1], [3, 4, 5]], [0, 4])
@@ -111,14 +115,17 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
     check_sizes(n=n)
     expected, do = f"cycles that visit each of {n} tokens once", "give one per block"
     listed = [as_list(tokens, expected, do) for tokens in as_list(cycles, expected, do)]
-    visits = Counter(token if isinstance(token, Integral) else None for tokens in listed for token in tokens)
+    visits = Counter(token if is_integer(token) else None for tokens in listed for token in tokens)
     if visits != Counter(range(n)):
         raise SbmtError(expected, listed, do)
-    chosen, order = as_list(relays, "a list of relays", "use relays='per_block'"), list[int]()
+    do = "use relays='per_block'"
+    chosen, order = as_list(relays, "a list of relays", do), list[int]()
+    if len(chosen) != len(listed) or not all(map(is_integer, chosen)):
+        raise SbmtError("one relay in every block", chosen, do)
     for tokens in listed:
         places = [place for place, token in enumerate(tokens) if token in chosen]
         if len(places) != 1:
-            raise SbmtError("one relay in every block", f"{len(places)} in {tokens}", "use relays='per_block'")
+            raise SbmtError("one relay in every block", f"{len(places)} in {tokens}", do)
         after = places[0] + 1
         order += [*tokens[after:], *tokens[:after]]
     return order
@@ -129,6 +136,9 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
     Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
     ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and the relay's name is known.
 
     Example:
         >>> len(paper_walk(16, 4))

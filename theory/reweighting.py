@@ -62,6 +62,9 @@ def drawn_outputs(
     """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest).
 
     A query that draws nothing gives NaN: let every query have a certain edge, or many edges.
+
+    Raises:
+        SbmtError: Unless n_draws ≥ 1.
     """
     check_sizes(n_draws=n_draws)
     rng, probability = np.random.default_rng(seed), -np.expm1(-rates)

@@ -6,14 +6,15 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Num
 
 from sbmt.block_model.exploration import check_exploration
 from sbmt.errors import SbmtError, check_sizes
+from theory.checks import as_floats, as_number
 from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens, three_patterns
 from theory.random_graphs import Probability, arc_probability
 
-Matrix = Float[np.ndarray, "_ _"]
+Matrix = Num[np.ndarray, "_ _"] | Sequence[Sequence[float | int]]
 MAX_MASKS = 1 << 18
 
 
@@ -53,16 +54,15 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
     Raises:
         SbmtError: If shapes do not fit or an entry is negative or not finite.
     """
-    shapes = (query.shape, block_matrix.shape, key.shape)
-    k = block_matrix.shape[0]
-    if any(len(shape) != 2 for shape in shapes) or not query.shape[1] == key.shape[1] == block_matrix.shape[1] == k:
+    do = "memberships and rates are not negative"
+    y, b, z = (as_floats(part, "rows of finite numbers ≥ 0", do, 0) for part in (query, block_matrix, key))
+    shapes = (y.shape, b.shape, z.shape)
+    if any(len(shape) != 2 for shape in shapes) or not y.shape[1] == z.shape[1] == b.shape[0] == b.shape[1]:
         raise SbmtError("shapes (n, k), (k, k), (m, k)", shapes, "give one number of clusters")
-    if any(not bool(((part >= 0) & (part < np.inf)).all()) for part in (query, block_matrix, key)):
-        raise SbmtError("finite numbers ≥ 0", "others", "memberships and rates are not negative")
-    edge = query @ block_matrix @ key.T
+    edge = y @ b @ z.T
     printed = sum(
-        block_matrix[u, v] / (query[:, u].sum() * key[:, v].sum()) if query[:, u].sum() * key[:, v].sum() else math.inf
-        for u, v in zip(*block_matrix.nonzero(), strict=True)
+        b[u, v] / (y[:, u].sum() * z[:, v].sum()) if y[:, u].sum() * z[:, v].sum() else math.inf
+        for u, v in zip(*b.nonzero(), strict=True)
     )
     probability = -np.expm1(-edge)
     return Rates(float(edge.sum()), edge, probability, float(probability.sum()), float(printed))
@@ -71,26 +71,34 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
 def fastrg_max_density(exploration: float | int = 0.0) -> float:
     """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)), δ added to every rate.
 
+    Raises:
+        SbmtError: Unless 0 ≤ δ < 1.
+
     Paper: section 4.2 says that full attention can be attained; Algorithm 1 under the paper's link cannot attain it.
     """
-    check_exploration(float(exploration))
-    return -math.expm1(-(1 + exploration))
+    return -math.expm1(-(1 + _exploration(exploration)))
 
 
 def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
     """P(non-relay i does not see non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
 
     Each relay arc is drawn independently with probability q; by default Algorithm 1's 1 − 1/e.
+
+    Raises:
+        SbmtError: Unless k ≥ 1 and q lies in [0, 1].
     """
     check_sizes(k=k)
-    q = fastrg_max_density() if relay_probability is None else float(relay_probability)
-    if not 0 <= q <= 1:
-        raise SbmtError("a relay probability in [0, 1]", relay_probability, "see P(M = 1)")
-    return (1 - q * q) ** k
+    given = fastrg_max_density() if relay_probability is None else relay_probability
+    q = as_number(given, "a relay probability in [0, 1]", "see P(M = 1)", 0, 1)
+    return (1 - q * q) ** int(k)
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """In how many draws layers A3 and A2 connect all pairs, their relay arcs drawn by Algorithm 1 at p = 1."""
+    """In how many draws layers A3 and A2 connect all pairs, their relay arcs drawn by Algorithm 1 at p = 1.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n and n_draws ≥ 1.
+    """
     check_sizes(n_draws=n_draws)
     _, spread, gather = three_patterns(n, k)
     rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
@@ -116,11 +124,14 @@ def expected_entries(
         self_loops: Whether the diagonal counts.
         relays: See :func:`~theory.patterns.relay_tokens`.
 
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n, p is a probability or ``"lemma1"``, and the relays are valid.
+
     Paper: the proof of Theorem 1 in the appendix says O(kn); section 4.3 says O(n).
     """
     chosen = relay_tokens(n, k, relays)
     rest = np.bincount(np.delete(blocks(n, k), chosen), minlength=k)
-    sizes = block_sizes(n, k)
+    sizes, n = block_sizes(n, k), int(n)
     in_block = [arc_probability(size, p) for size in sizes]
     many, loops = len(chosen), n if self_loops else 0
     star = float(loops + many * (n - 1))
@@ -134,16 +145,22 @@ def support_entries(n: int, k: int) -> int:
     """Entries of the three patterns if a pattern is the support of E[M], so that blocks are complete.
 
     They are n²/k + 2kn + 2n − 2k, least near k = √(n/2) with about 2.83 n^1.5.
+
+    Raises:
+        SbmtError: Unless 1 ≤ k ≤ n.
     """
     counts = pattern_counts(n, k)
     return counts["A1"] + counts["A2"] + counts["A3"]
 
 
 def exploration_edges(n: int, exploration: float | int) -> float:
-    """The most edges that exploration adds in expectation: δ n²."""
+    """The most edges that exploration adds in expectation: δ n².
+
+    Raises:
+        SbmtError: Unless n ≥ 1 and 0 ≤ δ < 1.
+    """
     check_sizes(n=n)
-    check_exploration(float(exploration))
-    return exploration * n * n
+    return _exploration(exploration) * int(n) * int(n)
 
 
 def mask_means(
@@ -167,15 +184,18 @@ def mask_means(
         P > 0; ``weighted``, with weights proportional to P(M_j = 1) e^score.
 
     Raises:
-        SbmtError: On different lengths, probabilities outside [0, 1], or more than 2^18 masks.
+        SbmtError: On different lengths, numbers that are not finite, probabilities outside [0, 1], or more than 2^18
+            masks.
     """
-    value, score = np.array(values, dtype=np.float64), np.array(scores, dtype=np.float64)
-    n = len(score)
-    p = np.array(probability, dtype=np.float64) * np.ones(n if np.ndim(probability) == 0 else 1)
-    if len(value) != n or p.shape != (n,) or n < 1:
-        raise SbmtError("one probability, value and score per key", (p.shape, value.shape, score.shape), "match them")
-    if not ((p >= 0) & (p <= 1)).all():
-        raise SbmtError("probabilities in [0, 1]", p.tolist(), "give P(M_j = 1)")
+    expected, do = "lists of finite values and scores, one per key", "leave keys without a score out"
+    value, score = (as_floats(part, expected, do) for part in (values, scores))
+    p = as_floats(probability, "probabilities in [0, 1]", "give P(M_j = 1)", 0, 1)
+    n = score.size
+    if score.ndim != 1 or value.ndim not in (1, 2) or len(value) != n or n < 1:
+        raise SbmtError(expected, f"shapes {value.shape} and {score.shape}", "match them")
+    if p.shape not in ((), (n,)):
+        raise SbmtError("one probability, or one per key", f"shape {p.shape} for {n} keys", "match them")
+    p = np.array(np.broadcast_to(p, n))
     if self_loop:
         p[0] = 1.0
     weight = np.exp(score - score.max())
@@ -194,3 +214,9 @@ def mask_means(
         chance = np.where(mask > 0, p, 1 - p).prod()
         expectation = expectation + chance * attend(mask * weight)
     return MaskMeans(np.asarray(expectation), attend((p > 0) * weight), attend(p * weight))
+
+
+def _exploration(given: float | int) -> float:
+    exploration = as_number(given, "exploration δ in [0, 1)", "0 switches it off")
+    check_exploration(exploration)
+    return exploration

@@ -5,8 +5,13 @@ from itertools import permutations
 
 import numpy as np
 
+from sbmt.errors import SbmtError, choose, is_integer
 from tests.theory.graphs import count_entries
 from theory import conditions, factorised, hamiltonian, patterns, relays
+from theory.checks import as_list
+
+ENTRIES = {"0": False, "1": True}
+BRIDGES = {"same": "same", "next": "next", "new": "next"}  # "new" is another word for "next"
 
 
 def relays_of(given):
@@ -19,8 +24,14 @@ def three(given):
 
 
 def from_rows(rows):
-    """A pattern from strings of 0 and 1, or lists of them."""
-    return np.array([[bool(int(entry)) for entry in row] for row in rows])
+    """A pattern from strings of 0 and 1, or lists of them; nested lists, whose shape the theory checks."""
+    listed = as_list(rows, "a list of rows", "give strings of 0 and 1")
+    return [[choose("entry", str(entry), ENTRIES) for entry in entries_of(row)] for row in listed]
+
+
+def entries_of(row):
+    """The characters of a string, or the items of a list."""
+    return list(row) if isinstance(row, str) else as_list(row, "a row of 0 and 1", "give a string")
 
 
 def patterns_of(given):
@@ -32,14 +43,17 @@ def patterns_of(given):
     return three(given)
 
 
-def order_of(given):
-    """The vector's order of layers, written as a list or like "132"; None where it has none."""
-    return None if given.get("order") is None else [int(layer) for layer in given["order"]]
+def layers_of(order, listed):
+    """The layers, counted from 1, that an order like "132" or [2, 1] names; None where a vector has none."""
+    layers = {str(layer): layer for layer in range(1, len(listed) + 1)}
+    if order is None:
+        return None
+    return [choose("layer", str(layer), layers) for layer in (order if isinstance(order, list) else str(order))]
 
 
 def in_order(listed, order):
     """Patterns as an order like "12", "212" or [2, 1] lines them up."""
-    return [listed[int(layer) - 1] for layer in order]
+    return [listed[layer - 1] for layer in layers_of(order, listed)]
 
 
 def key_of(order):
@@ -53,7 +67,7 @@ def orders(listed):
 def pattern(given):
     matrices = dict(zip(("A1", "A2", "A3"), three(given), strict=True))
     matrices["union"] = np.logical_or.reduce(list(matrices.values()))
-    chosen = matrices[given["name"]]
+    chosen = choose("pattern", given["name"], matrices)
     return {"rows": ["".join("01"[int(entry)] for entry in row) for row in chosen], "nnz": int(chosen.sum())}
 
 
@@ -82,11 +96,13 @@ def static_vs_layered(given):
 
 
 def receptive_sizes(given):
-    return conditions.receptive_sizes(patterns_of(given), given["layers"], order_of(given))
+    listed = patterns_of(given)
+    return conditions.receptive_sizes(listed, given["layers"], layers_of(given.get("order"), listed))
 
 
 def min_layers(given):
-    return conditions.min_layers(patterns_of(given), order_of(given))
+    listed = patterns_of(given)
+    return conditions.min_layers(listed, layers_of(given.get("order"), listed))
 
 
 def check_path(given):
@@ -94,7 +110,7 @@ def check_path(given):
 
 
 def paper_walk(given):
-    walk = relays.paper_walk(given["n"], given["k"], "same" if given.get("relay", "same") == "same" else "next")
+    walk = relays.paper_walk(given["n"], given["k"], choose("relay", given.get("relay", "same"), BRIDGES))
     visits = Counter(walk)
     return {
         "walk": walk,
@@ -115,15 +131,23 @@ def relay_ham_path(given):
 
 
 def entries(matrix, tokens):
-    return [np.flatnonzero(matrix[token]).tolist() for token in tokens]
+    do = "count tokens from 0"
+    listed = as_list(tokens, "a list of tokens", do)
+    if not all(is_integer(token) and 0 <= token < len(matrix) for token in listed):
+        raise SbmtError(f"tokens in [0, {len(matrix)})", listed, do)
+    return [np.flatnonzero(matrix[token]).tolist() for token in listed]
 
 
 def counts(listed):
     return list(count_entries(listed).values())
 
 
+def strided_of(given):
+    return patterns.strided(given["n"], given["l"])
+
+
 def strided_rows(given):
-    listed = patterns.strided(given["n"], given["l"])
+    listed = strided_of(given)
     return {"A1": entries(listed[0], given["i"]), "A2": entries(listed[1], given["i"]), "nnz": counts(listed)}
 
 
@@ -146,7 +170,7 @@ def fixed_two_layer_full(given):
 
 
 def strided_two_layer_full(given):
-    listed = patterns.strided(given["n"], given["l"])
+    listed = strided_of(given)
     return {key_of(order): factorised.links_all_earlier(listed, order) for order in orders(listed)}
 
 
@@ -156,7 +180,8 @@ def fixed_bidirectional_full(given):
 
 
 def causal_conditions(given):
-    listed = patterns.strided(given["n"], given["l"]) if given["pattern"] == "strided" else fixed_of(given)
+    build = choose("pattern", given["pattern"], {"strided": strided_of, "fixed": fixed_of})
+    listed = build(given)
     order = hamiltonian.find_hamiltonian_path(conditions.union(listed))
     return {
         "condition1": conditions.has_self_loops(listed),

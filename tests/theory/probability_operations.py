@@ -5,9 +5,7 @@ Every callable takes the vector's input. Where that holds a list, the answer is 
 
 import math
 
-import numpy as np
-
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_sizes
 from theory import random_graphs, realisability, sampler_facts
 
 # How vectors may spell the two caps of a block's probability.
@@ -30,7 +28,7 @@ def by_name(names, function, values):
 def law_of(given):
     """The law behind a vector's ``cap``, ``law`` or ``sampler``; the Bernoulli law if it has none."""
     named = given.get("law", given.get("sampler", given.get("cap", "bernoulli")))
-    named = named.replace(" ", "").replace("math.", "")
+    named = str(named).replace(" ", "").replace("math.", "")
     law = CAPS.get(named, {"exact": "bernoulli"}.get(named, named))
     if law not in realisability.BLOCK_CAPS:
         raise SbmtError(f"a cap among {list(CAPS)}", named, "spell it so")
@@ -92,9 +90,8 @@ def support_edges_sum(given):
 
 
 def fastrg_rates(given):
-    query = np.array(given["Y"], dtype=float)
-    key = query if given.get("Z", "Y") == "Y" else np.array(given["Z"], dtype=float)
-    rates = sampler_facts.fastrg_rates(query, np.array(given["B"], dtype=float), key)
+    key = given["Y"] if given.get("Z", "Y") == "Y" else given["Z"]
+    rates = sampler_facts.fastrg_rates(given["Y"], given["B"], key)
     return {
         "total_rate": rates.total,
         "edge_rate": rates.edge.tolist(),
@@ -111,7 +108,12 @@ def mask_expectation_gap(given):
 
 def block_mean_path_cover_limit(given):
     """k blocks of m tokens, the last k of all tokens relays: k/(k(m − 1)/m) paths per block of non-relays."""
-    return each(lambda m: m / (m - 1) if m > 1 else math.inf, given["m"])
+
+    def limit(m):
+        check_sizes(m=m)
+        return m / (m - 1) if m > 1 else math.inf
+
+    return each(limit, given["m"])
 
 
 PROBABILITY_OPERATIONS = {

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.sparse import random_array
@@ -102,6 +103,13 @@ def test_existence_is_bounded_by_degrees_and_expectation(n, p):
     assert cycle <= graphs.expected_hamiltonian_cycles(n, p) + 1e-12
     assert cycle <= path <= 1 + 1e-12
     assert (path > 1 - 1e-12) == (n == 1 or p == 1 or (p == "lemma1" and n <= 3))
+
+
+@pytest.mark.parametrize("n, p", [(5, 1e-12), (5, 1e-17), (9, 5e-324), (4, 0.6), (10**9, 4e-8), (3, 1 - 1e-16)])
+def test_no_digits_are_lost_where_arcs_or_tokens_without_them_are_rare(n, p):
+    with mpmath.workdps(400):
+        exact = (1 - (1 - mpmath.mpf(p)) ** (n - 1)) ** n
+    assert graphs.prob_no_zero_out_degree(n, p) == pytest.approx(float(exact), rel=1e-13, abs=0)
 
 
 def test_limits_belong_to_the_threshold():

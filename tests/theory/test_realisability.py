@@ -78,6 +78,14 @@ def test_block_matrices_are_those_of_the_layer(link):
         torch.testing.assert_close(block_matrix(clusters, link), block)
 
 
+@pytest.mark.parametrize("k, c", [(1, 2.0), (4, 0.0), (4, 1.5), (7, -1.0)])
+def test_one_hot_blocks_are_those_of_the_softmax(k, c):
+    block = block_matrix(c * torch.eye(k, dtype=torch.float64))
+    expected = 0.25 * float(block[0, 0]), 0.25 * float(block[0, -1]) if k > 1 else 0.0
+    assert realisability.one_hot_block(k, c, 0.5) == pytest.approx(expected, rel=1e-14)
+    assert realisability.one_hot_block(k, 1e200) == (1 / k, 0.0)  # sharper than floats can square
+
+
 @pytest.mark.parametrize("relays", ["last", "per_block"])
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("n, k", SIZES)

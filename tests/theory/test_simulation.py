@@ -68,6 +68,8 @@ def test_prediction_for_all_blocks_at_the_budget():
     cases = [((120, 4), 0.94), ((384, 8), 0.24), ((576, 8), 0.92)]
     for (n, k), value in cases:
         assert simulation.predict_block_cycles(n, k) == pytest.approx(value, abs=0.006)
+    for n in (1, 2, 7):  # blocks of one token need no cycle
+        assert simulation.predict_block_cycles(n, n) == simulation.simulate_block_cycles(n, n, 1 / n, 3).share == 1
 
 
 def test_draws_are_reproducible_and_more_of_them_begin_with_the_first():

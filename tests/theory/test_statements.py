@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import theory.__main__ as theory_command
 from sbmt.command import run_command
-from theory.__main__ import app
+from theory.certificate import certify
+from theory.patterns import three_patterns
 from theory.report import Result, is_as_stated, run
 from theory.statements import STATEMENTS, Statement
 
@@ -25,7 +27,7 @@ def report(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["theory", "--output", "pictures", "--json", "numbers.json"])
         with pytest.raises(SystemExit) as ended:
-            run_command(app, "theory")
+            run_command(theory_command.app, "theory")
     assert not ended.value.code
     return folder
 
@@ -92,12 +94,26 @@ def test_python_m_theory_certifies_a_case(tmp_path):
         ("--n 4", 2, "--n and --k together"),
         ("--n 4 --k 2 --order 1", 2, "permutation"),
         ("--n 4 --k 2 --order 3x21", 2, "digits"),
+        ("--order 321", 2, "--n and --k beside"),
+        ("--relays last", 2, "--n and --k beside"),
+        ("--n 16 --k 4 --relays last", 0, "all three: proved"),
+        ("--n 1 --k 1", 0, "3 patterns on 1 token, 3 entries"),
+        ("--help", 0, "otherwise 1."),
     ],
 )
 def test_one_case_is_certified_and_mistakes_are_answered_plainly(monkeypatch, capsys, arguments, code, words):
     monkeypatch.setattr(sys, "argv", ["theory", *arguments.split()])
+    monkeypatch.setattr(theory_command, "run", lambda **_: pytest.fail("the report begins"))
     with pytest.raises(SystemExit) as ended:
-        run_command(app, "theory")
+        run_command(theory_command.app, "theory")
     shown = capsys.readouterr()
     assert ended.value.code == code
-    assert words in shown.out + shown.err
+    assert words in " ".join((shown.out + shown.err).split())
+
+
+def test_a_certificate_keeps_its_lines_whatever_the_width(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "argv", ["theory", "--n", "16", "--k", "4"])
+    with pytest.raises(SystemExit):
+        run_command(theory_command.app, "theory")
+    assert capsys.readouterr().out.splitlines() == certify(three_patterns(16, 4)).text().splitlines()

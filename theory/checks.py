@@ -1,0 +1,58 @@
+"""What the theory asks of numbers and lists. NumPy's numbers count as numbers; True and False do not."""
+
+import math
+from reprlib import repr as shorten
+from typing import Any
+
+import numpy as np
+
+from sbmt.errors import SbmtError
+from sbmt.errors import is_number as is_real
+
+Bound = float | int
+
+
+def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> bool:
+    """Whether this is a real number in [least, most] that a float can hold; neither NaN nor a truth value is one."""
+    try:
+        return is_real(given) and least <= float(given) <= most
+    except OverflowError:
+        return False
+
+
+def as_number(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> float:
+    """A real number in [least, most] as a float.
+
+    Raises:
+        SbmtError: With these words, if it is anything else.
+    """
+    if not is_number(given, least, most):
+        raise SbmtError(expected, shorten(given), do)
+    return float(given)
+
+
+def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> np.ndarray:
+    """A new array of finite numbers in [least, most].
+
+    Raises:
+        SbmtError: With these words, for ragged lists, text, NaN and whatever else is no such array.
+    """
+    try:
+        array = np.asarray(given)
+        array = array.astype(np.float64) if array.dtype.kind in "biuf" else np.array(math.nan)
+    except ValueError:  # rows of different lengths
+        array = np.array(math.nan)
+    if not (np.isfinite(array) & (array >= least) & (array <= most)).all():
+        raise SbmtError(expected, shorten(given), do)
+    return array
+
+
+def as_list(given: Any, expected: str, do: str) -> list[Any]:
+    """The items of an iterable.
+
+    Raises:
+        SbmtError: With these words, for text and whatever is not iterable.
+    """
+    if isinstance(given, (str, bytes)) or not np.iterable(given):
+        raise SbmtError(expected, repr(given), do)
+    return list(given)

@@ -4,6 +4,7 @@ import copy
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from sbmt.baselines import FullAttention
 from sbmt.errors import SbmtError
@@ -17,6 +18,10 @@ DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1
 """How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained without a sink, and its
 tokens attend themselves no more than they need to."""
 
+FULL = FullAttention, nn.MultiheadAttention
+"""What masks are put in the place of."""
+MERGE = "merge adapters, and remove parametrizations: torch.nn.utils.parametrize.remove_parametrizations"
+
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
     """A copy of a trained model with fitted masks in the place of full attention; all its weights stay as they are.
@@ -28,6 +33,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     :func:`~sbmt.fit_block_models`.
 
     A sampled mask is reweighted, so that the more edges a query has, the closer its output comes to what it was.
+    An attention that stands in several places stays one.
 
     Args:
         model: Trained with full attention; it is left as it is.
@@ -37,8 +43,8 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
             :data:`DIFFERENT`.
 
     Raises:
-        SbmtError: If the model holds no full attention, or one that masks cannot stand for, or an argument is unknown
-            or out of range.
+        SbmtError: If the model holds no full attention, or one that masks cannot stand for, such as a subclass, which
+            may attend in another way, or an argument is unknown or out of range.
 
     Example:
         >>> import torch
@@ -51,22 +57,20 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     """
     settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
     copied = copy.deepcopy(model)
-    if isinstance(copied, FullAttention | nn.MultiheadAttention):
-        return _sparse(copied, settings)  # type: ignore[return-value]
-    found = [
-        (parent, name, child)
-        for parent in copied.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, FullAttention | nn.MultiheadAttention)
-    ]
+    if isinstance(copied, FULL):
+        return _sparse("the model", copied, settings)  # type: ignore[return-value]
+    found = {name: module for name, module in copied.named_modules() if isinstance(module, FULL)}  # once each
     is_huggingface = bool(attention_modules(copied))
     if not found and not is_huggingface:
         do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
         raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
     if is_huggingface:
         attach(copied, settings)
-    for parent, name, child in found:
-        setattr(parent, name, _sparse(child, settings))
+    replacements = {module: _sparse(name, module, settings) for name, module in found.items()}
+    for parent in list(copied.modules()):
+        for name, child in parent._modules.items():  # named_children() leaves out what it has seen
+            if child in replacements:
+                setattr(parent, name, replacements[child])
     for module in copied.modules():
         if isinstance(module, nn.TransformerEncoder):  # it would hand nested tensors to layers that cannot read them
             module.use_nested_tensor = False
@@ -89,9 +93,15 @@ def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
     return found
 
 
-def _sparse(attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
+def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
+    if is_parametrized(attention):
+        raise SbmtError("projections with weights of their own", f"parametrized ones in {name}", MERGE)
+    if type(attention) not in FULL:
+        do = "put the class itself there if it attends alike, or sparsify the other parts of the model one by one"
+        expected = f"the class {' or '.join(kind.__name__ for kind in FULL)} itself"
+        raise SbmtError(expected, f"the subclass {type(attention).__name__} as {name}", do)
     if isinstance(attention, nn.MultiheadAttention):
-        return _from_torch(attention, settings)
+        return _from_torch(name, attention, settings)
     assert isinstance(attention, FullAttention)
     if attention.is_log_scaled:
         do = "train it without: a mask's scores are not scaled"
@@ -100,7 +110,7 @@ def _sparse(attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
     return build_attention("sbm", **sizes, **settings).train(attention.training)
 
 
-def _from_torch(theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
+def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
     """The same projections around a fitted mask."""
     for name, is_there in (("bias_k", theirs.bias_k is not None), ("add_zero_attn", theirs.add_zero_attn)):
         if is_there:
@@ -119,7 +129,12 @@ def _from_torch(theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> Mult
         dtype=first.dtype,
         **settings,
     )
-    ours.load_state_dict(theirs.state_dict(), strict=False)
+    projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
+    if others := projections ^ theirs.state_dict().keys():
+        raise SbmtError("projections with weights of their own", f"others ({min(others)}) in {place}", MERGE)
+    for name in projections:  # the very same parameters: frozen and tied ones stay so
+        owner, _, last = name.rpartition(".")
+        setattr(ours.get_submodule(owner), last, theirs.get_parameter(name))
     return ours.train(theirs.training)
 
 

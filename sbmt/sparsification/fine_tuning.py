@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import SBMAttention
 from sbmt.sparsification.fit import again_and_again, falling
-from sbmt.sparsification.watch import outputs_of
+from sbmt.sparsification.watch import fitting_loss, outputs_of
 
 LARGEST_NORM = 1.0
 """Of a step's gradient, block models left out; longer ones are shortened."""
@@ -43,7 +43,8 @@ def fine_tune(
         The loss of the task at every step.
 
     Raises:
-        SbmtError: If a number is out of range, the batches run out, or a loss is not finite.
+        SbmtError: If a number is out of range, the batches run out, a loss is not finite, or block models get no
+            gradient.
 
     Cost: that of training; linear in the edges.
 
@@ -64,13 +65,13 @@ def fine_tune(
     before = [(module, module.training) for module in model.modules()]
     model.train()
     try:
-        with outputs_of(layers) as outputs:
+        with outputs_of(layer for layer in layers if any(p.requires_grad for p in layer.block_parameters())) as outputs:
             for step in range(1, steps + 1):
                 outputs.clear()
                 task = loss(model, next(supply))
                 if not torch.isfinite(task):
                     raise SbmtError("a finite loss", f"{task.item()} at step {step}", "lower the learning rate")
-                total = task + sum(output.auxiliary_loss for output in outputs)
+                total = task + fitting_loss(outputs) if outputs else task
                 optimizer.zero_grad()
                 total.backward()
                 nn.utils.clip_grad_norm_(others, LARGEST_NORM)

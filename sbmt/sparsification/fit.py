@@ -11,7 +11,7 @@ from torch import nn
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.recall import MaskReport, measure_masks
-from sbmt.sparsification.watch import attending_all, call
+from sbmt.sparsification.watch import attending_all, call, fitting_loss
 
 BETAS = 0.9, 0.99
 """Of Adam. Rates are exponentials, so that now and then a gradient is far larger than usual, best soon forgotten."""
@@ -61,7 +61,8 @@ def fit_block_models(
         on_step: Called after each step with its number, from 1, and its loss.
 
     Raises:
-        SbmtError: If the model has no fitted masks, a number is out of range, or the batches run out.
+        SbmtError: If the model has no fitted masks, a number is out of range, the batches run out or do not reach all
+            masks, or gradients are off.
 
     Cost: ``steps`` forward passes with full attention, and as many backward passes through the block models, in
     O(n²) each.
@@ -82,7 +83,10 @@ def fit_block_models(
         for step in range(1, steps + 1):
             outputs.clear()
             call(model, next(supply))
-            loss = torch.stack([output.auxiliary_loss for output in outputs]).sum()
+            if not outputs:
+                do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
+                raise SbmtError("batches that reach a fitted mask", "none reached", do)
+            loss = fitting_loss(outputs)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

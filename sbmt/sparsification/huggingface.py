@@ -4,6 +4,7 @@ That library lets a model's attention be chosen by name: a function that attends
 given. Both are registered here; the block models stand beside the projections, as a child of every attention module.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,12 +12,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from sbmt.block_model.exploration import ExtraKeys
+from sbmt.block_model.link import LINKS, Link
 from sbmt.errors import SbmtError
 from sbmt.layers import SBMAttention, build_attention
 
 NAME = "sbmt"
 CHILD = "fitted_mask"
 """The name of the :class:`~sbmt.SBMAttention` in an attention module, and so part of its weights' names."""
+HARMLESS = frozenset({"cache_position", "num_items_in_batch", "output_attentions", "output_hidden_states",
+                      "output_router_logits", "position_ids", "return_dict", "use_cache"})  # fmt: skip
+"""What models hand to their attention that changes no score."""
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -37,10 +43,12 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         settings: Arguments of :func:`~sbmt.layers.build_attention`.
 
     Raises:
-        SbmtError: If an attention module attends causally, to another sequence, or in a window.
+        SbmtError: If an attention module attends causally, to another sequence, or in a window, or the configuration
+            cannot hold the settings.
     """
     from transformers import PreTrainedModel
 
+    written = _written(settings)
     _register()
     for module in attention_modules(model):
         name = type(module).__name__
@@ -57,7 +65,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         module.add_module(CHILD, fitted.to(first.device, first.dtype).train(module.training))
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
-            module.config.sbmt = {name: value for name, value in settings.items() if name != "dropout"}
+            module.config.sbmt = written
             module.set_attn_implementation(NAME)
 
 
@@ -88,7 +96,7 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
             raise SbmtError(
                 f"a sparsified model in {folder}", "one without settings of masks", "make one: sbmt.sparsify"
             )
-        attach(self, config.sbmt)
+        attach(self, _read(config.sbmt))
 
     named_alike = {"__init__": build, "__module__": model_class.__module__}  # names of weights depend on the class's
     loader: Any = type(model_class.__name__, (model_class,), named_alike)
@@ -107,13 +115,20 @@ def attend(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **_: Any,
+    **others: Any,
 ) -> tuple[Tensor, None]:
-    """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out."""
+    """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out.
+
+    Raises:
+        SbmtError: If it has no fitted mask, or is given what would change its scores, such as a bias of positions.
+    """
     fitted = getattr(module, CHILD, None)
     if not isinstance(fitted, SBMAttention):
         got = f"{type(module).__name__} without one"
         raise SbmtError("a fitted mask in every attention", got, "call sbmt.sparsify(model, edges_per_query=16) first")
+    if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
+        do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
+        raise SbmtError("attention by queries and keys", f"{changes[0]} from {type(module).__name__}, too", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         got = f"{attention_mask.dtype} {tuple(attention_mask.shape)}"
         raise SbmtError("an attention mask (batch, n) of what is padding", got, "masks of pairs are not supported")
@@ -139,6 +154,31 @@ def padding_mask(*_: Any, mask_function: Callable[..., Any], attention_mask: Ten
         do = "sparsify an encoder that attends everything: a sampled mask knows no order"
         raise SbmtError("a mask of padding alone", "causal attention, or another pattern", do)
     return None if attention_mask is None else attention_mask.bool()
+
+
+def _written(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as a configuration's file holds them: objects by their names or numbers."""
+    found = {name: value for name, value in settings.items() if name != "dropout"}
+    if isinstance(exploration := found.get("exploration"), ExtraKeys):
+        del found["exploration"]
+        found["extra_keys"] = exploration.per_query
+    if isinstance(link := found.get("link"), Link) and LINKS.get(link.name) == link:
+        found["link"] = link.name
+    for name, value in found.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            do = "pass a plain number or a name: save_pretrained writes it into config.json"
+            raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do) from None
+    return found
+
+
+def _read(written: dict[str, Any]) -> dict[str, Any]:
+    """The settings that :func:`_written` made this of."""
+    found = dict(written)
+    if "extra_keys" in found:
+        found["exploration"] = ExtraKeys(found.pop("extra_keys"))
+    return found
 
 
 def _register() -> None:

@@ -1,7 +1,7 @@
 """How much of full attention a mask sees, and what that does to a layer's output."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,23 +71,29 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
             measured in eval mode.
 
     Raises:
-        SbmtError: If the model has no fitted masks, or there are no batches.
+        SbmtError: If the model has no fitted masks, ``masks`` leaves out one, there are no batches, or they do not
+            reach all layers.
 
     Cost: O(n²) time and memory for each layer: this is an instrument.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
+    if missing := layers.keys() - masks.keys():
+        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"name all: {', '.join(layers)}")
     sums: dict[str, list[Tensor]] = {name: [] for name in layers}
-    n_queries = 0
+    n_queries = dict.fromkeys(layers, 0)
     with torch.no_grad():
         for batch in batches:
             seen = seen_heads(model, batch)
             for name, heads in seen.items():
                 sums[name].append(_sums(masks[name], heads))
-            n_queries += int(_is_real(heads.query_mask, heads.query).sum())
-    if not n_queries:
+                n_queries[name] += int(_is_real(heads.query_mask, heads.query).sum())
+    if not any(n_queries.values()):
         raise SbmtError("batches to measure masks on", "none with a real token", "pass some")
-    return MaskReport({name: _quality(torch.stack(parts).sum(0), n_queries) for name, parts in sums.items()})
+    if unseen := [name for name, n in n_queries.items() if not n]:
+        do = "pass some that do, or sparsify only the part of the model that they go through"
+        raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
+    return MaskReport({name: _quality(torch.stack(parts).sum(0), n_queries[name]) for name, parts in sums.items()})
 
 
 def _quality(sums: Float[Tensor, "numbers heads"], n_queries: int) -> MaskQuality:
@@ -105,14 +111,22 @@ def full_attention(heads: Heads) -> Float[Tensor, "batch heads n_queries n_keys"
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
-    """Sums over queries of recall, density, effective keys, attended keys, squared error and squared size."""
+    """Sums over queries of recall, density, effective keys, attended keys, squared error and squared size.
+
+    They are at least float32: half precision holds no sum above 65,504.
+    """
     batch, n_heads = heads.query.shape[:2]
     n_keys = heads.key.shape[2]
     one_hot = torch.eye(n_keys, dtype=heads.value.dtype, device=heads.value.device).expand(batch, n_heads, -1, -1)
-    was_training = attention.training
-    output = heads.attend(attention.eval(), one_hot)  # whose values are the weights
-    attention.train(was_training)
-    weights, wanted = output.values, full_attention(heads)
+    before = [(module, module.training) for module in attention.modules()]
+    try:
+        output = heads.attend(attention.eval(), one_hot)  # whose values are the weights
+    finally:
+        for module, was_training in before:
+            module.training = was_training
+    dtype = torch.promote_types(heads.value.dtype, torch.float32)
+    heads = replace(heads, query=heads.query.to(dtype), key=heads.key.to(dtype), value=heads.value.to(dtype))
+    weights, wanted = output.values.to(dtype), full_attention(heads)
     real = _is_real(heads.query_mask, heads.query)[:, None, :, None]
     per_query = [
         (wanted * (weights > 0)).sum(-1),

@@ -1,5 +1,6 @@
 """Running a network as it was trained, and seeing what its attentions are given."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sbmt.block_model.fit import auxiliary_loss
+from sbmt.errors import SbmtError
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.types import AttentionOutput
 
@@ -39,11 +42,15 @@ def call(model: nn.Module, batch: Any) -> Any:
     return model(batch)
 
 
+Outputs = dict[nn.Module, list[AttentionOutput]]
+"""By layer: what its calls returned."""
+
+
 @contextmanager
-def outputs_of(layers: Iterable[nn.Module]) -> Iterator[list[AttentionOutput]]:
-    """Yields a list that meanwhile every call of one of these layers adds its output to."""
-    outputs: list[AttentionOutput] = []
-    hooks = [layer.register_forward_hook(lambda _, __, output: outputs.append(output)) for layer in layers]
+def outputs_of(layers: Iterable[nn.Module]) -> Iterator[Outputs]:
+    """Yields a mapping that meanwhile every call of one of these layers adds its output to."""
+    outputs: Outputs = defaultdict(list)
+    hooks = [layer.register_forward_hook(lambda layer, _, output: outputs[layer].append(output)) for layer in layers]
     try:
         yield outputs
     finally:
@@ -51,11 +58,24 @@ def outputs_of(layers: Iterable[nn.Module]) -> Iterator[list[AttentionOutput]]:
             hook.remove()
 
 
+def fitting_loss(outputs: Outputs) -> Tensor:
+    """The sum of all auxiliary losses.
+
+    Raises:
+        SbmtError: If a layer learns nothing from any of its calls.
+    """
+    losses = {layer: [output.auxiliary_loss for output in found] for layer, found in outputs.items()}
+    if not all(any(loss.requires_grad for loss in found) for found in losses.values()):
+        do = "do without torch.no_grad() and eval(), and checkpoint activations with use_reentrant=False"
+        raise SbmtError("an auxiliary loss with a gradient from every fitted layer", "one without", do)
+    return auxiliary_loss([output for found in outputs.values() for output in found])
+
+
 @contextmanager
-def attending_all(model: nn.Module) -> Iterator[list[AttentionOutput]]:
+def attending_all(model: nn.Module) -> Iterator[Outputs]:
     """Meanwhile fitted layers attend all pairs, dropout is off, and nothing but their block models takes gradients.
 
-    Yields a list that every call of a fitted layer adds its output to.
+    Yields a mapping that every call of a fitted layer adds its output to.
     """
     layers = fitted_layers(model).values()
     before = [(module, module.training) for module in model.modules()]
@@ -84,7 +104,12 @@ def attending_all(model: nn.Module) -> Iterator[list[AttentionOutput]]:
 
 
 def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
-    """What each fitted layer of a model is given while all of them attend all pairs, by the layer's name."""
+    """What each fitted layer of a model is given while all of them attend all pairs, by the layer's name.
+
+    The model stays as it was. Of a layer that is called more than once it is the last call that counts.
+    """
+    layers = fitted_layers(model)
+    before = [(layer, layer.is_dense, layer.log_start.clone()) for layer in layers.values()]
     seen: dict[str, Heads] = {}
 
     def keep(name: str, arguments: tuple[Tensor, ...], options: dict[str, Any]) -> None:
@@ -93,7 +118,7 @@ def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
 
     hooks = [
         layer.register_forward_pre_hook(lambda _, a, o, name=name: keep(name, a, o), with_kwargs=True)
-        for name, layer in fitted_layers(model).items()
+        for name, layer in layers.items()
     ]
     try:
         with torch.no_grad(), attending_all(model):
@@ -101,4 +126,7 @@ def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
     finally:
         for hook in hooks:
             hook.remove()
+        for layer, was_dense, log_start in before:
+            layer.is_dense = was_dense
+            layer.log_start.copy_(log_start)
     return seen

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 import sbmt
 from sbmt.layers import SBMAttention
@@ -109,6 +110,104 @@ def test_attention_without_biases_and_in_double_precision():
     found, attended = ours(x, x, x)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
     assert attended.density.mean() == 1
+
+
+class Parents(nn.Module):
+    """Two, of one attention."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.one, self.other = nn.ModuleDict({"inner": attention}), nn.ModuleDict({"inner": attention})
+
+
+def test_an_attention_in_several_places_stays_one():
+    attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+    sparse = sbmt.sparsify(nn.ModuleList([attention] * 3), edges_per_query=4.0, **SMALL)
+    assert sparse[0] is sparse[1] is sparse[2] and isinstance(sparse[0], sbmt.MultiHeadAttention)
+    for one in (attention, sbmt.build_attention("full", d_head=8, n_heads=2)):
+        sparse = sbmt.sparsify(Parents(one), edges_per_query=4.0, **SMALL)
+        assert sparse.one["inner"] is sparse.other["inner"] and len(fitted_layers(sparse)) == 1
+
+
+def test_tied_projections_stay_tied():
+    model = nn.ModuleList([nn.MultiheadAttention(WIDTH, HEADS) for _ in range(2)])
+    model[1].in_proj_weight = model[0].in_proj_weight
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    assert sparse[0].in_proj_weight is sparse[1].in_proj_weight is not model[0].in_proj_weight
+
+
+def test_frozen_projections_stay_frozen():
+    model = torch_encoder()
+    model.layers[0].self_attn.requires_grad_(False)
+    model.layers[1].self_attn.out_proj.bias.requires_grad_(False)
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    wants = {name: p.requires_grad for name, p in sparse.named_parameters()}
+    assert all(wants.pop(name) == p.requires_grad for name, p in model.named_parameters())
+    assert wants and all(wants.values())  # block models
+
+
+class Adapted(nn.Module):
+    """A projection with an adapter of low rank."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.low = base, nn.Parameter(torch.zeros(WIDTH, 1))
+
+    @property
+    def weight(self):
+        """The sum of the two."""
+        return self.base.weight + self.low @ self.low.mT
+
+    @property
+    def bias(self):
+        """As it was."""
+        return self.base.bias
+
+
+class Different(nn.MultiheadAttention):
+    """Attends in another way."""
+
+    def forward(self, query, key, value, **options):
+        """Twice as much."""
+        output, weights = super().forward(query, key, value, **options)
+        return 2 * output, weights
+
+
+class DifferentFull(sbmt.baselines.FullAttention):
+    """Might do anything."""
+
+
+def weight_normed():
+    attention = nn.MultiheadAttention(WIDTH, HEADS)
+    parametrizations.weight_norm(attention.out_proj)
+    return attention
+
+
+def spectrally_normed():
+    return parametrizations.spectral_norm(nn.MultiheadAttention(WIDTH, HEADS), "in_proj_weight")
+
+
+def adapted():
+    attention = nn.MultiheadAttention(WIDTH, HEADS)
+    attention.out_proj = Adapted(attention.out_proj)
+    return attention
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("make", [weight_normed, spectrally_normed, adapted])
+def test_projections_that_are_computed_are_refused(make):
+    with pytest.raises(sbmt.SbmtError, match=r"weights of their own, got .* in 0\.1: merge adapters"):
+        sbmt.sparsify(nn.Sequential(nn.Sequential(nn.Identity(), make())), edges_per_query=4.0, **SMALL)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("attention", [Different(WIDTH, HEADS), DifferentFull(8, 2)])
+def test_subclasses_are_refused(attention):
+    words = f"itself, got the subclass {type(attention).__name__} as "
+    with pytest.raises(sbmt.SbmtError, match=f"{words}1"):
+        sbmt.sparsify(nn.Sequential(nn.MultiheadAttention(WIDTH, HEADS), attention), edges_per_query=4.0, **SMALL)
+    with pytest.raises(sbmt.SbmtError, match=f"{words}the model"):
+        sbmt.sparsify(attention, edges_per_query=4.0, **SMALL)
 
 
 @pytest.mark.bad_input

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import sbmt
 from sbmt.sparsification import fine_tune
@@ -61,6 +62,38 @@ def test_frozen_weights_stay_frozen(sparse):
     before = frozen.clone()
     fine_tune(sparse, BATCHES, like(encoder()), steps=3)
     assert torch.equal(frozen, before) and not frozen.requires_grad
+
+
+def test_frozen_block_models_stay_frozen(sparse):
+    for layer in fitted_layers(sparse).values():
+        layer.requires_grad_(False)
+    before = {name: p.detach().clone() for name, p in sparse.named_parameters()}
+    fine_tune(sparse, BATCHES, like(encoder()), steps=3)
+    assert all(torch.equal(before[name], p) != p.requires_grad for name, p in sparse.named_parameters())
+
+
+def test_block_models_learn_under_checkpoints_or_say_why_not(sparse):
+    def loss(model, batch, use_reentrant):
+        output = checkpoint(model, batch.clone().requires_grad_(), use_reentrant=use_reentrant)
+        return (output - batch).square().mean()
+
+    with pytest.raises(sbmt.SbmtError, match="checkpoint activations with use_reentrant=False"):
+        fine_tune(sparse, BATCHES, lambda *arguments: loss(*arguments, True), steps=2)
+    before = sparse.layers[0].self_attn.attention.clusters.detach().clone()
+    fine_tune(sparse, BATCHES, lambda *arguments: loss(*arguments, False), steps=2)
+    assert not torch.equal(before, sparse.layers[0].self_attn.attention.clusters)
+
+
+def test_one_layer_of_several_under_a_checkpoint_is_noticed(sparse):
+    layer = sparse.layers[1]
+    run = layer.forward
+    layer.forward = lambda x, *_, **__: checkpoint(run, x, use_reentrant=True)
+    with pytest.raises(sbmt.SbmtError, match="from every fitted layer"):
+        fine_tune(sparse, BATCHES, like(encoder()), steps=1)
+
+
+def test_a_teacher_without_gradients_may_be_the_model_itself(sparse):
+    assert len(fine_tune(sparse, BATCHES, lambda model, batch: like(model)(model, batch), steps=2)) == 2
 
 
 def test_a_network_without_masks_is_trained_just_so():

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import sbmt
 from sbmt.sparsification.convert import fitted_layers
@@ -150,6 +151,37 @@ def test_bad_input(batches, arguments, words):
     model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
     with pytest.raises(sbmt.SbmtError, match=words):
         sbmt.fit_block_models(model, batches, **{"steps": 2} | arguments)
+
+
+class Checkpointed(Twins):
+    """Computes its attention again in the backward pass."""
+
+    use_reentrant = True
+
+    def forward(self, x):
+        """Attends."""
+        attended = checkpoint(lambda x: self.attention(x, x, x)[0], x, use_reentrant=self.use_reentrant)
+        return self.head(attended)
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.bad_input
+def test_a_fit_without_gradients_says_why():
+    model = sbmt.sparsify(Checkpointed().eval(), edges_per_query=4.0, n_clusters=16)
+    with pytest.raises(sbmt.SbmtError, match="checkpoint activations with use_reentrant=False"):
+        sbmt.fit_block_models(model, [pairs(2)], steps=2)
+    model.use_reentrant = False
+    assert len(sbmt.fit_block_models(model, [pairs(2)], steps=2, n_measured=1).losses) == 2
+    with torch.no_grad(), pytest.raises(sbmt.SbmtError, match=r"do without torch\.no_grad"):
+        sbmt.fit_block_models(model, [pairs(2)], steps=2)
+
+
+@pytest.mark.bad_input
+def test_batches_that_reach_no_mask_are_refused():
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
+    model.forward = model.head.forward
+    with pytest.raises(sbmt.SbmtError, match="batches that reach a fitted mask"):
+        sbmt.fit_block_models(model, [pairs(2)], steps=2)
 
 
 @pytest.mark.bad_input

@@ -2,13 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import sbmt
+from sbmt import ExtraKeys
+from sbmt.block_model.link import Link, Poisson
 from sbmt.sparsification import load_sparsified
 from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.huggingface import attend
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -147,6 +151,33 @@ def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
     assert torch.equal(*found)
 
 
+class Capped(Link):
+    """A link that no file knows."""
+
+    name = "poisson"
+    probability = Poisson.probability
+
+
+def test_settings_that_are_objects_are_saved_and_loaded(tmp_path):
+    objects = {"exploration": ExtraKeys(2), "link": Poisson()}
+    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **objects, **SMALL)
+    sparse.save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())["sbmt"]
+    assert written["extra_keys"] == 2 and written["link"] == "poisson"
+    again = load_sparsified(transformers.BertForMaskedLM, tmp_path)
+    for layer in fitted_layers(again).values():
+        assert layer.exploration == ExtraKeys(2) and layer.link == Poisson()
+    again.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["sbmt"] == written
+
+
+@pytest.mark.parametrize(("name", "value"), [("link", Capped()), ("window", np.int64(4))])
+def test_settings_that_no_file_holds_are_refused(name, value):
+    arguments = {"edges_per_query": 4.0, "exploration": 0.0, **SMALL, name: value}
+    with pytest.raises(sbmt.SbmtError, match=f"{name} as JSON holds it, got a {type(value).__name__}"):
+        sbmt.sparsify(bert(), **arguments)
+
+
 def test_what_cannot_be_loaded_says_why(tmp_path):
     model = bert()
     model.save_pretrained(tmp_path / "full")
@@ -207,6 +238,27 @@ def test_a_causal_mask_is_refused_when_it_comes():
     sparse = sbmt.sparsify(transformers.CLIPTextModel(config), edges_per_query=4.0, **SMALL)
     with pytest.raises(sbmt.SbmtError, match="knows no order"):
         sparse(input_ids=sentences()["input_ids"])
+
+
+@pytest.mark.parametrize("family", ["T5", "MT5", "UMT5"])
+def test_biases_of_positions_are_refused(family):
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 50}
+    model = getattr(transformers, f"{family}EncoderModel")(getattr(transformers, f"{family}Config")(**sizes))
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    with pytest.raises(sbmt.SbmtError, match=f"got position_bias from {family}Attention"):
+        sparse(**sentences())
+
+
+def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
+    sparse = saturated(bert())
+    module = sparse.bert.encoder.layer[0].attention.self
+    heads = [torch.randn(2, 4, 6, 8) for _ in range(3)]
+    wanted, _ = attend(module, *heads, None)
+    harmless = {"position_ids": torch.arange(6), "use_cache": True, "is_causal": False, "softcap": None}
+    torch.testing.assert_close(attend(module, *heads, None, **harmless)[0], wanted)
+    for name, value in {"softcap": 5.0, "s_aux": torch.zeros(4), "is_causal": True, "sliding_window": 4}.items():
+        with pytest.raises(sbmt.SbmtError, match=f"got {name} from BertSelfAttention"):
+            attend(module, *heads, None, **{name: value})
 
 
 def test_masks_of_pairs_are_refused():

@@ -98,6 +98,60 @@ def test_layers_may_differ_in_their_heads():
     assert len(str(report).splitlines()) == 1 + 2 + 4 and 0 < report.mean("recall") <= 1
 
 
+def test_layers_may_differ_in_their_lengths():
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True).eval()
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, n_clusters=16)
+    source, target = torch.randn(2, 40, 16), torch.randn(2, 5, 16)
+    heads = seen_heads(sparse, (source, target))
+    assert sorted(h.query.shape[2] for h in heads.values()) == [5, 5, 40]
+    full = {name: sbmt.build_attention("full", d_head=8, n_heads=2) for name in heads}
+    for quality in measure_masks(sparse, [(source, target)], full).layers.values():
+        for found in (quality.recall, quality.density, quality.effective_keys / quality.attended_keys):
+            torch.testing.assert_close(found, torch.ones(2))
+
+
+def test_half_precision_sums_as_float32_does():
+    """Over 800 queries, numbers of effective keys add up to more than float16 holds."""
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True).eval()
+    x = torch.randn(2, 400, WIDTH)
+    found = []
+    for dtype in (torch.float32, torch.float16):
+        sparse = sbmt.sparsify(attention.to(dtype), edges_per_query=4.0, n_clusters=16)
+        full = {"attention": sbmt.build_attention("full", d_head=8, n_heads=HEADS)}
+        found.append(measure_masks(sparse, [(x.to(dtype),) * 3], full).layers["attention"])
+    for name in ("recall", "density", "effective_keys", "attended_keys"):
+        torch.testing.assert_close(getattr(found[1], name), getattr(found[0], name), rtol=0.01, atol=0.0)
+
+
+def test_a_model_is_measured_and_left_as_it_was(model):
+    model.layers[0].train()
+    layer = model.layers[0].self_attn.attention
+    layer.is_dense, layer.node_mlp.training = True, False
+    modes = [module.training for module in model.modules()]
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    measure_masks(model, [batch()])
+    assert layer.is_dense
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+@pytest.mark.bad_input
+def test_a_layer_that_nothing_reaches_is_named(model):
+    model.unused = sbmt.sparsify(nn.MultiheadAttention(WIDTH, HEADS), edges_per_query=4.0, n_clusters=16)
+    with pytest.raises(sbmt.SbmtError, match=r"every fitted layer, got none that reach unused\.attention"):
+        measure_masks(model, [batch()])
+
+
+@pytest.mark.bad_input
+def test_a_layer_without_a_mask_is_named(model):
+    masks = window(model)
+    del masks["layers.1.self_attn.attention"]
+    with pytest.raises(sbmt.SbmtError, match=r"a mask for every fitted layer, got none for layers\.1"):
+        measure_masks(model, [batch()], masks)
+
+
 @pytest.mark.bad_input
 def test_no_batches(model):
     with pytest.raises(sbmt.SbmtError, match="batches to measure masks on"):

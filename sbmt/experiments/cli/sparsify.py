@@ -1,6 +1,6 @@
 """``sbmt sparsify``: fitted masks for a network that was trained with full attention."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.cli.tables import print_table
-from sbmt.experiments.files import write_json
+from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import load_run
@@ -38,43 +39,64 @@ def sparsify(
 
     All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
     models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect
-    read it.
+    read it. If the comparison is interrupted, the same command takes it up again.
     """
     check_sizes(steps=steps, clusters=clusters, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0:
         raise SbmtError("fine_tune ≥ 0", fine_tune, "0 leaves all weights as they are")
     if not compare and (json is not None or figure is not None):
         raise SbmtError("--json and --figure with a comparison", "--no-compare", "leave one of them out")
+    _check_targets(json, figure)
+    from sbmt.experiments.sparsification.compare import finished_run, fit_run, n_compared, tuned_run
+
+    full = load_run(run)
+    if compare:
+        n_compared(full, examples)
+    if run.name in ("", ".."):  # "." has no name of its own
+        run = run.resolve()
+    folder = output or run.with_name(f"{run.name}-fitted")
+    masks = folder / "masks.json"
+    options: dict[str, Any] = {"n_clusters": clusters, "window": window}
+    before = finished_run(folder, full, edges_per_query, steps, fine_tune, **options)
+    if before is not None and (masks.exists() or not compare):
+        raise SbmtError("a folder without a run", folder, "name another with --output")
+    console = Console(markup=False)
+    with _without_subnormals(), only_writer(folder):
+        check_writable(masks)
+        with progress_bars(console) as progress:
+            if before is None or fine_tune:  # a run that was fine-tuned has lost the masks that are compared
+                sparse = fit_run(full, edges_per_query, steps, _bar(progress, "fit", steps), **options)
+            else:
+                sparse = before
+            tuned = before or sparse
+            if fine_tune and before is None:
+                tuned = tuned_run(full, sparse, fine_tune, _bar(progress, "fine-tuning", fine_tune))
+        if before is None:
+            tuned.save(folder)
+    console.print(f"Full attention: accuracy {full.test.accuracy:.4f}")
+    print_scores(console, tuned.test, tuned.about)
+    if compare:
+        paths = [path for path in (masks, json) if path]
+        with _without_subnormals():
+            _compare(console, full, sparse, examples, fine_tune, paths, figure)
+    console.print(f"Run: {folder}", highlight=False)
+
+
+def _check_targets(json: Path | None, figure: Path | None) -> None:
+    """Checks before the work, not after it, that its results can be written."""
     if figure is not None:
         from sbmt.experiments.plots.save import figure_format
 
         figure_format(figure)
-    from sbmt.experiments.sparsification.compare import fit_run, tuned_run
+    for path in (json, figure):
+        if path is not None:
+            check_writable(path)
 
-    full = load_run(run)
-    folder = output or run.with_name(f"{run.name}-fitted")
-    if (folder / "config.json").exists():
-        raise SbmtError("a folder without a run", folder, "name another with --output")
-    console = Console(markup=False)
-    with _without_subnormals(), only_writer(folder):
-        with progress_bars(console) as progress:
-            bar = progress.add_task("fit", total=steps)
-            options: dict[str, Any] = {"n_clusters": clusters, "window": window}
-            sparse = fit_run(
-                full, edges_per_query, steps, lambda step, _: progress.update(bar, completed=step), **options
-            )
-            tuned = sparse
-            if fine_tune:
-                tuning = progress.add_task("fine-tuning", total=fine_tune)
-                tuned = tuned_run(full, sparse, fine_tune, lambda step, _: progress.update(tuning, completed=step))
-        tuned.save(folder)
-    console.print(f"Full attention: accuracy {full.test.accuracy:.4f}")
-    print_scores(console, tuned.test, tuned.about)
-    if compare:
-        paths = [path for path in (folder / "masks.json", json) if path]
-        with _without_subnormals():
-            _compare(console, full, sparse, examples, fine_tune, paths, figure)
-    console.print(f"Run: {folder}", highlight=False)
+
+def _bar(progress: Progress, name: str, steps: int) -> Callable[[int, float], None]:
+    """A new bar, to be called after every step."""
+    bar = progress.add_task(name, total=steps)
+    return lambda step, _: progress.update(bar, completed=step)
 
 
 @contextmanager
@@ -103,13 +125,13 @@ def _compare(
         bar = progress.add_task("masks of other kinds", total=len(KINDS))
         found = compare(full, sparse, None, examples, lambda _: progress.advance(bar), fine_tune)
         result = report(full, [found], fine_tune)
+    print_table(console, masks_table(result["levels"][0]))
     for path in paths:
         write_json(path, result)
     if figure is not None:
         from sbmt.experiments.plots.sparsification import draw_recall
 
         draw_recall([result], figure)
-    print_table(console, masks_table(result["levels"][0]))
 
 
 def masks_table(kinds: list[dict[str, Any]]) -> Table:

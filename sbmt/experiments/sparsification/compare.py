@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +13,10 @@ from torch import nn
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.sparsification.controls import CONTROLS
+from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
-from sbmt.experiments.training.run import Run, Scores, manifest
+from sbmt.experiments.training.run import Run, Scores, load_run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fine_tuning import fine_tune
 from sbmt.sparsification.fit import fit_block_models
@@ -104,13 +106,11 @@ def fit_run(
         **options: Options of the attention, in place of those of :func:`~sbmt.sparsify`.
 
     Raises:
-        SbmtError: If the run was not trained with full attention.
+        SbmtError: If the run was not trained with full attention, or its data are gone or others.
     """
-    if run.config.attention != "full":
-        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
+    config = fitted_config(run, edges_per_query, **options)
+    evaluate(run, 1)  # which fails at once if the data are not those of the run
     start = time.perf_counter()
-    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
-    config = replace(run.config, attention="sbm", options=settings, option_defaults=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
@@ -118,7 +118,7 @@ def fit_run(
         fitted = fit_block_models(model, examples, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
-    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
+    about |= {"sparsified": _sparsified(run, steps)}
     sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about)
     return tested(replace(sparse, seconds=time.perf_counter() - start))
 
@@ -127,8 +127,49 @@ def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) 
     """A run from :func:`fit_run` whose whole network was trained further, and tested."""
     start = time.perf_counter()
     model = further_trained(run, sparse.model, steps, on_step)
-    about = sparse.about | {"sparsified": sparse.about["sparsified"] | {"fine_tune_steps": steps}}
+    about = sparse.about | {"sparsified": _sparsified(run, sparse.about["sparsified"]["steps"], steps)}
     return tested(replace(sparse, model=model, about=about, seconds=sparse.seconds + time.perf_counter() - start))
+
+
+def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingConfig:
+    """What :func:`fit_run` makes of a run's configuration.
+
+    Raises:
+        SbmtError: If the run was not trained with full attention, or an option is unknown or out of range.
+    """
+    if run.config.attention != "full":
+        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
+    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
+    return replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
+
+
+def finished_run(
+    folder: Path, run: Run, edges_per_query: float, steps: int, fine_tune_steps: int = 0, **options: Any
+) -> Run | None:
+    """What :func:`fit_run` or :func:`tuned_run` made of a run with the same settings and saved in a folder.
+
+    Returns:
+        None if the folder holds no run.
+
+    Raises:
+        SbmtError: If it holds another run, or one that is not finished.
+    """
+    config = fitted_config(run, edges_per_query, **options)
+    if not (folder / "config.json").exists():
+        return None
+    if (folder / "result.json").exists():
+        found, about = load_run(folder), _sparsified(run, steps, fine_tune_steps)
+        if found.config == config and found.about.get("sparsified") == about:
+            mine, theirs = run.model.state_dict(), found.model.state_dict()
+            if fine_tune_steps or all(torch.equal(theirs[name], weight) for name, weight in mine.items()):
+                return found
+    raise SbmtError("a folder without a run", folder, "name another with --output")
+
+
+def _sparsified(run: Run, steps: int, fine_tune_steps: int = 0) -> dict[str, Any]:
+    """What a result says of how its masks came about."""
+    about = {"steps": steps, "accuracy": run.test.accuracy}
+    return about | {"fine_tune_steps": fine_tune_steps} if fine_tune_steps else about
 
 
 def tested(run: Run) -> Run:
@@ -207,8 +248,11 @@ def compare(
 
     Returns:
         Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.controls.CONTROLS`.
+
+    Raises:
+        SbmtError: If there are fewer than two examples.
     """
-    n_examples = n_examples or run.config.n_examples("test")
+    n_examples = n_compared(run, n_examples)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = copy.deepcopy(sparse.model)
@@ -235,6 +279,18 @@ def compare(
                 other.set_submodule(layer, mask)
             found.append(Compared(name, report, _score(run, further_trained(run, other, fine_tune_steps), n_examples)))
         return found
+
+
+def n_compared(run: Run, n_examples: int | None) -> int:
+    """How many test examples the task is scored on: those asked for, or as many as the run was tested on.
+
+    Raises:
+        SbmtError: If they are too few for a standard error.
+    """
+    n = n_examples or run.config.n_examples("test") or len(run.config.open_data(run.tokenizer).feeds["test"])
+    if n < 2:
+        raise SbmtError("at least 2 test examples to compare masks on", n, "ask for more with --examples")
+    return n
 
 
 def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 import json
+import sys
 
 import pytest
 import torch
+
+from sbmt import SbmtError
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
 
@@ -41,6 +44,46 @@ def test_fine_tuning(run, tmp_path, trained):
     assert run("evaluate", "tuned", "--sequences", "8")[0] == 0
 
 
+def test_a_run_may_be_the_folder_one_is_in(run, tmp_path, trained, monkeypatch):
+    monkeypatch.chdir(tmp_path / "full")
+    code, _, err = run("sparsify", ".", "--no-compare", "--steps", "2", "--clusters", "16")
+    assert code == 0 and (tmp_path / "full-fitted" / "result.json").exists(), err
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("more", ["", " --fine-tune 2"])
+def test_an_interrupted_comparison_goes_on(run, tmp_path, trained, monkeypatch, more):
+    def interrupt(*_):
+        raise SbmtError("to compare", "an interruption", "go on")
+
+    command = f"sparsify full --edges-per-query 3 --steps 2 --clusters 16 --examples 8{more}".split()
+    assert run(*command, "--output", "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("sbmt.experiments.sparsification.compare.compare", interrupt)
+        assert run(*command)[0] != 0
+    files = tmp_path / "full-fitted", tmp_path / "whole"
+    assert not (files[0] / "masks.json").exists()
+    before = (files[0] / "result.json").read_bytes()
+    code, out, err = run(*command)
+    assert code == 0 and "oracle" in out, err
+    assert ("fine-tuning" in out) is False and ("fit " in out) is bool(more)
+    assert (files[0] / "result.json").read_bytes() == before
+    found, wanted = (json.loads((folder / "masks.json").read_text())["levels"] for folder in files)
+    assert found == wanted
+    code, _, err = run(*command)
+    assert code == 2 and "a folder without a run" in err
+
+
+@pytest.mark.bad_input
+def test_the_table_is_printed_before_anything_is_written(run, trained, monkeypatch):
+    def full_disk(path, _):
+        raise SbmtError(f"to write {path}", "a full disk", "make room")
+
+    monkeypatch.setattr(sys.modules["sbmt.experiments.cli.sparsify"], "write_json", full_disk)
+    code, out, err = run("sparsify", "full", "--steps", "2", "--clusters", "16", "--examples", "8")
+    assert code == 2 and "a full disk" in err and "k-means" in out
+
+
 @pytest.mark.bad_input
 def test_mistakes_take_one_line(run, trained):
     for words, error in (
@@ -52,6 +95,9 @@ def test_mistakes_take_one_line(run, trained):
         ("full --edges-per-query 0", "edges_per_query > 0"),
         ("full --no-compare --figure x.png", "--json and --figure with a comparison"),
         ("full --figure x.doc", "a file ending among"),
+        ("full --figure /proc/x.png", "to write /proc/"),
+        ("full --json /proc/x.json", "to write /proc/"),
+        ("full --examples 1", "at least 2 test examples"),
     ):
         code, _, err = run("sparsify", *words.split())
         assert code == 2 and error in err and err.count("\n") == 1

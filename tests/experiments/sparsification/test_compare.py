@@ -1,12 +1,22 @@
 """A trained run with fitted masks, and beside it other masks of the same size."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.sparsification.compare import KINDS, Inputs, compare, fit_run, report, set_density, tuned_run
+from sbmt.experiments.sparsification.compare import (
+    KINDS,
+    Inputs,
+    compare,
+    finished_run,
+    fit_run,
+    report,
+    set_density,
+    tuned_run,
+)
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
@@ -121,6 +131,51 @@ def test_what_a_family_of_runs_starts_from_is_left_out():
     sparse = fit_run(fit(config, accelerator="cpu"), 2.0, 2, **OPTIONS)
     assert sparse.config.options.window is None
     assert [layer.window for layer in fitted_layers(sparse.model).values()] == [None]
+
+
+def test_a_price_on_density_is_not_passed_on():
+    """Full attention may have been trained with one, which did nothing; fitted masks refuse it."""
+    config = RepeatedTokensConfig(
+        attention="full", length=8, steps=2, batch_size=4, test_sequences=4, density_weight=0.1
+    )
+    sparse = fit_run(fit(config, accelerator="cpu"), 2.0, 2, **OPTIONS)
+    assert sparse.config.density_weight == 0.0 and sparse.test.density > 0
+
+
+def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
+    folder = tmp_path / "run"
+    assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
+    sparse.save(folder)
+    found = finished_run(folder, full, 4.0, 3, **OPTIONS)
+    assert found.config == sparse.config and found.test == sparse.test
+    other = copy.deepcopy(full.model)
+    with torch.no_grad():
+        next(other.parameters()).add_(1.0)
+    for arguments, options in (
+        ((full, 5.0, 3), OPTIONS),
+        ((full, 4.0, 2), OPTIONS),
+        ((full, 4.0, 3, 1), OPTIONS),
+        ((full, 4.0, 3), {"n_clusters": 64}),
+        ((replace(full, model=other), 4.0, 3), OPTIONS),
+    ):
+        with pytest.raises(SbmtError, match="a folder without a run"):
+            finished_run(folder, *arguments, **options)
+    (folder / "result.json").unlink()
+    with pytest.raises(SbmtError, match="a folder without a run"):
+        finished_run(folder, full, 4.0, 3, **OPTIONS)
+
+
+@pytest.mark.bad_input
+def test_other_data_are_refused_before_the_fit(full):
+    about = full.about | {"data": full.about["data"] | {"sha256": "0" * 64}}
+    with pytest.raises(SbmtError, match="examples with checksum 000"):
+        fit_run(replace(full, about=about), 4.0, 2, on_step=lambda *_: pytest.fail("it was fitted"), **OPTIONS)
+
+
+@pytest.mark.bad_input
+def test_one_example_is_refused(full, sparse):
+    with pytest.raises(SbmtError, match="at least 2 test examples"):
+        compare(full, sparse, n_examples=1)
 
 
 @pytest.mark.bad_input

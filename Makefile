@@ -30,6 +30,7 @@ STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitte
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder twins
 LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges retrieval-edges text-edges image-edges
+figure = $$(test ! -L docs/assets/$(1).png || echo --figure results/$(1).png)# for what a page shows
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
@@ -115,7 +116,7 @@ long-range: $(STAMP)
 	done
 	$(BIN)/sbmt data prepare retrieval
 	for task in $(LONG_RANGE); do \
-	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json --figure results/$$task.png || exit 1; \
+	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json $(call figure,$$task) || exit 1; \
 	done
 	$(BIN)/python results/measure/paired.py
 	$(BIN)/python results/measure/retrieval_ceiling.py
@@ -153,7 +154,7 @@ results: $(STAMP)
 	$(BIN)/python results/measure/landing.py
 	$(BIN)/python results/measure/landing_picture.py
 	for study in $(STUDIES); do \
-	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json --figure results/$$study.png || exit 1; \
+	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json $(call figure,$$study) || exit 1; \
 	done
 	$(BIN)/python results/measure/fitted_variants.py
 	$(BIN)/python results/measure/fitted_cost.py
@@ -161,6 +162,8 @@ results: $(STAMP)
 	$(BIN)/python results/measure/gate_gradients.py
 	$(BIN)/python results/measure/clips.py
 	$(BIN)/python results/measure/ste_bias.py
+	$(BIN)/python results/measure/costs.py
+	$(BIN)/python results/measure/block_masks.py
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 

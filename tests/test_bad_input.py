@@ -1,15 +1,20 @@
 """Mistakes get one kind of error that says what was expected; nothing falls through to a default."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from sbmt import available_backends, build_attention
 from sbmt.attention import EdgeAttention, edge_attention
 from sbmt.baselines import NystromAttention
+from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention
+from sbmt.layers.functional import sbm_attention
 from sbmt.models import Encoder, SequenceClassifier, TokenTagger
 from tests.layers.inputs import tokens
 
@@ -77,6 +82,36 @@ GATE = torch.ones(EDGES.n_edges)
 def test_edge_attention(arguments, words):
     with refused(words):
         edge_attention(**dict(query=X, key=X, value=X, edges=EDGES) | arguments)
+
+
+@pytest.mark.parametrize("backend", ["dense", "cpu"])
+@pytest.mark.parametrize("sink", [torch.zeros(1), torch.zeros(3), torch.tensor([0.0, NAN]), 1.0])
+def test_sbm_attention_asks_for_a_sink_of_each_head(sink, backend):
+    ones = torch.ones(2, 2, 5, 1)
+    with refused("sink"):
+        sbm_attention(X, X, X, BlockModel(ones, torch.ones(2, 1, 1), ones), sink=sink, backend=backend)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: SBMAttention(8, "2"), "n_heads ≥ 1, got str '2'"),
+        (lambda: SBMAttention(8, 2, exploration=torch.tensor(0.1)), "δ in .*got Tensor"),
+        (lambda: build_attention("sbm", preset="fitted", d_head=4, n_heads=2, edges_per_query=True), "got bool True"),
+        (lambda: EdgeList(EDGES.row_ptr, EDGES.keys, list(EDGES.shape)), "a tuple of four integers"),
+        (lambda: replace(EDGES, multiplicity=GATE), "one integer per edge as multiplicity, got torch.float32"),
+        (lambda: available_backends("nope"), "a device of torch, got 'nope'"),
+    ],
+)
+def test_messages_name_the_type_where_the_number_looks_right(call, words):
+    with refused(words):
+        call()
+
+
+def test_sizes_may_be_numpys():
+    layer = SBMAttention(np.int64(8), np.int32(2), np.int64(4), window=np.int64(2), exploration=np.float32(0.1))
+    x = torch.randn(1, 2, 5, 8)
+    assert layer(x, x, x).values.shape == x.shape
 
 
 @pytest.mark.parametrize("attention, arguments, words", [

@@ -21,7 +21,8 @@ def attend_dense(
     masks = edges.query_mask, edges.key_mask, edges.key_mask
     query, key, value = (zero_padding(x, mask) for x, mask in zip((query, key, value), masks, strict=True))
     dtype = torch.promote_types(query.dtype, key.dtype)
-    scores = query.to(dtype) @ key.to(dtype).mT / query.shape[-1] ** 0.5  # batch heads n_queries n_keys
+    scaled = query.to(dtype) / query.shape[-1] ** 0.5  # before the product, which could be too large for float16
+    scores = scaled @ key.to(dtype).mT  # batch heads n_queries n_keys
     if terms.gate is not None:
         gates = spread(terms.gate, 1.0)
         scores = scores * gates if terms.gate_rule == "score" else scores + gates.log()

@@ -15,10 +15,8 @@ from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.dropout import dropout_scale
-from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings, check_sink
 from sbmt.attention.rows import attend_along_rows
-from sbmt.attention.tiles import can_tile
-from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import draw_seed, first_example
 from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
@@ -52,9 +50,6 @@ ARGUMENTS = ("query", "key", "value", "edges", "terms")  # of a backend, in this
 # sbmt.kernels.cutoffs for those kernels.
 DENSE_ABOVE = 1 / 16
 DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
-# On a GPU, SBM attention visits every pair up to this many keys, since following edges takes many kernel launches, and
-# above this expected density, below which edges take fewer clock cycles by a count of instructions. Neither was timed.
-TILES_UP_TO, TILES_ABOVE = 2048, 1 / 32
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
@@ -63,11 +58,17 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
     Args:
         device: Where the tensors are.
 
+    Raises:
+        SbmtError: If torch knows no such device.
+
     Example:
         >>> "dense" in available_backends()
         True
     """
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise SbmtError("a device of torch", repr(device), "such as 'cpu' or 'cuda'") from error
     serves = {"cpu": can_run_on(device), "gpu": has_gpu_kernels(device)}
     return [name for name in BACKENDS if serves.get(name, True)]
 
@@ -269,31 +270,6 @@ def pick_backend(edges: EdgeList) -> str:
     return "dense" if Cutoff(DENSE_CELLS, DENSE_ABOVE).takes_all_pairs(edges.n_edges, edges.cell_count) else sparse
 
 
-def is_tiled(
-    query: Tensor, value: Tensor, block_model: BlockModel, sampler: str, backend: str, exploration: float
-) -> bool:
-    """Whether SBM attention draws its mask tile by tile: where it was asked to, or where that should be faster.
-
-    Args:
-        query: ``(batch, heads, n_queries, d)``.
-        value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where the mask comes from.
-        sampler: The law's name; tiles follow that of ``"exact"`` and ``"bernoulli"``.
-        backend: ``"gpu"`` asks for tiles under ``sampler="bernoulli"``; ``"auto"`` leaves the choice to this function.
-        exploration: δ.
-    """
-    if block_model.shape[1] != query.shape[1]:  # one graph for all heads
-        return False
-    is_asked_for = backend == "gpu" and sampler == "bernoulli"
-    is_free = backend == "auto" and sampler in ("exact", "bernoulli") and query.device.type == "cuda"
-    if not (is_asked_for or is_free) or not can_tile(query, value, block_model):
-        return False
-    if sampler == "bernoulli" or block_model.shape[3] <= TILES_UP_TO:
-        return True
-    mean_rate = block_model.sum_of_rates().detach() / block_model.n_pairs.clamp(min=1)[:, None]
-    return float(mean_rate.clamp(max=1.0).mean()) + exploration >= TILES_ABOVE  # an upper bound of the density
-
-
 def _check(
     query: Tensor,
     key: Tensor,
@@ -309,14 +285,12 @@ def _check(
     expected = (*query.shape[:3], key.shape[2])
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
-    for name, tensor in (("edges", edges.keys), ("gate", gate), ("bias", bias), ("sink", sink)):
+    for name, tensor in (("edges", edges.keys), ("gate", gate), ("bias", bias)):
         if isinstance(tensor, Tensor) and tensor.device != query.device:
             raise SbmtError(f"{name} on {query.device}, as the query", tensor.device, "move them with .to(…)")
-    n_heads = query.shape[1]
     for name, numbers, n, what in (
         ("gate", gate, edges.n_edges, "edge"),
         ("bias", bias, edges.n_edges, "edge"),
-        ("sink", sink, n_heads, "head"),
     ):
         if numbers is not None and not (
             isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
@@ -329,5 +303,5 @@ def _check(
         low, high = (float(x) for x in bias.detach().aminmax())  # both NaN if any is
         if not -math.inf < low <= high < math.inf:
             raise SbmtError("a finite bias", f"numbers from {low} to {high}", "leave the edge out")
-    if sink is not None and not bool((sink.detach() < math.inf).all()):
-        raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")
+    if sink is not None:
+        check_sink(sink, query)

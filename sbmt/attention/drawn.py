@@ -9,6 +9,8 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel
 from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
 from sbmt.errors import check_untransformed
+from sbmt.graph.edges import reach_of
+from sbmt.graph.padding import share_of_pairs
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.draws import attend_drawn
 from sbmt.kernels.gpu import accumulator
@@ -47,9 +49,10 @@ def attend_while_drawing(
     check_untransformed(*given)
     sinks, shape = given[0].new_empty(0) if sink is None else sink.to(given[0].dtype), block_model.shape
     tokens = *(t.flatten(0, 2).contiguous() for t in given), sinks
-    half_window, masks = -1 if window is None else window // 2, (block_model.query_mask, block_model.key_mask)
-    source = *block_model.factors(), list(shape), *masks, exploration, half_window, seed, first_example
+    masks = block_model.query_mask, block_model.key_mask
+    source = *block_model.factors(), list(shape), *masks, exploration, reach_of(window), seed, first_example
     out, n_edges, expected = attend_drawn(*tokens, SMALLEST_PROBABILITY if reweight else 1.0, *source)
-    n_pairs = block_model.n_pairs.clamp(min=1).unsqueeze(1)
-    density, expected = (per_graph.view(shape[:2]) / n_pairs for per_graph in (n_edges, expected))
+    n_pairs = block_model.n_pairs
+    density, expected = share_of_pairs(n_edges.view(shape[:2]), n_pairs), expected.view(shape[:2])
+    expected = expected / n_pairs.clamp(min=1)[:, None]
     return out.unflatten(0, query.shape[:3]).to(value.dtype), density, expected

@@ -1,10 +1,11 @@
 """What every attention requires of its arguments."""
 
+import math
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_choice
+from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import check_window
 from sbmt.graph.padding import check_as_many_keys
 
@@ -51,6 +52,18 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
         check_as_many_keys((*query.shape[:3], key.shape[2]))
 
 
+def check_sink(sink: Tensor, query: Tensor) -> None:
+    """Raises SbmtError unless there is a logit for each head of the query, each finite or −∞."""
+    n_heads = query.shape[1]
+    if not isinstance(sink, Tensor) or sink.shape != (n_heads,) or not sink.is_floating_point():
+        got = f"{sink.dtype} {tuple(sink.shape)}" if isinstance(sink, Tensor) else type(sink).__name__
+        raise SbmtError(f"a floating-point sink of shape ({n_heads},)", got, "give one number per head")
+    if sink.device != query.device:
+        raise SbmtError(f"sink on {query.device}, as the query", sink.device, "move it with .to(…)")
+    if not bool((sink.detach() < math.inf).all()):
+        raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")
+
+
 def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: float) -> None:
     """Raises SbmtError unless the gate rule is known, the window an integer ≥ 0 or None, and 0 ≤ dropout < 1."""
     check_choice("gate_rule", gate_rule, GateRule)
@@ -61,5 +74,5 @@ def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: f
 
 def check_dropout(dropout: float) -> None:
     """Raises SbmtError unless 0 ≤ dropout < 1."""
-    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
-        raise SbmtError("dropout in [0, 1)", dropout, "0 switches it off")
+    if not is_number(dropout) or not 0 <= dropout < 1:
+        raise SbmtError("dropout in [0, 1)", describe(dropout), "0 switches it off")

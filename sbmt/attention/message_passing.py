@@ -87,7 +87,7 @@ class EdgeAttention(MessagePassing):
         size_i: int,
     ) -> Tensor:
         """The weight of each edge, which sum to at most 1 over those of a target."""
-        scores = (query_i * key_j).sum(-1) / query_i.shape[-1] ** 0.5  # n_edges
+        scores = (query_i / query_i.shape[-1] ** 0.5 * key_j).sum(-1)  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
         if bias is not None:

@@ -1,13 +1,12 @@
 """What attentions that leave no pair out have in common."""
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.errors import check_sizes
-from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
+from sbmt.graph.patterns import all_pairs
 from sbmt.types import AttentionOutput
 
 Masks = tuple[Tensor | None, Tensor | None]
@@ -73,12 +72,7 @@ class AllPairsAttention(nn.Module):
         values = self.attend(*inputs, masks, generator).to(value.dtype)
         has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0
         density = has_pairs[:, None].expand(batch, heads).to(values.dtype)
-        edges = None
-        if return_edges:
-            is_pair = torch.ones(shape, dtype=torch.bool, device=values.device)
-            for mask, view in ((query_mask, (batch, 1, -1, 1)), (key_mask, (batch, 1, 1, -1))):
-                is_pair = is_pair if mask is None else is_pair & mask.reshape(view)
-            edges = EdgeList.from_dense(is_pair, query_mask, key_mask)
+        edges = all_pairs(shape, *masks, device=values.device) if return_edges else None
         return AttentionOutput(zero_padding(values, query_mask), density, density, edges)
 
     def extra_repr(self) -> str:

@@ -9,7 +9,7 @@ from sbmt.baselines.all_pairs import AllPairsAttention, Masks, keys_to_read
 from sbmt.registration import option
 
 LENGTH_SCALE = 0.168
-"""s at the start: the inverse of ln n, averaged over all n up to 1,024."""
+"""s at the start: the inverse of the mean of ln n over all n up to 1,024."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 
 from sbmt.baselines.all_pairs import AllPairsAttention, Masks
 from sbmt.counter_rng import draw_seed
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, describe, is_integer
 from sbmt.registration import option
 
 
@@ -65,9 +65,8 @@ def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
 
 def check_n_conv(n_conv: int | None) -> None:
     """Raises SbmtError unless this is the length of a convolution, or None."""
-    is_integer = isinstance(n_conv, int) and not isinstance(n_conv, bool)
-    if n_conv is not None and (not is_integer or n_conv < 1 or n_conv % 2 == 0):
-        raise SbmtError("n_conv as None or an odd integer ≥ 1", n_conv, "an odd kernel is centred on its token")
+    if n_conv is not None and (not is_integer(n_conv) or n_conv < 1 or n_conv % 2 == 0):
+        raise SbmtError("n_conv as None or an odd integer ≥ 1", describe(n_conv), "an odd kernel has a centre")
 
 
 @dataclass(frozen=True)

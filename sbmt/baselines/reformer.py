@@ -12,6 +12,7 @@ from sbmt.baselines.self_attention import directions, one_mask
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import share_of_pairs
 from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
@@ -214,7 +215,7 @@ class ReformerAttention(nn.Module):
             values = attend_rounds(x, values, rounds, dropout=dropout, generator=source)[:, :, :n_tokens]
         values = values.masked_fill(~is_real[:, None, :, None], 0.0).to(value.dtype)
         n_attended = torch.stack([each.is_attended.sum((2, 3, 4)) for each in rounds]).sum(0)
-        density = n_attended.to(torch.get_default_dtype()) / is_real.sum(1).square().clamp(min=1)[:, None]
+        density = share_of_pairs(n_attended, is_real.sum(1).square())
         edges = _to_edges(rounds, n_tokens, query_mask, key_mask) if return_edges else None
         return AttentionOutput(values, density, density, edges)
 

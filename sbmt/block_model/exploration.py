@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe, is_number
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,10 @@ class ExtraKeys:
     per_query: int | float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.per_query, (int, float)) or not 0 < self.per_query < float("inf"):
-            raise SbmtError("extra keys per query > 0", self.per_query, "use exploration=0.0 for no exploration")
+        if not is_number(self.per_query) or not 0 < self.per_query < float("inf"):
+            raise SbmtError(
+                "extra keys per query > 0", describe(self.per_query), "use exploration=0.0 for no exploration"
+            )
 
     def probability(self, n_keys: int) -> float:
         """The δ that adds these keys."""
@@ -39,5 +41,7 @@ class ExtraKeys:
 
 def check_exploration(exploration: float) -> None:
     """Raises SbmtError unless 0 ≤ δ < 1."""
-    if not isinstance(exploration, (int, float)) or not 0 <= exploration < 1:
-        raise SbmtError("exploration δ in [0, 1)", exploration, "0.01 is the paper's value, 0 switches it off")
+    if not is_number(exploration) or not 0 <= exploration < 1:
+        raise SbmtError(
+            "exploration δ in [0, 1)", describe(exploration), "0.01 is the paper's value, 0 switches it off"
+        )

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError, check_choice
+from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.csr import near_edges
-from sbmt.graph.edges import EdgeList
+from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.types import AttentionOutput
@@ -26,8 +26,8 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
         if edges_per_query is not None:
             do = "leave it out, or name that way of learning too"
             raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
-    elif not isinstance(edges_per_query, (int, float)) or not 0 < edges_per_query < float("inf"):
-        raise SbmtError("edges_per_query > 0 with learning='likelihood'", edges_per_query, "16 is a start")
+    elif edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
+        raise SbmtError("edges_per_query > 0 with learning='likelihood'", describe(edges_per_query), "16 is a start")
 
 
 def fit_loss(
@@ -69,9 +69,9 @@ def fit_loss(
     real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
     targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
     if can_run_on(rate.device):
-        gained = kernels.gain(rate, targets, *mask, exploration, -1 if window is None else window // 2).sum()
+        gained = kernels.gain(rate, targets, *mask, exploration, reach_of(window)).sum()
     else:
-        targets = targets if window is None else targets.masked_fill(near_edges(*mask, window // 2), 0.0)
+        targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
         gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
     return (block_model.sum_of_rates().sum() - edges_per_query * gained) / (heads * real).clamp(min=1)
 

@@ -113,7 +113,7 @@ class Bilinear(Link):
         return rate.clamp(max=1.0)
 
     def unclamped(self, rate: Tensor) -> Tensor:
-        """R itself: with the clamp, whose gradient is 0, no edge of probability 1 could ever become less likely."""
+        """The rate itself: where the clamp has gradient 0, no edge of probability 1 could ever become less likely."""
         return rate
 
     def block_matrix(self, scores: Tensor, *, sums_to_one: bool) -> Tensor:

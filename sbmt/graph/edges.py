@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_shape, check_sizes
+from sbmt.errors import SbmtError, check_shape, check_sizes, describe, is_integer
 from sbmt.graph.blocks import block_mask, places
 from sbmt.graph.csr import add_window, merge_rows, repeat_graphs, transpose_edges
-from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs
+from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs, share_of_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -81,8 +81,10 @@ class EdgeList:
         if self.keys.dim() != 1 or int(self.row_ptr[-1]) != self.keys.numel():
             got = f"row_ptr[-1] = {int(self.row_ptr[-1])} for {tuple(self.keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
-        if self.multiplicity is not None and self.multiplicity.shape != self.keys.shape:
-            raise SbmtError("one multiplicity per edge", tuple(self.multiplicity.shape), "give as many as keys")
+        many = self.multiplicity
+        if many is not None and (many.shape != self.keys.shape or many.is_floating_point()):
+            got = f"{many.dtype} {tuple(many.shape)}"
+            raise SbmtError("one integer per edge as multiplicity", got, "give as many as keys")
 
     def _check_every_edge(self) -> None:
         """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
@@ -185,7 +187,7 @@ class EdgeList:
         """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
         batch, heads, n_queries, _ = self.shape
         counts = self.row_ptr[::n_queries].diff().view(batch, heads)
-        return counts.to(torch.get_default_dtype()) / self.n_pairs.clamp(min=1)[:, None]
+        return share_of_pairs(counts, self.n_pairs)
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
         """The mask as a dense boolean tensor; O(n²) memory."""
@@ -331,8 +333,8 @@ class EdgeList:
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
         given = self.query_mask, self.key_mask, self.multiplicity
-        rest = (None if t is None else t.to(device) for t in given)
-        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, *rest)
+        queries, keys, many = (None if t is None else t.to(device) for t in given)
+        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, queries, keys, many)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
@@ -340,5 +342,10 @@ class EdgeList:
 
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
-    if not isinstance(window, int) or isinstance(window, bool) or window < 0:
-        raise SbmtError("an integer window ≥ 0", window, "w attends w / 2 tokens to either side")
+    if not is_integer(window) or window < 0:
+        raise SbmtError("an integer window ≥ 0", describe(window), "w attends w / 2 tokens to either side")
+
+
+def reach_of(window: int | None) -> int:
+    """How far a token sees to either side in a window; -1, so not even itself, without one."""
+    return -1 if window is None else window // 2

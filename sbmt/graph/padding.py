@@ -51,6 +51,12 @@ def count_pairs(
     return n_pairs if isinstance(n_pairs, Tensor) else torch.full((batch,), n_pairs, device=device)
 
 
+def share_of_pairs(counts: Tensor, n_pairs: Int[Tensor, " batch"]) -> Float[Tensor, "batch heads"]:
+    """What is counted in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
+    dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)  # counts do not fit into 16 bits
+    return counts.to(dtype) / n_pairs.clamp(min=1)[:, None]
+
+
 def zero_padding(
     tokens: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None
 ) -> Float[Tensor, "batch heads n d"]:

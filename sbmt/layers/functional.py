@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dispatch import attend_along, check_backend, is_tiled
+from sbmt.attention.dispatch import attend_along, check_backend
 from sbmt.attention.drawn import attend_while_drawing, can_draw_meanwhile
 from sbmt.attention.dropout import dropout_scale
-from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings
-from sbmt.attention.tiles import attend_by_tiles
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings, check_sink
+from sbmt.attention.tiles import attend_by_tiles, is_tiled
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.fit import Learning, check_learning, fit_loss
@@ -19,6 +19,7 @@ from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.block_model.reweighting import weigh_edges
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
+from sbmt.graph.edges import reach_of
 from sbmt.graph.patterns import all_pairs, is_in_window
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
@@ -86,13 +87,15 @@ def sbm_attention(
     Raises:
         SbmtError: On shapes that do not fit, unknown names, or numbers out of range.
 
-    Cost: O(n k² + edges · (k + d)).
+    Cost: O(n k² + edges · (k + d)); O(n² d) while ``is_dense``.
 
     Paper: equations 3, 4, 8 and 9.
     """
     check_attention_inputs(query, key, value, window)
     check_attention_settings(gate_rule, window, dropout)
     check_learning(learning, edges_per_query)
+    if sink is not None:
+        check_sink(sink, query)
     if is_dense and learning != "likelihood":
         do = "attend with attention='full', which draws nothing"
         raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
@@ -133,8 +136,7 @@ def sbm_attention(
             gate = gate.masked_fill(is_in_window(edges, window), 1.0)
     if needs_rate:
         seen = rate.detach() if learning == "likelihood" else rate  # which learns from its own loss alone
-        reach = -1 if window is None else window // 2
-        reach = max(edges.shape[2:]) if is_dense else reach  # there whatever the block model says
+        reach = max(edges.shape[2:]) if is_dense else reach_of(window)  # there whatever the block model says
         bias, expected_density = weigh_edges(edges, seen, link, law, exploration, reach)
         bias = bias if reweight else None
     if is_closed:

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.padding import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput
 
@@ -168,10 +169,14 @@ class MultiHeadAttention(nn.Module):
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
                 expected = f"{name} of {mine.dtype} on {mine.device}, as the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
-        key_mask = _is_real("key_padding_mask", key_padding_mask)
-        query_mask = _is_real("query_padding_mask", query_padding_mask)
-        if query_padding_mask is None and query is key:
+        key_mask = _is_real("key_padding_mask", key_padding_mask, key)
+        query_mask = _is_real("query_padding_mask", query_padding_mask, query)
+        is_self_attention = query_padding_mask is None and query is key
+        if is_self_attention:
             query_mask = key_mask
+        keys = _zero_padding(key, key_mask)
+        value = keys if value is key else _zero_padding(value, key_mask)
+        query, key = keys if is_self_attention else _zero_padding(query, query_mask), keys
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         heads = [  # batch heads n d_head
@@ -200,14 +205,19 @@ class MultiHeadAttention(nn.Module):
         return found
 
 
-def _is_real(name: str, padding: Tensor | None) -> Tensor | None:
+def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
     if padding is None:
         return None
     if isinstance(padding, Tensor) and padding.is_floating_point():  # added to the scores
         if bool(((padding == 0) | (padding == -torch.inf)).all()):
-            return padding == 0
+            return check_mask(name, padding == 0, x.shape[0], x.shape[1], x.device)
         raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
         got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
         raise SbmtError(f"{name} as a bool tensor, True = ignore", got, "compare the ids with the padding id")
-    return ~padding
+    return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)
+
+
+def _zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Zeros at padding before the projections, whose gradients would be NaN if padding held NaN."""
+    return x if mask is None or mask.shape[1] != x.shape[1] else x.masked_fill(~mask[..., None], 0.0)

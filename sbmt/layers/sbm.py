@@ -18,7 +18,7 @@ from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
 from sbmt.block_model.pair_products import full_precision
-from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.errors import SbmtError, check_choice, check_sizes, check_untransformed, choose
 from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import SAMPLERS
@@ -27,6 +27,9 @@ from sbmt.types import AttentionOutput
 Membership = Literal["sigmoid", "softmax", "crossed"]
 SHARPNESS = {"softmax": 10.0, "crossed": 5.0}
 """Of memberships at the start: how many times as far apart as usual the outputs of the MLP, or linear map, lie."""
+
+OPEN = 1e-6
+"""How far below 0 the logarithm of a start is at least, since 0 says that there has been none."""
 
 
 class SBMAttention(nn.Module):
@@ -99,6 +102,11 @@ class SBMAttention(nn.Module):
 
     In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
     probability is close to ¼; with softmax memberships they differ, and their mean lies above that.
+
+    Raises:
+        SbmtError: On an argument that is unknown, out of range, or at odds with another.
+
+    Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
 
     Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
 
@@ -178,7 +186,7 @@ class SBMAttention(nn.Module):
         self.log_rate = None
         if learning == "likelihood":
             self.log_rate = nn.Parameter(torch.zeros(n_graphs))
-            self.register_buffer("log_start", torch.tensor(torch.inf))  # infinite before any training
+            self.register_buffer("log_start", torch.tensor(0.0))  # 0 before any training
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
         self.is_dense = False
 
@@ -194,11 +202,15 @@ class SBMAttention(nn.Module):
         Paper: equations 5, 6 and 7.
         """
         self._check_tokens(query, key)
+        if self.learning == "likelihood":
+            query, key = query.detach(), key.detach()
+        return self._infer(query, key, query_mask, key_mask)
+
+    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
+        """The block model of these tokens, with gradients to them."""
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
-        if self.learning == "likelihood":
-            query, key = query.detach(), key.detach()
         if self.shared_graph:
             query, key = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key))  # heads side by side
         with full_precision(query):
@@ -228,11 +240,14 @@ class SBMAttention(nn.Module):
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
-        """The logarithm of γ: what is learned, and a start that the first step of training decides."""
+        """The logarithm of γ: what is learned, and a start that the first step of training decides.
+
+        A start of 0 is still open, so that a mean of weights over steps may begin with it; older files say infinity.
+        """
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
-        here = min(0.0, log(self.edges_per_query / n_keys))
-        log_start = self.log_start.nan_to_num(nan=torch.nan, posinf=here)
-        if self.training:
+        here = self.log_start.new_tensor(min(-OPEN, log(self.edges_per_query / n_keys)))
+        log_start = torch.where((self.log_start == 0) | self.log_start.isposinf(), here, self.log_start)
+        if self.training and torch.is_grad_enabled():
             self.log_start.copy_(log_start)
         return self.log_rate + log_start
 
@@ -297,6 +312,7 @@ class SBMAttention(nn.Module):
             if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
                 got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
                 raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
+            check_untransformed(tokens)
             if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (n_heads, d_head):
                 expected = f"{name} of shape (batch, heads, n, d), none of them 0, {n_heads} heads of width {d_head}"
                 raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")

@@ -60,7 +60,7 @@ class StaticSBMAttention(SBMAttention):
         query_table, key_table = (
             table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
         )
-        once = super().block_model(query_table, key_table)
+        once = self._infer(query_table, key_table, None, None)
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )

@@ -21,9 +21,8 @@ def mean_of_real(
     """
     if mask is None:
         return values.mean(1)
-    real = mask[..., None].to(values.dtype)
-    count = mask.shape[1] if is_padded_mean else real.sum(1).clamp(min=1)
-    return (values * real).sum(1) / count
+    count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
+    return values.masked_fill(~mask[..., None], 0.0).sum(1) / count
 
 
 class SequenceClassifier(nn.Module):
@@ -47,7 +46,7 @@ class SequenceClassifier(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch n"],
+        tokens: Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"],
         mask: Bool[Tensor, "batch n"] | None = None,
         *,
         generator: torch.Generator | None = None,

@@ -1,10 +1,11 @@
 """What turns tokens, ids or vectors, into vectors of the model's width."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.padding import check_mask
 
 
 class IdEmbedding(nn.Embedding):
@@ -65,18 +66,21 @@ class VectorEmbedding(nn.Linear):
         nn.init.normal_(self.weight, std=std / d_input**0.5)
         nn.init.zeros_(self.bias)
 
-    def forward(self, tokens: Float[Tensor, "batch n d_input"]) -> Float[Tensor, "batch n d_model"]:
-        """Maps every vector.
+    def forward(
+        self, tokens: Float[Tensor, "batch n d_input"], mask: Bool[Tensor, "batch n"] | None = None
+    ) -> Float[Tensor, "batch n d_model"]:
+        """Maps every vector; those at padding, where ``mask`` is False, are taken as zeros, whatever they hold.
 
         Raises:
-            SbmtError: On tokens of another type or shape, or on another device.
+            SbmtError: On tokens of another type or shape, or on another device, or a mask that does not fit them.
         """
         is_float = isinstance(tokens, Tensor) and tokens.is_floating_point()
         if not is_float or tokens.dim() != 3 or tokens.shape[2] != self.in_features or 0 in tokens.shape:
             expected = f"tokens as a floating-point tensor (batch, n ≥ 1, {self.in_features})"
             raise SbmtError(expected, _describe(tokens), "give one vector per token")
         _check_device(tokens, self.weight)
-        return super().forward(tokens)
+        mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
+        return super().forward(tokens if mask is None else tokens.masked_fill(~mask[..., None], 0.0))
 
 
 def _describe(tokens: object) -> str:

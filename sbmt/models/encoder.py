@@ -194,7 +194,8 @@ class Encoder(nn.Module):
             SbmtError: On tokens of another type, shape or range, more of them than ``max_length``, or a mask that does
                 not fit them.
         """
-        x = self.token_embedding(tokens)  # batch n d_model
+        is_vectors = isinstance(self.token_embedding, VectorEmbedding)  # which may hold anything at padding
+        x = self.token_embedding(tokens, mask) if is_vectors else self.token_embedding(tokens)  # batch n d_model
         mask = check_mask("mask", mask, x.shape[0], x.shape[1], x.device)
         if self.max_length is not None and x.shape[1] > self.max_length:
             do = "truncate, or build with a larger max_length"

@@ -69,7 +69,7 @@ class SentenceClassifier(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch n"],
+        tokens: Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"],
         mask: Bool[Tensor, "batch n"] | None = None,
         *,
         generator: torch.Generator | None = None,

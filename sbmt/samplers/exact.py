@@ -7,7 +7,7 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
-from sbmt.graph.edges import EdgeList
+from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.draws import draw_crossed, draw_exact
 from sbmt.kernels.structures import RateFactors
@@ -41,8 +41,7 @@ def sample_exact(
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
     if isinstance(block_model, CrossedModel) and link.is_poisson and can_run_on(block_model.device):
         given = *(t.detach() for t in block_model.factors()), list(block_model.shape), *masks
-        half_window = -1 if window is None else window // 2
-        row_ptr, keys = draw_crossed(*given, exploration, half_window, seed, first_example)
+        row_ptr, keys = draw_crossed(*given, exploration, reach_of(window), seed, first_example)
         return EdgeList(row_ptr, keys, block_model.shape, *masks)
     edges = _draw(block_model, exploration, seed, first_example)
     return edges if window is None else edges.with_window(window)

@@ -10,7 +10,7 @@ from torch import Tensor
 from sbmt.errors import SbmtError
 from sbmt.testing import gradients, invariances, outputs
 from sbmt.testing.randomness import has_dropout
-from sbmt.testing.subject import STANDARD_ERRORS, NotApplicableError, Subject, Tokens, is_close, is_random
+from sbmt.testing.subject import SEEDS, STANDARD_ERRORS, NotApplicableError, Subject, Tokens, is_close, is_random
 
 LONG = 40  # tokens, unless the module says that it takes fewer
 N_SEEDS = 16
@@ -158,14 +158,15 @@ def check_expected_density(subject: Subject) -> None:
     less than that is not found. Edges of a window count in the density alone, so with one the check is skipped.
     """
     tokens = subject.padded_tokens()
-    if subject.is_random and getattr(subject.module, "window", None) is not None:
+    if getattr(subject.module, "window", None) is not None:
         raise NotApplicableError("edges of its window are certain, and not expected from probabilities")
     draws = [subject.attend(tokens, seed) for seed in range(subject.n_draws if subject.is_random else 1)]
     density = torch.stack([out.density.detach().double() for out in draws])
     expected = torch.stack([out.expected_density.detach().double() for out in draws]).mean(0)
-    mean, least, allowed = density.mean(0), expected, torch.full_like(expected, 1e-5)
+    n_pairs = tokens.is_real.sum(1).square()[:, None]
+    rare = torch.minimum(expected, 1 - expected)  # so rare that it may never have happened: e⁻¹⁴ is below 1e-6
+    mean, least, allowed = density.mean(0), expected, 1e-5 + rare * (rare * n_pairs < 14 / SEEDS)
     if subject.is_random:
-        n_pairs = tokens.is_real.sum(1).square()[:, None]
         variance = torch.maximum(density.var(0), expected * (1 - expected) / n_pairs)  # few draws may all be alike
         least, allowed = LEAST_LAW * expected, allowed + STANDARD_ERRORS * (variance / len(draws)).sqrt()
     if not bool(((mean <= expected + allowed) & (mean >= least - allowed)).all()):

@@ -13,6 +13,7 @@ from sbmt.errors import SbmtError
 
 HEADS = (2, 1, *range(3, 17))
 WIDTHS = (4, 1, 2, 3, *range(5, 33), 48, 64, 80, 96, 128)
+SEEDS = 8  # that are tried to find out whether an attention is random
 STANDARD_ERRORS = 6.0  # between two means: some 2e-9 a number, far above what all numbers together could reach
 
 
@@ -172,7 +173,7 @@ def _find_sizes(module: nn.Module, n_heads: Any, d_head: Any, n_tokens: int, is_
 def is_random(subject: Subject) -> bool:
     """Whether the seed changes what the attention returns."""
     try:
-        first, *others = (subject.attend(subject.tokens(), seed).values.detach() for seed in range(8))
+        first, *others = (subject.attend(subject.tokens(), seed).values.detach() for seed in range(SEEDS))
         return not all(is_close(first, other, 1e-6) for other in others)
     except Exception:  # the checks will report what is wrong
         return False

@@ -162,3 +162,13 @@ def test_without_numba_its_backend_is_not_there(monkeypatch):
     torch.testing.assert_close(edge_attention(*inputs), edge_attention(*inputs, backend="dense"))
     with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'pyg', got 'cpu'"):
         edge_attention(*inputs, backend="cpu")
+
+
+@backends
+def test_large_float16_scores_stay_finite(backend):
+    query, value = torch.full((1, 1, 8, 32), 70.0).half(), torch.randn(1, 1, 8, 32).half()
+    edges = EdgeList.from_dense(torch.ones(1, 1, 8, 8, dtype=torch.bool))
+    expected = value.float().mean(2, keepdim=True).expand_as(value)
+    torch.testing.assert_close(
+        edge_attention(query, query, value, edges, backend=backend).float(), expected, rtol=0, atol=2e-3
+    )

@@ -189,7 +189,7 @@ def parts(**changed):
         ({"row_ptr": torch.tensor([0, 2, 4])}, "end at the number of keys"),
         ({"keys": torch.tensor([[0, 2, 1]])}, "end at the number of keys"),
         ({"shape": (1, 1, 2, 0)}, "at least one example, head, query and key"),
-        ({"multiplicity": torch.tensor([1])}, "one multiplicity per edge"),
+        ({"multiplicity": torch.tensor([1])}, "one integer per edge as multiplicity"),
         ({"query_mask": torch.ones(1, 2)}, "query_mask as a bool tensor"),
         ({"key_mask": [True, True, True]}, "key_mask as a bool tensor"),
         ({"key_mask": torch.ones(1, 2, dtype=torch.bool)}, r"key_mask of shape \(1, 3\)"),
@@ -229,3 +229,13 @@ def test_graphs_over_different_tokens_do_not_combine():
         edges.with_self_loops()
     with pytest.raises(SbmtError, match="example < 2 and head < 3"):
         edges.to_scipy(0, 3)
+
+
+def test_a_density_is_no_number_of_16_bits():
+    mask = torch.ones(1, 1, 300, 300, dtype=torch.bool)
+    torch.set_default_dtype(torch.float16)
+    try:
+        density = EdgeList.from_dense(mask).density()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert density.dtype == torch.float32 and density.item() == 1

@@ -46,7 +46,7 @@ def test_all_pairs_are_those_of_real_tokens():
         ((1, 1, 3, 4), 2, "as many queries as keys, got 3 queries and 4 keys"),
         ((1, 1, 3, 3), -1, "an integer window ≥ 0, got -1"),
         ((1, 1, 3, 3), 1.5, "an integer window ≥ 0, got 1.5"),
-        ((1, 1, 3, 3), True, "an integer window ≥ 0, got True"),
+        ((1, 1, 3, 3), True, "an integer window ≥ 0, got bool True"),
         ((1, 1, 0, 0), 2, "at least one example, head, query and key"),
     ],
 )

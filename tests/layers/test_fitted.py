@@ -1,5 +1,6 @@
 """The layer that fits its block model by likelihood: what learns from what, extreme settings, and what it refuses."""
 
+import math
 import subprocess
 import sys
 import textwrap
@@ -74,8 +75,8 @@ def test_training_starts_with_about_c_edges_per_query_and_goes_on_from_there():
             x = tokens(n=n, d=32)
             expected = layer.eval().block_model(x, x).sum_of_rates() / (2 * n)
             assert ((expected > 4) & (expected < 80)).all(), n
-        x = tokens(n=1024, d=32)
-        layer.train()(x, x, x)
+        with torch.enable_grad():  # a step of training
+            layer.train()(*[tokens(n=1024, d=32)] * 3)
         restored.load_state_dict(layer.state_dict())
         x = tokens(n=64, d=32)
         for module in (layer, restored):
@@ -180,3 +181,38 @@ def test_a_step_on_32768_tokens_takes_less_than_a_gibibyte():
 def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(SbmtError, match=message):
         SBMAttention(4, 2, 8, **settings)
+
+
+def test_a_mean_of_weights_over_steps_follows_the_start_of_training():
+    layer = fitted(edges_per_query=2.0)
+    mean = torch.optim.swa_utils.AveragedModel(
+        layer, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5), use_buffers=True
+    )
+    mean.update_parameters(layer)  # before any step
+    for _ in range(30):
+        layer(*[tokens(n=16)] * 3)
+        mean.update_parameters(layer)
+    assert layer.log_start == pytest.approx(math.log(2 / 16))
+    assert mean.module.log_start == pytest.approx(math.log(2 / 16), rel=1e-6)
+
+
+def test_only_a_step_of_training_decides_the_start():
+    layer = fitted(edges_per_query=2.0)
+    with torch.no_grad():
+        layer(*[tokens(n=4)] * 3)
+    layer.eval()(*[tokens(n=8)] * 3)
+    assert layer.log_start == 0
+    layer.train()(*[tokens(n=16)] * 3)
+    layer(*[tokens(n=4)] * 3)
+    assert layer.log_start == pytest.approx(math.log(2 / 16))
+    short = fitted(edges_per_query=20.0)
+    short(*[tokens(n=16)] * 3)
+    short(*[tokens(n=40)] * 3)
+    assert -1e-5 < short.log_start < 0  # 20 / 16 edges per pair are no more than one
+
+
+def test_older_weights_say_infinite_before_any_training():
+    layer = fitted(edges_per_query=2.0)
+    layer.load_state_dict(layer.state_dict() | {"log_start": torch.tensor(torch.inf)})
+    layer(*[tokens(n=16)] * 3)
+    assert layer.log_start == pytest.approx(math.log(2 / 16))

@@ -205,3 +205,16 @@ def test_torchs_other_arguments_are_refused_by_name(arguments, words):
 def test_what_no_mask_could_do_is_refused(arguments, words):
     with pytest.raises(SbmtError, match=words):
         MultiHeadAttention(24, 3)(*torch.randn(3, 1, 4, 24), **arguments)
+
+
+@pytest.mark.parametrize("attention", ["full", "sbm"])
+def test_padding_may_hold_anything(attention):
+    layer, is_pad = MultiHeadAttention(8, 2, attention=attention), torch.arange(5) >= torch.tensor([[5], [3]])
+    gradients = []
+    for anything in (0.0, torch.nan, torch.inf):
+        layer.zero_grad()
+        x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0)).masked_fill(is_pad[..., None], anything)
+        out, _ = layer(x, x, x, is_pad, generator=torch.Generator().manual_seed(0))
+        out[~is_pad].square().sum().backward()
+        gradients.append(layer.in_proj_weight.grad.clone())
+    assert torch.equal(gradients[0], gradients[1]) and torch.equal(gradients[0], gradients[2])

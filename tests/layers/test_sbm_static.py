@@ -96,3 +96,10 @@ def test_what_does_not_fit_is_refused():
         make(n_positions=0)
     with pytest.raises(SbmtError, match="sampler among"):
         make(sampler="gumbel")
+
+
+def test_positions_learn_by_likelihood_too():
+    layer = make(link="poisson", membership="softmax", learning="likelihood", edges_per_query=4.0)
+    x = tokens().requires_grad_()
+    layer(x, x, x).auxiliary_loss.backward()
+    assert all(table.grad.any() for table in (layer.query_positions, layer.key_positions)) and x.grad is None

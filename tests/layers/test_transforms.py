@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from sbmt import EdgeList, MultiHeadAttention, SBMAttention, SbmtError, edge_attention, sample_edges
+from sbmt import EdgeList, MultiHeadAttention, SbmtError, build_attention, edge_attention, sample_edges
 
 pytestmark = pytest.mark.bad_input
 
@@ -77,9 +77,11 @@ EDGES = EdgeList.from_dense(torch.ones(3, 2, 5, 5, dtype=torch.bool))
     ],
     ids=["vmap", "grad", "jvp", "block model", "sink of edge attention"],
 )
-def test_transforms_of_torch_func_are_refused(transform):
+@pytest.mark.parametrize("preset", ["faithful", "recommended", "fitted"])
+def test_transforms_of_torch_func_are_refused(transform, preset):
+    layer = build_attention("sbm", preset=preset, d_head=8, n_heads=2, n_clusters=4).eval()
     with pytest.raises(SbmtError, match=r"outside torch\.func.*batch dimension.*backward"):
-        transform(SBMAttention(8, 2, n_clusters=4).eval())
+        transform(layer)
 
 
 @pytest.mark.parametrize("backend", ["dense", "pyg"])

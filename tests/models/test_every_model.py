@@ -94,3 +94,21 @@ def test_inputs_of_padding_are_harmless(name, attention, n, n_real):
     (out.values.square().sum() + sum(layer.density.sum() for layer in out.attention)).backward()
     assert out.values.isfinite().all()
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+@every_attention
+@every_model
+def test_padding_may_hold_anything_where_tokens_are_vectors(name, attention):
+    if name in ("masked language model", "pairs"):
+        pytest.skip("its tokens are ids")
+    torch.manual_seed(0)
+    model = MODELS[name][0](Encoder(None, N, d_input=3, **SIZES | ATTENTIONS[attention]))
+    (ids, mask), found = case(name), []
+    for anything in (0.0, torch.nan, torch.inf):
+        model.zero_grad()
+        vectors = torch.randn(*ids.shape, 3, generator=seeded()).masked_fill(~mask[..., None], anything)
+        said = at_real(name, model(vectors, mask, generator=seeded()).values, mask)
+        said.square().sum().backward()
+        found.append([said, *(p.grad for p in model.parameters() if p.grad is not None)])
+    for other in found[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(found[0], other, strict=True))

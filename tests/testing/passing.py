@@ -24,6 +24,6 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
     "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
 }
-WINDOWED = {"fitted", "random, window", "recommended"}
-SELF_ATTENTION = {*WINDOWED, "fitted, random only of many", "reformer", "routing", "nystromformer, convolution"}
+WINDOWED = {"fitted", "fitted, random only of many", "random, window", "recommended"}
+SELF_ATTENTION = {*WINDOWED, "reformer", "routing", "nystromformer, convolution"}
 """What needs a token to be query and key at once."""

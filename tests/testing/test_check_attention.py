@@ -149,3 +149,12 @@ class Refuses(nn.Module):
 def test_what_cannot_be_checked_is_refused(module, settings, words):
     with pytest.raises(SbmtError, match=words):
         check_attention(module, **settings)
+
+
+@pytest.mark.parametrize("window", [None, 0])
+def test_an_attention_whose_edges_are_all_but_certain_passes(window):
+    for seed in range(12):
+        torch.manual_seed(seed)
+        settings = dict(d_head=4, n_heads=2, n_clusters=4, self_loops=False, window=window)
+        found = run_attention_checks(build_attention("sbm", preset="fitted", **settings), n_draws=32)
+        assert next(result for result in found if result.name == "expected density").is_passed

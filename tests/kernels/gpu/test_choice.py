@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel
-from sbmt.attention import dispatch
+from sbmt.attention import tiles
 
 
 @pytest.mark.parametrize(("n", "density", "sampler", "backend", "takes_tiles"), [
@@ -21,9 +21,9 @@ from sbmt.attention import dispatch
     (64, 0.5, "bernoulli", "pyg", False),
 ])  # fmt: skip
 def test_tiles_or_rows(n, density, sampler, backend, takes_tiles, monkeypatch):
-    monkeypatch.setattr(dispatch, "can_tile", lambda *_: True)
+    monkeypatch.setattr(tiles, "can_tile", lambda *_: True)
     ones = torch.ones(1, 1, n, 1)
     model = BlockModel(ones, torch.full((1, 1, 1), density), ones)
     tokens = SimpleNamespace(device=torch.device("cuda"), shape=(1, 1, n, 1))
-    takes = inspect.unwrap(dispatch.is_tiled)  # the shape checks want real tensors
+    takes = inspect.unwrap(tiles.is_tiled)  # the shape checks want real tensors
     assert takes(tokens, tokens, model, sampler, backend, 0.0) is takes_tiles

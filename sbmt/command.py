@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,10 +60,11 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except SbmtError as error:
         _end(name, error, 2)
     except BrokenPipeError:  # whoever read our output, such as head, has left
-        sys.stderr.close()
+        if sys.stderr is not None:
+            sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # among them a full disk behind a redirected stdout
-        _drop_output()
+        _drop_unprinted(sys.stdout)
         file = "the output" if error.filename is None else error.filename
         do = "choose a place with free space that you may write to"
         _end(name, SbmtError(f"to read or write {file}", error.strerror or error, do), 2)
@@ -94,13 +96,18 @@ def _leave(*_: Any) -> NoReturn:
 
 
 def _end(name: str, words: object, code: int) -> NoReturn:
-    print(f"{name}: {words}", file=sys.stderr)
+    if sys.stderr is not None:  # print would take stdout instead
+        with suppress(OSError):
+            print(f"{name}: {words}", file=sys.stderr)
+        _drop_unprinted(sys.stderr)
     sys.exit(code)
 
 
-def _drop_output() -> None:
-    """Discards unprinted output, which Python would otherwise try to print again at exit, with a traceback."""
+def _drop_unprinted(stream: Any) -> None:
+    """Discards what a stream cannot print: Python would try again at exit, and end with a code of its own."""
+    if stream is None:  # closed by the caller
+        return
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

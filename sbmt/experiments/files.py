@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +25,52 @@ def write_bytes(path: Path, content: bytes) -> None:
         SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name, which
             would be replaced.
     """
+    with _part_of(path) as (handle, part):
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Checks that files of these names can be written, so that a long computation does not fail at its end.
+
+    Nothing is left of the attempt. None stands for a file that nobody asked for.
+
+    Raises:
+        SbmtError: If one of them cannot.
+    """
+    for path in filter(None, paths):
+        made = [folder for folder in path.parents if not folder.exists()]
+        try:
+            with _part_of(path) as (handle, part):
+                os.close(handle)
+                os.unlink(part)
+        finally:
+            with suppress(OSError):  # the first that could not be made, or that is not empty
+                for folder in made:
+                    folder.rmdir()
+
+
+@contextmanager
+def _part_of(path: Path) -> Iterator[tuple[int, str]]:
+    """An open file beside ``path`` that can take its place, and its name; it is removed after an error."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        if path.is_dir():
+            raise SbmtError(f"to write {path}", "a folder", "name a file in it")
+        if path.exists() and not path.is_file():
             raise SbmtError(f"to write {path}", "a device or a pipe", "name a plain file")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(part, 0o644)
-            os.replace(part, path)
+            yield handle, part
         except BaseException:
             Path(part).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise SbmtError(f"to write {path}", error.strerror or error, "choose a folder with room and rights") from error
-
-
-def check_writable(path: Path) -> None:
-    """Checks that a file of this name can be written, so that a long computation does not fail at its end.
-
-    Raises:
-        SbmtError: If it cannot.
-    """
-    if not path.name or path.is_dir():
-        raise SbmtError(f"to write {path}", "a folder", "name a file in it")
-    probe = path.with_name(f".{path.name}.probe")
-    write_bytes(probe, b"")
-    probe.unlink()
 
 
 def remove_parts(folder: Path) -> None:
@@ -71,7 +89,8 @@ def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
     """
     if has_checksum:
         content = content | {CHECKSUM: _checksum(content)}
-    write_bytes(path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_bytes(path, text.encode(errors="backslashreplace"))  # file names need not be Unicode; JSON escapes that way
 
 
 def read_json(path: Path) -> Any:
@@ -123,17 +142,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_tensors_and_texts(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Reads tensors, and the further entries of the header."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.torch import load  # from bytes: reading by name would ask for names in Unicode
 
     try:
-        path.open("rb").close()  # the reader below reports every failure as a missing file
+        content = path.read_bytes()
     except OSError as error:
         raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
     do = "restore it, or remove its folder and train again"
     try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-            texts = dict(file.metadata() or {})
+        tensors = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        texts = dict(header.get("__metadata__") or {})
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
     sha256 = texts.pop(_SHA256, None)

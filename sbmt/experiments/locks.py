@@ -18,7 +18,7 @@ PATIENCE = 5.0
 
 
 @contextmanager
-def only_writer(folder: Path | None) -> Iterator[None]:
+def only_writer(folder: Path | str | None) -> Iterator[None]:
     """Locks a folder while the block runs, against other processes and other threads that use this function.
 
     The lock is an ``flock`` on the folder itself. It needs no file, and the kernel releases it when the process ends,
@@ -37,6 +37,7 @@ def only_writer(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
+    folder = Path(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     handle = _hold(folder, time.monotonic() + PATIENCE)
     try:

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.files import read_json, read_tensors, write_bytes, write_json, write_tensors
+from sbmt.experiments.files import (
+    check_writable,
+    read_json,
+    read_tensors,
+    read_tensors_and_texts,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):
@@ -67,3 +75,21 @@ def test_damaged_tensors_are_refused_and_no_pickle_is_loaded(tmp_path, damage):
         path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(SbmtError, match=r"a file|tensors in"):
         read_tensors(path)
+
+
+def test_names_that_are_not_unicode_come_back(tmp_path):
+    """As Python has file names in other encodings."""
+    write_json(tmp_path / "\udcff.json", {"output": "r/\udcff ü"}, has_checksum=True)
+    assert read_json(tmp_path / "\udcff.json")["output"] == "r/\udcff ü"
+    write_tensors(tmp_path / "\udcff.safetensors", {"a": torch.ones(2)}, about="it")
+    assert read_tensors_and_texts(tmp_path / "\udcff.safetensors")[1] == {"about": "it"}
+
+
+def test_a_place_that_cannot_be_written_is_known_before(tmp_path):
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "file" / "x.png", tmp_path / "new" / ("x" * 250)):
+        with pytest.raises(SbmtError, match="to write"):
+            check_writable(tmp_path / "y.json", place)
+    check_writable(tmp_path / "new" / "deep" / "x.png", tmp_path / "file", None)
+    assert sorted(os.listdir(tmp_path)) == ["file", "pipe"]

@@ -39,7 +39,7 @@ FAILURES = {
 MOMENTS = {  # the write that fails first, counted from 0
     **{"train repeated": 3, "train listops": 5, "train mlm": 5, "train sst2": 5},
     **{"demo": 2, "study": 7, "sweep": 4, "glue": 6, "data prepare": 2, "data prepare corpus": 4},
-    **{"predict": 0, "inspect": 0, "inspect listops": 0, "sample": 0, "bench": 1, "cost": 1},
+    **{"predict": 0, "inspect": 0, "inspect listops": 0, "sample": 0, "bench": 0, "cost": 0},
 }
 assert set(MOMENTS) == set(WRITING)
 

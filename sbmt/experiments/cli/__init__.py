@@ -1,5 +1,6 @@
 """The command line. After a mistake it prints one line and exits with code 2; it never prints a traceback."""
 
+import sys
 from typing import Annotated
 
 import torch
@@ -7,6 +8,7 @@ import typer
 
 import sbmt
 from sbmt.command import run_command
+from sbmt.errors import SbmtError
 from sbmt.experiments.cli.bench import bench
 from sbmt.experiments.cli.cost import cost
 from sbmt.experiments.cli.cutoffs import cutoffs
@@ -74,5 +76,8 @@ def main() -> None:
 
 
 def _run() -> None:
+    for words in sys.argv[1:]:
+        if not words or (words.startswith("--") and words.endswith("=")):  # such as --output "$FOLDER"
+            raise SbmtError("words in every argument", f"an empty one ({words!r})", "leave it out, or say what it is")
     load_plugins()
     app(prog_name="sbmt")

@@ -16,7 +16,7 @@ def bench(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="attention, sampler, backends or memory; gpu; repeat it for several; the device's if left out"
+            help="attention, fitted, sampler, backends or memory; gpu; repeat it for several; the device's if left out"
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda, which has a suite of its own: gpu")] = "cpu",
@@ -37,8 +37,9 @@ def bench(
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
     _check_targets(suite, device, json, figure)
-    if resume and json is None:
-        raise SbmtError("--json with --resume", "none", "name the file that holds the earlier cases")
+    if resume and (json is None or not json.exists()):
+        got = "none" if json is None else f"{json}, which is not there"
+        raise SbmtError("the file of --json with --resume", got, "name the file that holds the earlier cases")
     console = Console(markup=False)
 
     def keep(result: dict[str, Any]) -> None:
@@ -72,12 +73,11 @@ def bench(
 
 def _check_targets(suite: list[str] | None, device: str, json: Path | None, figure: Path | None) -> None:
     """Checks before the measurements, not after them, that the result can be written."""
-    if json is not None:
-        check_writable(json)
+    check_writable(json)
     if figure is not None:
-        from sbmt.experiments.plots.save import figure_format
+        from sbmt.experiments.plots.save import check_figure
 
-        figure_format(figure)
+        check_figure(figure)
         if device != "cpu" or (suite and not {"attention", "fitted"} & set(suite)):
             got = ", ".join(suite or [f"those of {device}"])
             raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")

@@ -55,8 +55,7 @@ def cost(
 
     if parts and not attention:
         raise SbmtError("an --attention with --parts", "none", "name one, such as --attention sbm")
-    if json is not None:
-        check_writable(json)  # before the measurements, not after them
+    check_writable(json)  # before the measurements, not after them
     columns = _columns(length, density)
     console = Console(markup=False)
     with progress_bars(console) as progress:

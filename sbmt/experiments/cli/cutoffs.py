@@ -1,5 +1,6 @@
 """``sbmt cutoffs``: from which masks on edges are followed, as measured on this machine or built in."""
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -43,10 +44,13 @@ def cutoffs(
         best = {name: backends.best_cutoff(one["cells"]) for name, one in found.items()}
         write_json(path, {"machine": kept.this_machine(), "cutoffs": best})
     kept.cutoffs.cache_clear()
-    now = kept.cutoffs()
+    with warnings.catch_warnings(record=True) as damage:
+        warnings.simplefilter("always")
+        now = kept.cutoffs()
     rows = [(name, f"{cutoff.cells:,}", f"{100 * cutoff.density:.3g} %") for name, cutoff in now.items()]
     title = "Built in" if now is kept.BUILT_IN else f"Measured here, kept in {path}"
     print_table(console, Table("cutoffs", title, ("pair by pair", "cells, at most", "density, at least"), tuple(rows)))
     if now is kept.BUILT_IN and path.exists():
-        console.print(f"{path} was measured on another machine, or with other threads or another torch.")
+        other = f"{path} was measured on another machine, or with other threads or another torch."
+        console.print(f"{damage[0].message}." if damage else other)
     console.print(kept.this_machine(), highlight=False)

@@ -62,7 +62,7 @@ def _corpus(
 
     if vocab_size is not None and tokenizer is not None:
         raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser already has a size")
-    size = vocab_size or (REDUCED_VOCABULARY if is_reduced else VOCABULARY)
+    size = (REDUCED_VOCABULARY if is_reduced else VOCABULARY) if vocab_size is None else vocab_size
     loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
     with console.status("reading the text" if loaded else f"learning a tokeniser of {size:,} tokens"):
         name = "corpus-reduced" if is_reduced else "corpus"
@@ -75,11 +75,19 @@ def list_prepared() -> None:
     console = Console(markup=False)
     folder = prepared_folder()
     names = sorted(path.parent.name for path in folder.glob("*/info.json"))
+    damages = []
     for name in names:
-        _show(console, open_prepared(folder / name, is_checked=False))
+        try:
+            _show(console, open_prepared(folder / name, is_checked=False))
+        except SbmtError as error:
+            damages.append(error)
     if not names:
         console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
     console.print(f"Files are looked for in {data_folder()}", highlight=False)
+    for damage in damages:
+        typer.echo(f"sbmt: {damage}", err=True)
+    if damages:
+        raise typer.Exit(2)
 
 
 def _show(console: Console, prepared: Prepared) -> None:

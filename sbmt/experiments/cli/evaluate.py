@@ -25,8 +25,6 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate a run on sequences that it was not trained on."""
-    if not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
-        raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
     loaded = load_run(run)
     if distractors is not None:
         if not isinstance(loaded.config, RecallConfig):

@@ -10,7 +10,7 @@ from rich.console import Console
 from sbmt.errors import check_sizes
 from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import print_table
-from sbmt.experiments.files import write_json
+from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.studies.language import DEFAULT, TRIALS, glue_accuracy_table, glue_f1_table, mlm_table
 from sbmt.experiments.training.language import EPOCHS, GLUE_TASKS
 
@@ -38,10 +38,11 @@ def glue(
     from sbmt.experiments.studies.language import run_language_studies
 
     check_sizes(seeds=seeds, workers=workers, **({} if epochs is None else {"epochs": epochs}))
+    check_writable(json)  # before the hours of training, not after them
     if figure is not None:
-        from sbmt.experiments.plots.save import figure_format
+        from sbmt.experiments.plots.save import check_figure
 
-        figure_format(figure)  # reports an unknown file type before the hours of training
+        check_figure(figure)
     console = Console(markup=False)
     results = run_language_studies(
         trial,

@@ -10,6 +10,8 @@ from rich.table import Table
 
 from sbmt.errors import SbmtError, check_seed
 from sbmt.experiments.cli.evaluate import print_scores
+from sbmt.experiments.cli.tables import print_whole
+from sbmt.experiments.tables import LEFT_OUT
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
@@ -58,9 +60,9 @@ def _inspect_prepared(
     """Prints settings, scores, densities and rank correlations of a run on prepared examples, and draws its figure."""
     from sbmt.experiments.plots.attended import inspect_examples
     from sbmt.experiments.plots.long_range import draw_long_range_inspection
-    from sbmt.experiments.plots.save import figure_format
+    from sbmt.experiments.plots.save import check_figure
 
-    figure_format(output)
+    check_figure(output)
     if n_examples < 2:
         raise SbmtError("--examples ≥ 2", n_examples, "one example has no deviation")
     if query is not None and run.config.is_image:
@@ -70,7 +72,7 @@ def _inspect_prepared(
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     _print_settings(console, title, shown | {name: x for name, x in _flat(run.config).items() if x != defaults[name]})
     print_scores(console, run.test, run.about)
-    console.print(_densities(inspection))
+    print_whole(console, _densities(inspection))
     _print_correlations(console, inspection)
     draw_long_range_inspection(inspection, output, query)
     console.print(f"Figure: {output}", highlight=False)
@@ -86,7 +88,7 @@ def _print_settings(console: Console, title: str, values: dict[str, Any]) -> Non
     table = Table(title=title, show_header=False)
     for name, value in values.items():
         table.add_row(name, str(value))
-    console.print(table)
+    print_whole(console, table)
 
 
 def _densities(inspection: "Inspection") -> Table:
@@ -105,7 +107,7 @@ def _densities(inspection: "Inspection") -> Table:
 
 
 def _print_correlations(console: Console, inspection: "Inspection") -> None:
-    from sbmt.experiments.plots.densities import difficulty_measures, rank_correlations
+    from sbmt.experiments.plots.densities import LEAST_TESTED, difficulty_measures, rank_correlations
 
     measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
     rows = rank_correlations(inspection.per_example.densities, measures)
@@ -120,9 +122,12 @@ def _print_correlations(console: Console, inspection: "Inspection") -> None:
     for heading in ("with", "density of", "ρ", "p", "n"):
         table.add_column(heading, justify="right" if heading in "ρpn" else "left")
     for row in rows:
-        numbers = ("constant", "") if row.rho is None else (f"{row.rho:+.3f}", f"{row.p_value:.2g}")
-        table.add_row(row.measure, row.part, *numbers, f"{row.n:,}")
-    console.print(table)
+        rho = "constant" if row.rho is None else f"{row.rho:+.3f}"
+        p_value = "" if row.rho is None else LEFT_OUT if row.p_value is None else f"{row.p_value:.2g}"
+        table.add_row(row.measure, row.part, rho, p_value, f"{row.n:,}")
+    print_whole(console, table)
+    if any(row.n < LEAST_TESTED for row in rows):
+        console.print(f"{LEFT_OUT} fewer than {LEAST_TESTED} examples have no p-value.", highlight=False)
     attention = inspection.run.model.get_submodule("encoder.blocks.0.attention.attention")
     if "length" in measures and getattr(attention, "window", None) is not None:
         console.print("Edges that a window or self-loops make certain weigh less in longer inputs: 1/n for self-loops.")

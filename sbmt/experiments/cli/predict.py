@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError, check_seed
 from sbmt.experiments.data.glue.files import read_glue
-from sbmt.experiments.files import write_bytes
+from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.language import GlueConfig
 from sbmt.experiments.training.run import load_run, read_config
@@ -26,6 +26,7 @@ def predict(
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_seed(seed)
+    check_writable(output)
     console = Console(markup=False)
     rows = read_glue(table, config.task, is_labelled=False)
     with console.status(f"{len(rows):,} rows"):

@@ -26,7 +26,9 @@ def sample(
     all tokens a sparse one.
     """
     from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place
+    from sbmt.experiments.plots.save import check_figure
 
+    check_figure(output)
     check_seed(seed)
     choose("sampler", sampler, SAMPLERS)
     cases = list(PLACEMENTS) if case == "all" else [case]

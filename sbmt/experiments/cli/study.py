@@ -9,7 +9,7 @@ from rich.console import Console
 from sbmt.errors import choose
 from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, print_table, study_table
-from sbmt.experiments.files import write_json
+from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
 from sbmt.experiments.studies.recall import RECALL_STUDY
@@ -36,10 +36,11 @@ def study(
     uses all of torch's threads.
     """
     chosen = choose("study", name, all_studies())
+    check_writable(json)  # before the hours of training, not after them
     if figure is not None:
-        from sbmt.experiments.plots.save import figure_format
+        from sbmt.experiments.plots.save import check_figure
 
-        figure_format(figure)  # reports an unknown file type before the hours of training
+        check_figure(figure)
     folder = output or Path("runs") / name
     console = Console(markup=False)
     runs = run_with_bars(console, chosen, folder, workers)

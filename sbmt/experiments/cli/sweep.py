@@ -81,7 +81,8 @@ def sweep_trials(
     for weight in dict.fromkeys(density_weights):
         if weight < 0:
             raise SbmtError("density_weight ≥ 0", weight, "0 switches the penalty off")
-        ending, title = (f"-{weight:g}", f", λ = {weight:g}") if weight else ("", "")
+        written = f"{weight!r}".removesuffix(".0")  # in full, so that no two have one name
+        ending, title = (f"-{written}", f", λ = {written}") if weight else ("", "")
         weights.append((ending, title, {"density_weight": weight}))
     inferring = [name for name in attentions if has_block_model(name)]
     trials = []

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import mean, median, stdev
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Printed
 
@@ -48,15 +49,36 @@ def long_range_table(results: dict[str, dict[str, Any]], settings: str) -> Table
 
 
 def print_table(console: Console, found: Table) -> None:
-    """Prints a table and its notes; the first column is not wrapped."""
+    """Prints a table and its notes; all columns but the first are numbers."""
     table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
-        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=not number)
+        table.add_column(heading, justify="right" if number else "left")
     for row in found.rows:
         table.add_row(*row)
-    console.print(table)
+    print_whole(console, table)
     for note in found.notes:
         console.print(f"– {note}.", highlight=False)
+
+
+def print_whole(console: Console, table: Printed) -> None:
+    """Prints a table without breaking a word or a number.
+
+    In a terminal that is too narrow, cells are wrapped between words, the widest columns first; what then is still
+    wider runs over the edge. A file or another command gets every row in a line.
+    """
+    columns = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    least = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+    frame = 3 * len(columns) + 1  # a blank on both sides of every cell, and the lines between them
+    while console.is_terminal and sum(widths) + frame > console.width and widths != least:
+        widest = max(range(len(widths)), key=lambda i: widths[i] if widths[i] > least[i] else 0)
+        widths[widest] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    room = console.width
+    console.width = max(room, sum(widths) + frame)
+    console.print(table)
+    console.width = room
 
 
 def accuracy_cell(runs: list[dict[str, Any]]) -> str:

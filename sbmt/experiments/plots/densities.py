@@ -15,6 +15,8 @@ from torch import Tensor
 from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, QUIET, SKY
 
 ALL_HEADS = "mean of all heads"
+LEAST_TESTED = 20
+"""Examples below which a correlation has no p-value, since the test holds for many of them."""
 _GAP = 0.8  # between the bars of two layers, in bars
 
 
@@ -89,7 +91,8 @@ class RankCorrelation:
         measure: Name of the measure.
         part: Whose density: :data:`ALL_HEADS`, or one head's.
         rho: In [-1, 1]; None if every example has the same density, which leaves nothing to rank.
-        p_value: Of the test against independence, for this row alone; None where ``rho`` is.
+        p_value: Of the test against independence, for this row alone; None where ``rho`` is, and for fewer than
+            :data:`LEAST_TESTED` examples.
         n: Number of examples.
     """
 
@@ -135,10 +138,11 @@ def rank_correlations(
     for name, measure in measures.items():
         is_known = np.isfinite(measure)
         for part, density in parts.items():
-            rho = p_value = None
+            rho, p_value, n = None, None, int(is_known.sum())
             if np.ptp(density[is_known]) > 0:
-                rho, p_value = map(float, spearmanr(density[is_known], measure[is_known]))
-            rows.append(RankCorrelation(name, part, rho, p_value, int(is_known.sum())))
+                rho, p = map(float, spearmanr(density[is_known], measure[is_known]))
+                p_value = p if n >= LEAST_TESTED else None
+            rows.append(RankCorrelation(name, part, rho, p_value, n))
     return rows
 
 

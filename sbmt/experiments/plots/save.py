@@ -10,7 +10,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import write_bytes
+from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.plots.style import use_style
 
 
@@ -38,8 +38,18 @@ def figure_format(path: Path) -> str:
     Raises:
         SbmtError: If matplotlib cannot write it.
     """
-    formats = FigureCanvasBase.get_supported_filetypes()
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
     return kind
+
+
+def check_figure(path: Path) -> None:
+    """Checks that a figure can be written, before what it shows is computed.
+
+    Raises:
+        SbmtError: If the format is unknown or the file cannot be written.
+    """
+    figure_format(path)
+    check_writable(path)

@@ -18,6 +18,7 @@ from sbmt.experiments.training.language import (
     TOKENIZER,
     epochs_of,
     fine_tuning,
+    perplexity,
     reduced_settings,
 )
 from sbmt.experiments.training.run import Run
@@ -156,7 +157,7 @@ def mlm_table(result: dict[str, Any]) -> Table:
     for trial, title in result["titles"].items():
         for run in _runs(result, trial):
             test = run["test"]
-            numbers = f"{test['loss']:.3f}", f"{test['metrics']['perplexity']:.1f}", f"{100 * test['accuracy']:.1f}"
+            numbers = f"{test['loss']:.3f}", f"{perplexity(test['loss']):.1f}", f"{100 * test['accuracy']:.1f}"
             which = f", seed {run['config']['seed']}" if run["config"]["seed"] else ""
             rows.append((title + which, *numbers, f"{100 * test['density']:.1f}", f"{run['seconds']:,.0f}"))
     run = result["runs"][0]

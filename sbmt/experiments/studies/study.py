@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, choose
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.fit import STATE, fit
+from sbmt.experiments.training.fit import STATE, fit, has_kept
 from sbmt.experiments.training.run import Run, Step, load_run, manifest, read_config
 from sbmt.registration import load_plugins
 
@@ -51,7 +51,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """Trials, each of which changes some settings of one configuration."""
+    """Trials, each of which changes some settings of one configuration.
+
+    Raises:
+        SbmtError: If there is no trial, two have one name, a number of seeds is none, or a trial takes its density from
+            one that is not there, has none of its own, or runs on fewer seeds.
+    """
 
     name: str
     title: str
@@ -60,12 +65,31 @@ class Study:
     n_seeds: int
 
     def __post_init__(self) -> None:
-        if self.n_seeds > MOST_SEEDS:
-            raise SbmtError(f"at most {MOST_SEEDS:,} seeds", self.n_seeds, "give fewer: each is a run")
+        if not self.trials:
+            raise SbmtError("at least one trial", "none", "name what to train")
+        for n_seeds in (self.n_seeds, *self._counts().values()):
+            _check_count("seed", n_seeds)
+            if n_seeds > MOST_SEEDS:
+                raise SbmtError(f"at most {MOST_SEEDS:,} seeds", n_seeds, "give fewer: each is a run")
+        by_name = {trial.name: trial for trial in self.trials}
+        if len(by_name) < len(self.trials):
+            raise SbmtError("trials with names of their own", [trial.name for trial in self.trials], "rename one")
+        for trial in filter(lambda trial: trial.density_of is not None, self.trials):
+            reference = choose(f"density_of of the trial {trial.name!r}", str(trial.density_of), by_name)
+            if reference.density_of is not None:
+                expected = f"a trial with a density of its own as density_of of {trial.name!r}"
+                raise SbmtError(expected, repr(reference.name), f"name {reference.density_of!r}")
+            if self._counts()[reference.name] < self._counts()[trial.name]:
+                expected = f"as many seeds of {reference.name!r} as of {trial.name!r}, which takes its density"
+                raise SbmtError(expected, self._counts()[reference.name], "run it on more")
+
+    def _counts(self) -> dict[str, int]:
+        """The number of seeds of every trial."""
+        return {trial.name: self.n_seeds if trial.n_seeds is None else trial.n_seeds for trial in self.trials}
 
     def plan(self) -> list[tuple[Trial, int]]:
         """All pairs of trial and seed, seed by seed."""
-        count = {trial.name: trial.n_seeds or self.n_seeds for trial in self.trials}
+        count = self._counts()
         first = self.config.seed
         return [
             (trial, seed)
@@ -75,11 +99,18 @@ class Study:
         ]
 
 
+def _check_count(of: str, n: int) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise SbmtError(f"at least one {of}", n, "give 1 or more")
+
+
 Report = Callable[[str, int, Step | int], None]
 """Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
 
 
-def run_study(study: Study, folder: Path, n_workers: int = 1, report: Report | None = None) -> list[tuple[str, Run]]:
+def run_study(
+    study: Study, folder: Path | str, n_workers: int = 1, report: Report | None = None
+) -> list[tuple[str, Run]]:
     """Trains the runs that are not finished yet; interrupted ones are resumed.
 
     Args:
@@ -94,8 +125,8 @@ def run_study(study: Study, folder: Path, n_workers: int = 1, report: Report | N
     Raises:
         SbmtError: If a folder holds a run with other settings, another process writes into it, or training fails.
     """
-    if study.n_seeds < 1 or n_workers < 1:
-        raise SbmtError("at least one seed and one worker", (study.n_seeds, n_workers), "give 1 or more")
+    _check_count("worker", n_workers)
+    folder = Path(folder)
     plan = study.plan()
     with only_writer(folder):
         for is_second in (False, True):  # trials that take their density from another one come after it
@@ -155,8 +186,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
 
 
 def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report | None) -> None:
-    is_begun = (folder / "config.json").exists()
-    if is_begun and read_config(folder) != config:
+    if has_kept(folder) and read_config(folder) != config:
         raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
     is_done = (folder / "result.json").exists()
     if report is not None:
@@ -164,8 +194,6 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
     if is_done:
         return
     resume = (folder / STATE).exists()
-    if is_begun and not resume:
-        (folder / "config.json").unlink()  # stopped before its first checkpoint
     fit(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
 
 

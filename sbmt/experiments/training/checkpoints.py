@@ -39,14 +39,14 @@ class TensorsAndJson(CheckpointIO):
             SbmtError: If the file is missing or damaged.
         """
         if not Path(path).is_file():
-            raise SbmtError(f"a checkpoint {path}", "none", "name the folder of a run that was interrupted")
+            raise SbmtError(f"a checkpoint {path}", "none", "restore it, or remove its folder and train again")
         try:
             tensors, texts = read_tensors_and_texts(Path(path))
             checkpoint: dict[str, Any] = _unpack(json.loads(texts[_STATE]), tensors)
             return checkpoint
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             got = error.args[1] if isinstance(error, SbmtError) else f"damage ({error!r})"
-            raise SbmtError(f"a whole checkpoint {path}", got, "remove it and train again") from error
+            raise SbmtError(f"a whole checkpoint {path}", got, "remove its folder and train again") from error
 
     def remove_checkpoint(self, path: Any) -> None:
         """Removes a checkpoint."""
@@ -134,13 +134,15 @@ _WRONG_CONTENT = (LookupError, TypeError, ValueError, AttributeError, RuntimeErr
 
 def _damaged(path: Path, error: Exception) -> SbmtError:
     reason = str(error).strip().splitlines() or [""]
-    return SbmtError(f"a whole checkpoint {path}", f"{type(error).__name__}: {reason[0]}", "remove it and train again")
+    return SbmtError(
+        f"a whole checkpoint {path}", f"{type(error).__name__}: {reason[0]}", "remove its folder and train again"
+    )
 
 
 def _check_origin(checkpoint: dict[str, Any], path: Path, run: dict[str, Any]) -> None:
     if changed := [name for name, value in run.items() if checkpoint.get(name) != value]:
         got = f"one with another {', '.join(changed)}"
-        raise SbmtError(f"a checkpoint of this run in {path}", got, "remove it and train again")
+        raise SbmtError(f"a checkpoint of this run in {path}", got, "remove its folder and train again")
 
 
 def _check_state(checkpoint: dict[str, Any], module: TrainingModule) -> None:

@@ -42,6 +42,16 @@ def family_defaults(**values: Any) -> Any:
     return field(default=tuple(values.items()), compare=False, repr=False, metadata={"help": help_})
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer of at least 0."""
+    return isinstance(value, int) and is_finite(value) and value >= 0
+
+
 @dataclass(frozen=True)
 class TrainingConfig(ABC):
     """Everything that decides a run, apart from data, versions and hardware.
@@ -105,10 +115,10 @@ class TrainingConfig(ABC):
         check_sizes(**{name: getattr(self, name) for name in names})
         for name in ("learning_rate", "embedding_std", "block_model_rate"):
             value = getattr(self, name)
-            if not (0 < value < float("inf") if value is not None else name == "block_model_rate"):
+            if not (name == "block_model_rate" if value is None else is_finite(value) and value > 0):
                 raise SbmtError(f"{name} > 0", value, "give a positive number")
         for name in ("density_weight", "auxiliary_weight"):
-            if not 0 <= getattr(self, name) < float("inf"):
+            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "0 switches it off")
         self._check_steps("density_start", "density_ramp", "dense_steps", "edges_ramp")
         self._check_fit()
@@ -121,12 +131,12 @@ class TrainingConfig(ABC):
 
     def _check_steps(self, *names: str) -> None:
         for name in names:
-            if getattr(self, name) < 0:
+            if not is_count(getattr(self, name)):
                 raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
 
     def _check_fit(self) -> None:
         """Raises SbmtError unless warm-up and course of c are whole, and the block model learns by likelihood."""
-        if self.edges_from is not None and not 0 < self.edges_from < float("inf"):
+        if self.edges_from is not None and not (is_finite(self.edges_from) and self.edges_from > 0):
             raise SbmtError("edges_from > 0", self.edges_from, "give a number of edges")
         if (self.edges_from is None) != (self.edges_ramp == 0):
             got = f"edges_from={self.edges_from} and edges_ramp={self.edges_ramp}"

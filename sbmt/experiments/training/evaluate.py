@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.glue.files import GlueRows
 from sbmt.experiments.data.glue.sentence_pairs import encode_split
@@ -88,8 +88,10 @@ def evaluate(
         prepared: The data; None opens what the run was trained on.
 
     Raises:
-        SbmtError: If the data are not there, or are others than the run was trained on.
+        SbmtError: If the data are not there, or are others than the run was trained on, or no example has a label.
     """
+    if not isinstance(seed, int) or not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
+        raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
     check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
     config = run.config
     data = config.open_data(run.tokenizer, prepared, seed)
@@ -103,6 +105,8 @@ def evaluate(
     for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed(seed), n_samples):
         found.append((config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none"), *densities))
     predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+    if not len(labels):  # a few blocks may have no token to be guessed
+        raise SbmtError("a label to be guessed among the examples", "none", "take more examples")
     extras = {name: np.asarray(values[: len(attended)]) for name, values in data.extras.items()}
     metrics = config.metrics_of(float(losses.double().mean()))
     return Evaluation(predicted, labels, losses, attended, expected, extras, metrics)
@@ -121,6 +125,7 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
     Raises:
         SbmtError: If the run is not one on GLUE, or its task has another number of sentences.
     """
+    check_seed(seed)
     check_sizes(n_samples=n_samples)
     if not isinstance(run.config, GlueConfig) or run.tokenizer is None:
         raise SbmtError("a run of sbmt train glue", f"one on {run.config.task}", "name another folder")

@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader
 
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.files import load_weights, read_json, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
 BEST, STATE = "best.safetensors", "state.safetensors"
 """Files of the checkpoints."""
+_KEPT = STATE, "model.safetensors", "result.json"
+"""Files that a run does not lose: without any of them, nothing has been kept of it."""
 
 
 def fit(
     config: TrainingConfig,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     *,
     resume: bool = False,
     on_step: Callable[[Step], None] | None = None,
@@ -44,7 +47,8 @@ def fit(
 
     Args:
         config: What to train.
-        folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays.
+        folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays. A folder
+            in which a run was stopped before its first checkpoint is free for any other.
         resume: Whether to go on from the checkpoint in ``folder``. The result equals an uninterrupted run's, on the
             same machine and number of threads.
         on_step: Called after every optimiser step.
@@ -57,7 +61,7 @@ def fit(
     Raises:
         SbmtError: If the data, the device or the pre-training run are not there, the folder holds another run or
             another process writes into it, there is nothing to resume or the checkpoint is damaged, a batch does not
-            divide among the processes, or the loss is not finite.
+            divide among the processes, no example of an evaluation has a label, or the loss is not finite.
     """
     check_sizes(devices=devices, nodes=nodes)
     where: dict[str, Any] = {"accelerator": config.accelerator if accelerator == "auto" else accelerator}
@@ -65,6 +69,7 @@ def fit(
     if folder is None:
         with tempfile.TemporaryDirectory() as temporary:
             return _fit(config, Path(temporary), resume, on_step, where)
+    folder = Path(folder)
     with only_writer(folder if is_first_process() else None):
         return _fit(config, folder, resume, on_step, where)
 
@@ -88,17 +93,24 @@ def _fit(
     table = MetricsTable(folder, config.row_every)
     callbacks: list[Any] = [] if on_step is None else [EveryStep(on_step)]
     callbacks += [table, WatchForCollapse(config.steps), *checkpoints(folder, config)]
+    size = config.batch_size // config.accumulate
+
+    def examples_of(name: str) -> ExamplesOf:
+        return feeds[name].once(config.test_batch_size(size), config.n_examples(name))
+
+    for name in (["dev"] if config.has_dev else []) + data.tests:
+        _check_labels(name, BatchStream(feeds[name], examples_of(name)))
     with _quiet():
         trainer = _make_trainer(config, folder, callbacks, where)
         claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
-        size = config.batch_size // config.accumulate
 
         def evaluation(name: str) -> DataLoader[Any]:
-            examples_of = feeds[name].once(config.test_batch_size(size), config.n_examples(name))
-            return _loader(trainer, feeds[name], examples_of)
+            return _loader(trainer, feeds[name], examples_of(name))
 
         start = time.perf_counter()
         done = checkpoint_of(folder / STATE, module, table)["global_step"] if resume else 0
+        if resume and config.has_dev:  # found damaged now, not after training; the state's weights replace these
+            load_weights(module.model, weights(folder / BEST, module.run), folder)
         with _interruptible(), restoring(folder / STATE, table) if resume else nullcontext():
             trainer.fit(
                 module,
@@ -150,13 +162,24 @@ def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], wh
             inference_mode=False,
             default_root_dir=folder,
         )
-    except MisconfigurationException as error:
+    except (MisconfigurationException, ValueError) as error:
         got = str(error).strip().splitlines()[0]
-        raise SbmtError("devices that this machine has", got, "ask for fewer, or others") from error
+        do = "ask for fewer, or others"
+        raise SbmtError("devices that this machine has, and a strategy for them", got, do) from error
+    if trainer.precision != config.precision:  # Lightning has taken another one
+        do = "take bf16-mixed, or a GPU"
+        raise SbmtError(f"a device that can compute with precision {config.precision}", "a CPU", do)
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
         raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
     return trainer
+
+
+def _check_labels(name: str, batches: Iterable[Batch]) -> None:
+    """Raises SbmtError if no example of an evaluation has a label: a small corpus may have no token to be guessed."""
+    if not any(len(batch.labels) for batch in batches):
+        do = "evaluate on more of them, or on longer ones"
+        raise SbmtError(f"a label to be guessed among the examples of {name}", "none", do)
 
 
 def _loader(trainer: "Trainer", feed: Feed, examples_of: ExamplesOf, first: int = 0) -> DataLoader[Any]:
@@ -175,16 +198,23 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     if not is_first_process():
         return
     if resume:
-        if type(config).from_dict(read_json(path)) != config:
+        found = read_json(path)
+        if not has_kept(folder):
+            raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
+        if type(config).from_dict(found) != config:
             raise SbmtError(f"the configuration in {path}", "another", "resume with the same settings")
         if not (folder / STATE).exists():
-            is_done = (folder / "result.json").exists()
-            raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished" if is_done else "remove the folder")
-    elif path.exists():
+            raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
+    elif has_kept(folder):
         raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
     else:
         write_json(path, config.to_dict())
     remove_parts(folder)
+
+
+def has_kept(folder: Path) -> bool:
+    """Whether a folder holds a run's checkpoint or its results, so that something would be lost if it began anew."""
+    return any((folder / name).exists() for name in _KEPT)
 
 
 def is_first_process() -> bool:
@@ -221,6 +251,7 @@ def _quiet() -> Iterator[None]:
                 "sync_dist",
                 "LeafSpec",
                 "have no `val_dataloader`",
+                "precision='16-mixed'",  # which is refused
             ):
                 warnings.filterwarnings("ignore", f".*{about}.*")
             yield

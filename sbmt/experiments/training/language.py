@@ -1,8 +1,9 @@
 """Settings of pre-training a masked language model and fine-tuning it on GLUE: the paper's, and reduced ones."""
 
 import hashlib
-from dataclasses import dataclass, fields, replace
-from math import ceil, exp
+import sys
+from dataclasses import asdict, dataclass, fields, replace
+from math import ceil, exp, inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ MLM = "mlm"
 TOKENIZER = "tokenizer.json"
 _EVALUATION = 1 << 62  # no training is seeded with so large a number
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
+_LARGEST_LOG = log(sys.float_info.max)
 EPOCHS = 5
 """Passes of fine-tuning over the examples in the paper's Table 7."""
 
@@ -41,6 +43,11 @@ REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
 
 REDUCED_EXAMPLES = 70_000
 """Most examples of a pass of the reduced runs, where the whole task is prepared instead of its subset."""
+
+
+def perplexity(loss: float) -> float:
+    """The exponential of a loss; infinite where that is more than a floating-point number holds."""
+    return exp(loss) if loss <= _LARGEST_LOG else inf
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class MlmConfig(LanguageConfig):
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
-        return {"perplexity": exp(loss)}
+        return {"perplexity": perplexity(loss)}
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """How well the frequencies of tokens in training's text alone do on the test blocks."""
@@ -108,7 +115,7 @@ class MlmConfig(LanguageConfig):
         counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
         tokens = blocks.symbols[: n_test * (blocks.length - 2)]
         loss = float(-np.log(counts / counts.sum())[tokens].mean())
-        alone = {"perplexity": exp(loss), "accuracy": float((tokens == counts.argmax()).mean())}
+        alone = {"perplexity": perplexity(loss), "accuracy": float((tokens == counts.argmax()).mean())}
         return {"n_test": n_test, "frequencies": alone}
 
 
@@ -150,7 +157,7 @@ class GlueConfig(LanguageConfig):
         """The encoder of the pre-training run, if one is named."""
         if not self.pretrained:
             return {}
-        return {"pretrained": load_pretrained(model.get_submodule("encoder"), Path(self.pretrained))}
+        return {"pretrained": load_pretrained(model.get_submodule("encoder"), Path(self.pretrained), self)}
 
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
@@ -207,10 +214,15 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
+def load_pretrained(encoder: nn.Module, folder: Path, config: GlueConfig) -> dict[str, Any]:
     """Gives an encoder the weights of a pre-training run, and returns what results record of that run.
 
     If the run's position table is longer, its first rows are taken.
+
+    Args:
+        encoder: What to give them.
+        folder: Where the run is.
+        config: What the encoder was built from.
 
     Raises:
         SbmtError: If the run is missing or damaged, or its encoder is another one.
@@ -221,7 +233,13 @@ def load_pretrained(encoder: nn.Module, folder: Path) -> dict[str, Any]:
     positions = "position_embedding.weight"
     if positions in state and positions in encoder.state_dict():
         state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
-    load_weights(encoder, state, folder)
+    try:
+        load_weights(encoder, state, folder)
+    except SbmtError as error:
+        if not (others := _differences(config, MlmConfig.from_dict(read_json(folder / "config.json")))):
+            raise
+        do = "leave these options out, or pre-train with them"
+        raise SbmtError(f"the network of the run in {folder}", f"another {', '.join(others)}", do) from error
     result = read_json(folder / "result.json")
     try:
         perplexity = result["test"]["metrics"]["perplexity"]
@@ -238,6 +256,16 @@ ANEW = {
     *("task", "accumulate", "precision"),
 }
 """Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
+
+
+def _differences(config: GlueConfig, start: MlmConfig) -> list[str]:
+    """Names of the settings in which a network is not that of a pre-training run; a shorter length is none."""
+    names = [f.name for f in fields(TrainingConfig) if f.name not in ANEW and f.compare]
+    changed = [name for name in names if getattr(config, name) != getattr(start, name)]
+    if "attention" not in changed and "options" in changed:
+        before = asdict(start.options)
+        changed += [name for name, value in asdict(config.options).items() if value != before[name]]
+    return [name for name in changed if name != "options" and (name != "length" or config.length > start.length)]
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:

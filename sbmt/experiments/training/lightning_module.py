@@ -1,5 +1,6 @@
 """What Lightning trains: one model on one task."""
 
+from math import isfinite, nan
 from typing import Any, cast
 
 import torch
@@ -92,7 +93,16 @@ class TrainingModule(LightningModule):
         if self.training and self.config.has_dropout:  # dropout draws from the global generator
             torch.manual_seed(generator.initial_seed() + batch.first_example)
         with examples_from(batch.first_example * self.n_documents):
-            return call_model(self.model, batch, generator)
+            try:
+                return call_model(self.model, batch, generator)
+            except SbmtError as error:
+                if "NaN" not in str(error):
+                    raise
+                raise self._diverged(nan) from error  # which a block model has noticed before the loss does
+
+    def _diverged(self, got: float) -> SbmtError:
+        step = self.global_step + self.training
+        return SbmtError("a finite loss", f"{got} at step {step}", "lower the learning rate")
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """The loss, λ times the density, and what block models learn from by likelihood."""
@@ -102,7 +112,7 @@ class TrainingModule(LightningModule):
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
-            raise SbmtError("a finite loss", f"{loss.item()} at step {self.global_step + 1}", "lower the learning rate")
+            raise self._diverged(loss.item())
         n_right = (self.config.predict(output.values) == batch.labels).float().sum()
         accuracy = n_right / max(1, len(batch.labels)) * batch.weight
         densities = densities_of(output, torch.float32).mean(0).detach()
@@ -142,6 +152,8 @@ class TrainingModule(LightningModule):
 
     def _collect(self) -> Scores:
         loss, accuracy, expected, densities = self.totals.compute()
+        if not isfinite(loss):
+            raise self._diverged(loss)
         metrics = {name: float(cast(Metric, metric).compute()) for name, metric in self.metrics.items()}
         for metric in (self.totals, *self.metrics.values()):
             cast(Metric, metric).reset()

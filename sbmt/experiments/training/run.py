@@ -5,9 +5,11 @@ import hashlib
 import io
 import os
 import platform
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +138,11 @@ class Run:
         return curve
 
     def result(self) -> dict[str, Any]:
-        """Numbers and manifest as JSON holds them."""
+        """Numbers and manifest as JSON holds them; null for a perplexity that overflows."""
+        metrics = {name: value if isfinite(value) else None for name, value in self.test.metrics.items()}
         return {
             "config": self.config.to_dict(),
-            "test": asdict(self.test),
+            "test": asdict(self.test) | {"metrics": metrics},
             **self.about,
             "n_parameters": sum(p.numel() for p in self.model.parameters()),
             "seconds": round(self.seconds, 1),
@@ -162,12 +165,13 @@ _OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256
 """Entries of a result that are not in :attr:`Run.about`."""
 
 
-def load_run(folder: Path) -> Run:
+def load_run(folder: Path | str) -> Run:
     """Reads a run that :meth:`Run.save` wrote.
 
     Raises:
         SbmtError: If a file is missing, damaged, or does not fit the configuration.
     """
+    folder = Path(folder)
     config = read_config(folder)
     result = _read_result(folder)
     try:
@@ -178,19 +182,23 @@ def load_run(folder: Path) -> Run:
             rows = [_numbers(row) for row in csv.DictReader(file)]
         tokenizer = tokenizer_of(folder) if "tokenizer" in result.get("data", {}) else None
         about = {name: value for name, value in result.items() if name not in _OWN}
-        return Run(config, model, rows, Scores(**result["test"]), about, float(result["seconds"]), tokenizer)
+        test = dict(result["test"])
+        metrics = dict(test.get("metrics", {}))
+        test["metrics"] = {name: inf if value is None else value for name, value in metrics.items()}
+        return Run(config, model, rows, Scores(**test), about, float(result["seconds"]), tokenizer)
     except (KeyError, TypeError, ValueError, OSError) as error:
         if isinstance(error, SbmtError):
             raise
         raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
 
 
-def read_config(folder: Path) -> TrainingConfig:
+def read_config(folder: Path | str) -> TrainingConfig:
     """The configuration in a run's folder.
 
     Raises:
         SbmtError: If there is none, or it is damaged.
     """
+    folder = Path(folder)
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
     values = read_json(folder / "config.json")
@@ -201,6 +209,9 @@ def read_config(folder: Path) -> TrainingConfig:
 
 def _read_result(folder: Path) -> Any:
     """Reads ``result.json``, and compares ``metrics.csv`` with its checksum there; older versions wrote none."""
+    if not (folder / "result.json").exists():
+        do = "go on with --resume, or train again if it has no checkpoint"
+        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
     result, path = read_json(folder / "result.json"), folder / "metrics.csv"
     if isinstance(result, dict) and "metrics_sha256" in result:
         got = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
@@ -252,7 +263,7 @@ def manifest() -> dict[str, Any]:
     """What a number depends on besides its configuration: command, versions, hardware, date."""
     program = Path(sys.argv[0]).name
     return {
-        "command": " ".join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),
+        "command": shlex.join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "sbmt": sbmt.__version__,
         "python": platform.python_version(),

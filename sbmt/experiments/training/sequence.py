@@ -12,7 +12,7 @@ from sbmt.attention.inputs import check_dropout
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
-from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.config import TrainingConfig, is_count, is_finite
 from sbmt.experiments.training.data import TaskData
 from sbmt.models import Encoder
 from sbmt.registration import option
@@ -49,9 +49,9 @@ class SequenceConfig(TrainingConfig):
         for name in ("dev_examples", "test_examples"):
             if (size := getattr(self, name)) is not None:
                 check_sizes(**{name: size})
-        if not 0 <= self.warmup_steps < max(self.steps, 1):
+        if not (is_count(self.warmup_steps) and self.warmup_steps < self.steps):
             raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
-        if not 0 <= self.weight_decay < float("inf"):
+        if not (is_finite(self.weight_decay) and self.weight_decay >= 0):
             raise SbmtError("weight_decay ≥ 0", self.weight_decay, "0 switches it off")
         check_dropout(self.dropout)
         check_dropout(self.attention_dropout)

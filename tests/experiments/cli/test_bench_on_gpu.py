@@ -42,4 +42,4 @@ def test_a_file_that_is_no_result_is_refused(run, played_gpu, tmp_path):
     code, _, err = run("bench", "--device", "cuda", "--json", "x.json", "--resume")
     assert code == 2 and "a results file of sbmt bench" in err
     code, _, err = run("bench", "--device", "cuda", "--json", "y.json", "--resume")
-    assert code == 2 and "a file y.json" in err
+    assert code == 2 and "y.json, which is not there" in err

@@ -1,4 +1,5 @@
 import json
+import shlex
 
 import pytest
 
@@ -33,6 +34,23 @@ def test_train_evaluate_inspect_round_trip(run, tmp_path):
     code, out, _ = run("inspect", "r", "--output", "seen.png")
     assert code == 0
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_recorded_command_can_be_run_again(run, tmp_path):
+    """A folder's name may hold blanks, and what is not Unicode."""
+    words = ["train", "repeated-tokens", *TINY, "--output", "a b\udcff"]
+    assert run(*words)[0] == 0
+    command = json.loads((tmp_path / "a b\udcff" / "result.json").read_text())["manifest"]["command"]
+    assert shlex.split(command) == ["sbmt", *words]
+    assert run("evaluate", "a b\udcff", "--sequences", "8")[0] == 0
+
+
+def test_a_run_that_was_refused_leaves_its_folder_free(run):
+    code, _, err = run("train", "repeated-tokens", *TINY, "--learning-rate", "1e30", "--output", "r")
+    assert code == 2 and "lower the learning rate" in err
+    code, _, err = run("evaluate", "r")
+    assert code == 2 and "a finished run in r" in err and "--resume" in err
+    assert run("train", "repeated-tokens", *TINY, "--output", "r")[0] == 0
 
 
 def test_recall_is_evaluated_with_more_distractors(run, tmp_path):
@@ -139,6 +157,14 @@ def test_cutoffs_are_measured_kept_shown_and_forgotten(run, tmp_path, monkeypatc
     kept.cutoffs.cache_clear()
 
 
+def test_damaged_cutoffs_are_said_to_be_damaged(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "cutoffs_file", lambda: tmp_path / "cutoffs.json")
+    (tmp_path / "cutoffs.json").write_text("{")
+    code, out, err = run("cutoffs")
+    assert code == 0 and not err and "does not hold cut-offs" in out and "another machine" not in out
+    kept.cutoffs.cache_clear()
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -165,6 +191,14 @@ def test_cutoffs_are_measured_kept_shown_and_forgotten(run, tmp_path, monkeypatc
         (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention or fitted for --figure"),
         (["bench", "--suite", "sampler", "--json", "/proc/x.json"], "to write"),
         (["bench", "--figure", "x.xyz"], "file ending"),
+        (["bench", "--suite", "attention", "--figure", "/proc/x.png"], "to write /proc/x.png"),
+        (["bench", "--resume", "--json", "nope.json"], "the file of --json with --resume, got nope.json"),
+        (["study", "demo", "--json", "/proc/x.json"], "to write /proc/x.json"),
+        (["study", "demo", "--figure", "/proc/x.png"], "to write /proc/x.png"),
+        (["glue", "--json", "/proc/x.json"], "to write /proc/x.json"),
+        (["glue", "--figure", "/proc/x.png"], "to write /proc/x.png"),
+        (["inspect", "--output", ""], "words in every argument"),
+        (["train", "repeated-tokens", "--output="], "words in every argument"),
     ],
 )
 def test_mistakes_exit_with_2_and_no_traceback(run, tmp_path, arguments, words):

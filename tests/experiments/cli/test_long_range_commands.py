@@ -173,4 +173,4 @@ def test_a_run_or_data_that_are_damaged_are_told(run, tmp_path):
         assert code == 2 and "whole examples in" in err and err.count("\n") == 1
     (tmp_path / "r" / "result.json").unlink()
     code, _, err = run("evaluate", "r")
-    assert code == 2 and "result.json" in err and err.count("\n") == 1
+    assert code == 2 and "a finished run in r" in err and err.count("\n") == 1

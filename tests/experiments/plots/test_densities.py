@@ -73,6 +73,14 @@ def test_constant_densities_and_unknown_measures_are_left_out():
     assert everything.rho == second.rho == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("n", "is_tested"), [(4, False), (19, False), (20, True)])
+def test_few_examples_have_no_p_value(n, is_tested):
+    """Four ranks that agree would have p = 0, where one order in 24 does."""
+    densities = torch.rand(n, 1, 1, generator=torch.Generator().manual_seed(0))
+    for row in rank_correlations(densities, {"length": np.arange(float(n))}):
+        assert row.rho is not None and (row.p_value is not None) == is_tested
+
+
 def test_what_may_say_how_difficult_an_example_is():
     extras = {
         "digest": np.array([5, 6, 7], np.uint64),

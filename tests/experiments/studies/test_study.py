@@ -12,8 +12,10 @@ from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.studies.unseen import MASK, UNSEEN_STUDIES
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.run import POINTS
+from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.run import POINTS, load_run
 from tests.experiments.studies.tiny import DEMO, TINY
+from tests.experiments.training.runs import Stopped, stop_after
 
 EQUAL = Trial("sbm", "SBM"), Trial("random", "random", {"attention": "random_mask"}, density_of="sbm")
 NAMES = [trial.name for trial in DEMO.trials]
@@ -200,8 +202,36 @@ def test_a_folder_with_other_settings_is_refused(folder, n_workers):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("settings", [{"n_seeds": 0}, {"n_workers": 0}])
+@pytest.mark.parametrize("settings", [{name: n} for name in ("n_seeds", "n_workers") for n in (0, 1.5, None)])
 def test_nobody_to_train_is_refused(settings, tmp_path):
     n_workers = settings.pop("n_workers", 1)
     with pytest.raises(SbmtError, match="at least one"):
         run_study(replace(DEMO, **settings), tmp_path, n_workers=n_workers)
+
+
+FULL = Trial("full", "full", {"attention": "full"})
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("trials", "words"),
+    [
+        ((), "at least one trial"),
+        ((FULL, FULL), "names of their own"),
+        ((replace(FULL, n_seeds=0),), "at least one seed"),
+        ((FULL, replace(EQUAL[1], density_of="magic")), "density_of of the trial 'random' among 'full', 'random'"),
+        ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "a density of its own as .*: name 'sbm'"),
+        ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds of 'sbm' as of 'random'"),
+    ],
+)
+def test_trials_that_do_not_fit_together_are_refused(trials, words):
+    with pytest.raises(SbmtError, match=words):
+        replace(DEMO, trials=trials)
+
+
+def test_a_run_stopped_before_its_first_checkpoint_does_not_bind_a_study(tmp_path):
+    folder = tmp_path / "sbm-seed0"
+    with pytest.raises(Stopped):
+        fit(replace(TINY, steps=4), folder, on_step=stop_after(1))
+    ((_, run),) = run_study(replace(DEMO, trials=EQUAL[:1]), str(tmp_path))
+    assert run.config == load_run(folder).config and run.config.steps == TINY.steps

@@ -100,6 +100,9 @@ OUT_OF_RANGE = {
         ({"steps": 0}, "steps ≥ 1"),
         ({"length": 2.5}, "length ≥ 1"),
         ({"learning_rate": float("nan")}, "learning_rate > 0"),
+        ({"learning_rate": "x"}, "learning_rate > 0, got x"),
+        ({"density_weight": "x"}, "density_weight ≥ 0, got x"),
+        ({"density_start": 1.5}, "density_start ≥ 0, got 1.5"),
         ({"embedding_std": 0.0}, "embedding_std > 0"),
         ({"density_weight": -1.0}, "density_weight ≥ 0"),
         ({"density_start": -1}, "density_start ≥ 0"),
@@ -130,6 +133,8 @@ OUT_OF_RANGE = {
         ({"test_examples": -1}, "test_examples ≥ 1"),
         ({"warmup_steps": -1}, "warmup_steps in"),
         ({"warmup_steps": 5000}, "warm up for fewer steps"),
+        ({"warmup_steps": 1.5}, "warmup_steps in"),
+        ({"weight_decay": "x"}, "weight_decay ≥ 0"),
         ({"weight_decay": float("nan")}, "weight_decay ≥ 0"),
         ({"learning_rate": float("inf")}, "learning_rate > 0"),
         ({"dropout": 1.0}, "dropout"),
@@ -151,6 +156,11 @@ OUT_OF_RANGE = {
 def test_values_out_of_range_are_refused(family, values, words):
     with pytest.raises(SbmtError, match=words):
         FAMILIES[family](**values)
+
+
+def test_none_is_no_number_of_steps():
+    with pytest.raises(SbmtError, match="density_start ≥ 0, got None"):
+        RepeatedTokensConfig(density_start=None)
 
 
 def test_options_of_another_attention_are_refused():

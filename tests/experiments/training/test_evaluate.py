@@ -18,6 +18,7 @@ from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import Run, Scores, load_run
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_examples, toy_source
+from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import sentences
 
 
@@ -192,3 +193,20 @@ def test_what_cannot_be_answered_is_told(make, pretrained):
             predict_labels(other, rows)
     with pytest.raises(SbmtError, match="n_samples ≥ 1"):
         predict_labels(run, rows_of(1), n_samples=0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("seed", [-1, 1.5, 1 << 62, 1 << 64])
+def test_seeds_out_of_range_are_refused(train, seed):
+    with pytest.raises(SbmtError, match="seed in"):
+        evaluate(train(), 2, seed=seed)
+
+
+@pytest.mark.bad_input
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_has_not_ended_is_told(tmp_path, tiny):
+    with pytest.raises(Stopped):
+        fit(tiny(), tmp_path / "run", on_step=stop_after(3), accelerator="cpu")
+    with pytest.raises(SbmtError, match="a finished run in .*run, got one that was interrupted: go on with --resume"):
+        load_run(tmp_path / "run")

@@ -15,9 +15,10 @@ from sbmt import SbmtError
 from sbmt.block_model import pair_products
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, generated
 from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.callbacks import _State
 from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.lightning_module import TrainingModule
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import Run, Step, load_run
 from sbmt.kernels.cutoffs import cutoffs
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
@@ -177,9 +178,12 @@ def test_a_run_says_nothing_of_its_own(tmp_path, tiny, capfd):
 
 
 @pytest.mark.bad_input
-def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny):
-    with pytest.raises(SbmtError, match=r"a finite loss|without NaN"):
-        fit(tiny(learning_rate=1e30), tmp_path / "run")
+@pytest.mark.parametrize("attention", ["sbm", "full"])
+@pytest.mark.parametrize("eval_every", [1, 2])
+def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eval_every):
+    """Wherever it shows first: in a block model or in the loss, on dev or in training."""
+    with pytest.raises(SbmtError, match=rf"a finite loss, got nan at step {eval_every}: lower the learning rate"):
+        fit(tiny(learning_rate=1e30, attention=attention, eval_every=eval_every), tmp_path / "run")
 
 
 @pytest.mark.bad_input
@@ -198,8 +202,33 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     with pytest.raises(Stopped):
         fit(tiny(), tmp_path / "early", on_step=stop_after(1))
-    with pytest.raises(SbmtError, match="remove the folder"):
+    with pytest.raises(SbmtError, match="leave --resume out"):
         fit(tiny(), tmp_path / "early", resume=True)
+
+
+@pytest.mark.parametrize("when", ["after a step", "while the first checkpoint is written"])
+def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tiny, when, monkeypatch):
+    folder, config = str(tmp_path / "run"), tiny(steps=2, eval_every=1)
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        if when != "after a step":
+            patch.setattr(_State, "_save_checkpoint", lambda *_: stop_after(0)(Step(0, 0.0, 0.0, 0.0)))
+        fit(tiny(), folder, on_step=stop_after(1 if when == "after a step" else 99))
+    run = fit(config, folder)
+    assert run.test == fit(config).test == load_run(folder).test
+
+
+def test_the_result_of_a_study_is_no_place_for_a_run(tmp_path, tiny):
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(SbmtError, match="a folder without a run"):
+        fit(tiny(), tmp_path)
+
+
+def test_a_run_goes_by_any_name_that_files_may_have(tmp_path, tiny):
+    folder = Path(f"{tmp_path}/\udcff ü")
+    with pytest.raises(Stopped):
+        fit(tiny(), folder, on_step=stop_after(3))
+    run = fit(tiny(), folder, resume=True)
+    assert load_run(folder).test == run.test
 
 
 @pytest.mark.bad_input
@@ -210,6 +239,9 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
         ({"data": "toy-text"}, {}, "examples of listops, got text"),
         ({}, {"devices": 0}, "devices ≥ 1"),
         ({}, {"devices": 10_000, "accelerator": "gpu"}, "devices that this machine has"),
+        ({}, {"accelerator": "abacus"}, "devices that this machine has"),
+        ({}, {"strategy": "none"}, "a strategy for them"),
+        ({"precision": "16-mixed"}, {"accelerator": "cpu"}, "precision 16-mixed, got a CPU: take bf16-mixed"),
         ({"batch_size": 9}, {"devices": 2, "accelerator": "cpu", "strategy": "ddp"}, "divisible by 2 parts"),
     ],
 )

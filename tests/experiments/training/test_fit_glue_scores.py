@@ -151,10 +151,13 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("changes", [{"d_model": 16}, {"n_layers": 3}, {"length": 20}, {"attention": "full"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"d_model": 16}, {"n_layers": 3}, {"length": 20}, {"attention": "full"}, {"d_hidden": 9, "n_clusters": 3}],
+)
 def test_another_network_than_the_pretrained_one_is_refused(tmp_path, tiny_glue, pretrained, changes):
     """Fewer layers, or an attention without weights of its own, would leave some unread."""
-    with pytest.raises(SbmtError, match="weights in") as told:
+    with pytest.raises(SbmtError, match=f"the network of the run in .*another {', '.join(changes)}: leave") as told:
         fit(tiny_glue(pretrained=str(pretrained()), **changes), tmp_path / "run")
     assert "\n" not in str(told.value) and not (tmp_path / "run").exists()
 

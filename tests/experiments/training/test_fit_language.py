@@ -1,12 +1,14 @@
 """Pre-training and fine-tuning on small text: weights start where they should and go where they should."""
 
 from functools import partial
-from math import exp
+from math import exp, inf
 
 import pytest
 import torch
 
-from sbmt.experiments.files import read_tensors
+from sbmt import SbmtError
+from sbmt.experiments.files import read_json, read_tensors
+from sbmt.experiments.training import evaluate
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
@@ -60,6 +62,25 @@ def test_batches_without_a_selected_token_do_no_harm(tmp_path, tiny_mlm):
     assert all(weight.isfinite().all() for weight in run.model.state_dict().values())
     train = [row for row in run.rows if row["split"] == "train"]
     assert [row["loss"] == 0 for row in train] == [n == 0 for n in n_labels]
+
+
+@pytest.mark.bad_input
+def test_an_evaluation_without_a_selected_token_is_refused_before_training(tmp_path, tiny_mlm):
+    with pytest.raises(SbmtError, match="a label to be guessed among the examples of dev, got none"):
+        fit(tiny_mlm(length=3, batch_size=1, dev_examples=1), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.bad_input
+def test_blocks_without_a_selected_token_are_no_test(pretrained):
+    with pytest.raises(SbmtError, match="a label to be guessed among the examples, got none: take more"):
+        evaluate(load_run(pretrained(length=3, batch_size=1)), 1)
+
+
+def test_a_perplexity_may_overflow(tmp_path, tiny_mlm):
+    run = fit(tiny_mlm(embedding_std=1000.0, attention="full"), tmp_path / "run")
+    assert run.test.loss > 1000 and run.test.metrics == load_run(tmp_path / "run").test.metrics == {"perplexity": inf}
+    assert read_json(tmp_path / "run" / "result.json")["test"]["metrics"] == {"perplexity": None}
 
 
 @pytest.mark.parametrize("length", [16, 9])

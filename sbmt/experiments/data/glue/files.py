@@ -67,8 +67,10 @@ def _check_header(header: list[str], path: Path, task: GlueTask, wanted: tuple[s
     if not set(wanted) <= set(header):
         do = f"give a table of {task.folder}"
         if set(task.texts) <= set(header):
-            do += "; GLUE's test tables have no labels and are read with is_labelled=False"
-        got = ", ".join(header)[:200] or "an empty line"
+            do += "; GLUE's test tables have no labels: sbmt predict answers them"
+        if any("\r" in name for name in header):
+            do = "save it with line feeds at the ends of lines"
+        got = repr(", ".join(header)[:200]) if any(header) else "an empty line"
         raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, sample_edges
-from sbmt.samplers import RESERVED, SAMPLERS
+from sbmt.samplers import RESERVED, SAMPLERS, Sampler
 from sbmt.samplers.exact import sample_with_torch
 from tests.statistics import binomial_p_values
 
@@ -53,7 +53,7 @@ class Draw:
         for constant, value in constants.items():
             monkeypatch.setattr(f"sbmt.{constant}", value)
         if self.sampler == "torch":  # what runs on other devices
-            monkeypatch.setitem(SAMPLERS, "torch", sample_with_torch)
+            monkeypatch.setitem(SAMPLERS, "torch", Sampler(sample_with_torch))
 
     def edges(self, model, exploration=0.0, seed=0, **options):
         generator = torch.Generator().manual_seed(seed)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -18,7 +19,6 @@ from sbmt.experiments.training.language import (
     TOKENIZER,
     epochs_of,
     fine_tuning,
-    perplexity,
     reduced_settings,
 )
 from sbmt.experiments.training.run import Run
@@ -157,7 +157,8 @@ def mlm_table(result: dict[str, Any]) -> Table:
     for trial, title in result["titles"].items():
         for run in _runs(result, trial):
             test = run["test"]
-            numbers = f"{test['loss']:.3f}", f"{perplexity(test['loss']):.1f}", f"{100 * test['accuracy']:.1f}"
+            reached = test["metrics"]["perplexity"]  # None in a file where it is infinite
+            numbers = f"{test['loss']:.3f}", f"{reached or inf:.1f}", f"{100 * test['accuracy']:.1f}"
             which = f", seed {run['config']['seed']}" if run["config"]["seed"] else ""
             rows.append((title + which, *numbers, f"{100 * test['density']:.1f}", f"{run['seconds']:,.0f}"))
     run = result["runs"][0]

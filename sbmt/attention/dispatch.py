@@ -305,3 +305,5 @@ def _check(
             raise SbmtError("a finite bias", f"numbers from {low} to {high}", "leave the edge out")
     if sink is not None:
         check_sink(sink, query)
+        if not bool((sink.detach() < math.inf).all()):
+            raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")

@@ -28,7 +28,7 @@ Membership = Literal["sigmoid", "softmax", "crossed"]
 SHARPNESS = {"softmax": 10.0, "crossed": 5.0}
 """Of memberships at the start: how many times as far apart as usual the outputs of the MLP, or linear map, lie."""
 
-OPEN = 1e-6
+LEAST_START = 1e-6
 """How far below 0 the logarithm of a start is at least, since 0 says that there has been none."""
 
 
@@ -242,11 +242,11 @@ class SBMAttention(nn.Module):
     def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
         """The logarithm of γ: what is learned, and a start that the first step of training decides.
 
-        A start of 0 is still open, so that a mean of weights over steps may begin with it; older files say infinity.
+        A start of 0 is still open, so that a mean of weights over steps may begin with it.
         """
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
-        here = self.log_start.new_tensor(min(-OPEN, log(self.edges_per_query / n_keys)))
-        log_start = torch.where((self.log_start == 0) | self.log_start.isposinf(), here, self.log_start)
+        here = min(-LEAST_START, log(self.edges_per_query / n_keys))
+        log_start = torch.where(self.log_start == 0, here, self.log_start)
         if self.training and torch.is_grad_enabled():
             self.log_start.copy_(log_start)
         return self.log_rate + log_start

@@ -209,10 +209,3 @@ def test_only_a_step_of_training_decides_the_start():
     short(*[tokens(n=16)] * 3)
     short(*[tokens(n=40)] * 3)
     assert -1e-5 < short.log_start < 0  # 20 / 16 edges per pair are no more than one
-
-
-def test_older_weights_say_infinite_before_any_training():
-    layer = fitted(edges_per_query=2.0)
-    layer.load_state_dict(layer.state_dict() | {"log_start": torch.tensor(torch.inf)})
-    layer(*[tokens(n=16)] * 3)
-    assert layer.log_start == pytest.approx(math.log(2 / 16))

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["command", "compiling", "errors", "registration", "types"],
+    0: ["command", "compiling", "errors", "precision", "registration", "types"],
     1: ["counter_rng", "graph", "kernels"],
     2: ["block_model"],
     3: ["samplers", "attention"],

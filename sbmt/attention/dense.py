@@ -6,7 +6,7 @@ from torch import Tensor
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
-from sbmt.kernels.gpu import accumulator
+from sbmt.precision import accumulator
 
 
 def attend_dense(

@@ -22,8 +22,9 @@ from sbmt.errors import SbmtError, check_untransformed, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.cutoffs import Cutoff, cutoffs
-from sbmt.kernels.gpu import accumulator, has_gpu
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.gpu import has_gpu
+from sbmt.precision import accumulator
 from sbmt.registration import add_to, check_takes
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]

@@ -13,7 +13,7 @@ from sbmt.graph.edges import reach_of
 from sbmt.graph.padding import share_of_pairs
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.draws import attend_drawn
-from sbmt.kernels.gpu import accumulator
+from sbmt.precision import accumulator
 
 
 def can_draw_meanwhile(block_model: BlockModel, sampler: str, backend: str) -> TypeGuard[CrossedModel]:

@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 from sbmt.attention.inputs import EdgeTerms, GateRule
 from sbmt.errors import check_choice
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels.gpu import accumulator
+from sbmt.precision import accumulator
 
 
 class EdgeAttention(MessagePassing):

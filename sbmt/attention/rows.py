@@ -6,9 +6,9 @@ from torch import Tensor
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.kernels.rows import attend
+from sbmt.precision import accumulator
 
 
 def attend_along_rows(

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from sbmt.baselines.all_pairs import AllPairsAttention, Masks, keys_to_read
-from sbmt.block_model.pair_products import full_precision
+from sbmt.precision import full_precision
 
 
 def feature_attention(

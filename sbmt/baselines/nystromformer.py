@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from sbmt.baselines.all_pairs import AllPairsAttention, Masks
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes, describe, is_integer
+from sbmt.precision import full_precision
 from sbmt.registration import option
 
 
@@ -150,7 +151,7 @@ class NystromAttention(AllPairsAttention):
         )
         dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
         query, key, value = (query / query.shape[3] ** 0.5).to(dtype), key.to(dtype), value.to(dtype)
-        with torch.autocast(query.device.type, enabled=False):
+        with full_precision(query):
             few_queries, has_query = segment_means(query, is_query, self.n_landmarks)
             few_keys, has_key = segment_means(key, is_key, self.n_landmarks)
             to_landmarks = self._drop(_softmax(query @ few_keys.mT, has_key), generator)

@@ -13,6 +13,7 @@ from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import share_of_pairs
+from sbmt.precision import full_precision
 from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
@@ -208,7 +209,7 @@ class ReformerAttention(nn.Module):
         source = torch.Generator(query.device).manual_seed(draw_seed(generator))
         rotations = torch.randn(heads, self.n_hashes, d_head, n_chunks, generator=source, device=query.device)
         half_buckets = (-(-is_real.sum(1) // n_chunk)).clamp(min=1)  # as many as chunks with real tokens
-        with torch.autocast(query.device.type, enabled=False):
+        with full_precision(query):
             bucket = hash_tokens(x, rotations, half_buckets)
             rounds = find_pairs(bucket, nn.functional.pad(is_real, (0, more)), n_chunk)
             dropout = self.dropout if self.training else 0.0

@@ -11,6 +11,7 @@ from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.baselines.self_attention import directions, one_mask
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
+from sbmt.precision import full_precision
 from sbmt.registration import option
 from sbmt.types import AttentionOutput
 
@@ -116,7 +117,7 @@ class RoutingAttention(nn.Module):
         is_real = one_mask(query, key, query_mask, key_mask)
         dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
         x, values = (t.to(dtype).masked_fill(~is_real[:, None, :, None], 0.0) for t in (query, value))
-        with torch.autocast(query.device.type, enabled=False):
+        with full_precision(query):
             unit = directions(x)
             centroids = directions(self.centroids).to(dtype)
             closeness, cluster = (unit.detach() @ centroids.mT).max(-1)  # batch heads n

@@ -7,12 +7,12 @@ from torch.nn.functional import linear
 
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel, blockwise, in_range
-from sbmt.block_model.pair_products import full_precision
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 from sbmt.kernels import crossed as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.structures import CrossedFactors
+from sbmt.precision import full_precision
 
 Chosen = tuple[Tensor, Tensor]
 """Numbers of parts that tokens belong to, int32, and how much: both ``(batch, heads, n, chosen)``."""

@@ -15,10 +15,11 @@ from torch import Tensor
 from sbmt.block_model.exploration import check_exploration
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.link import Link, find_link
-from sbmt.block_model.pair_products import edge_dot, edge_gate, full_precision
+from sbmt.block_model.pair_products import edge_dot, edge_gate
 from sbmt.errors import SbmtError, check_untransformed
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
+from sbmt.precision import full_precision
 
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 _PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists

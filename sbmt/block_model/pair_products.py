@@ -1,6 +1,5 @@
 """Scalar products of query rows with key rows along given edges."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from sbmt.kernels import rows as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.cutoffs import cutoffs
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.precision import full_precision
 
 _GATHERED_AT_ONCE = 1 << 22  # numbers gathered per chunk and side
 
@@ -62,12 +62,6 @@ def _takes_all_pairs(product: str, edges: EdgeList) -> bool:
     if not can_run_on(edges.keys.device):
         return False
     return cutoffs()[product].takes_all_pairs(edges.n_edges, edges.cell_count)
-
-
-def full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
-    device = like.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _has_kernels(query: Tensor) -> bool:

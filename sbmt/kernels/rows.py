@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
+from sbmt.precision import accumulator
 
 
 def _kernels(use_gpu: bool) -> Any:

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import Drawing, TileInputs
+from sbmt.precision import accumulator
 
 _INPUTS = ", ".join(f"Tensor {name}" for name in TileInputs._fields)
 _DRAWING = (

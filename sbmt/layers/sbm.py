@@ -17,10 +17,10 @@ from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
 from sbmt.block_model.model import BlockModel
-from sbmt.block_model.pair_products import full_precision
 from sbmt.errors import SbmtError, check_choice, check_sizes, check_untransformed, choose
 from sbmt.graph.padding import check_mask, zero_padding
 from sbmt.layers.functional import sbm_attention
+from sbmt.precision import full_precision
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput
 

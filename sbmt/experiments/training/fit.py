@@ -82,8 +82,9 @@ def _fit(
     where: dict[str, Any],
 ) -> Run:
     # Lightning takes seconds to import, which commands that train nothing are spared.
-    from sbmt.experiments.training.callbacks import EveryStep, MetricsTable, WatchForCollapse, checkpoints
+    from sbmt.experiments.training.callbacks import EveryStep, MetricsTable, checkpoints
     from sbmt.experiments.training.checkpoints import checkpoint_of, restoring, weights
+    from sbmt.experiments.training.collapse import WatchForCollapse
     from sbmt.experiments.training.lightning_module import TrainingModule
 
     data = config.open_data()

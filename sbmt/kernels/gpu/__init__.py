@@ -27,11 +27,6 @@ def can_run_on(device: torch.device) -> bool:
     return has_triton() and device.type == ("cpu" if is_interpreted() else "cuda")
 
 
-def accumulator(value: torch.Tensor) -> torch.dtype:
-    """The type of sums: float64 for float64, else float32."""
-    return torch.float64 if value.dtype == torch.float64 else torch.float32
-
-
 def has_gpu() -> bool:
     """Whether kernels serve any device here."""
     return has_triton() and (is_interpreted() or torch.cuda.is_available())

@@ -10,6 +10,7 @@ from sbmt.kernels.gpu.philox import philox
 from sbmt.kernels.gpu.tiles.forward import poisson_link
 from sbmt.kernels.gpu.toolchain import kernel
 from sbmt.kernels.structures import RateFactors
+from sbmt.precision import full_precision
 
 VISITS = 64  # keys of a row at a time
 # How many visits cost as much as one candidate that torch draws, sorts and merges: an estimate, not measured.
@@ -60,7 +61,7 @@ def bound(factors: RateFactors) -> Bounds:
     largest = key.amax(2, keepdim=True)  # M, batch heads 1 k
     ratio = key / largest.clamp(min=torch.finfo(key.dtype).tiny)
     lowest = ratio.masked_fill(largest == 0, float("inf")).amin(-1).clamp(max=1.0)  # empty clusters bound no key
-    with torch.autocast(key.device.type, enabled=False):
+    with full_precision(key):
         row_rate = (factors.query.double() @ largest.double().mT).squeeze(-1) * _ROUNDED_UP  # batch heads n_queries
     row = row_rate + factors.exploration
     row = -torch.expm1(-row) if factors.is_poisson else row.clamp(max=1.0)

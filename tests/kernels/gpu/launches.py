@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import torch
 
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.structures import AttentionInputs, ByKey, Drawing, Mask, RateFactors, TileInputs
+from sbmt.precision import accumulator
 from tests.kernels.gpu.builds import Launch, recorded
 
 N = 256  # queries and keys; kernels do not depend on how many there are

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.rows import attention as row_attention
 from sbmt.kernels.gpu.rows import sums as row_sums
 from sbmt.kernels.gpu.rows.pieces import Pieces, cut_rows
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
+from sbmt.precision import accumulator
 
 EDGES = 32  # at a time: a warp fetches their keys at once
 ATTEND_WIDTH, SUM_WIDTH = 64, 128  # numbers of a vector that each warp holds

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.kernels.gpu import accumulator
 from sbmt.kernels.gpu.tiles import forward as tiles
 from sbmt.kernels.gpu.tiles import gradients as tile_gradients
 from sbmt.kernels.structures import Drawing, TileInputs
+from sbmt.precision import accumulator
 
 TILE = 32  # queries and keys of a tile: more would spill registers in the backward pass; chosen by that, not timed
 

@@ -41,8 +41,12 @@ def is_number(x: object) -> bool:
 
 
 def describe(x: object) -> object:
-    """What an error message says of an argument: a number as it is, anything else with its type."""
-    return x if is_number(x) else f"{type(x).__name__} {x!r}"
+    """What an error message says of an argument: a number, the type and shape of a tensor, or the type of the rest."""
+    if is_number(x):
+        return x
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return f"{x.dtype} {tuple(x.shape)}"
+    return f"{type(x).__name__} {x!r}"
 
 
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:

@@ -96,7 +96,7 @@ def test_sbm_attention_asks_for_a_sink_of_each_head(sink, backend):
     "call, words",
     [
         (lambda: SBMAttention(8, "2"), "n_heads ≥ 1, got str '2'"),
-        (lambda: SBMAttention(8, 2, exploration=torch.tensor(0.1)), "δ in .*got Tensor"),
+        (lambda: SBMAttention(8, 2, exploration=torch.tensor(0.1)), r"δ in .*got torch.float32 \(\)"),
         (lambda: build_attention("sbm", preset="fitted", d_head=4, n_heads=2, edges_per_query=True), "got bool True"),
         (lambda: EdgeList(EDGES.row_ptr, EDGES.keys, list(EDGES.shape)), "a tuple of four integers"),
         (lambda: replace(EDGES, multiplicity=GATE), "one integer per edge as multiplicity, got torch.float32"),
@@ -219,3 +219,30 @@ def test_models(ids, mask, words):
     for model in (encoder, TokenTagger(encoder, 2), SequenceClassifier(encoder, 2, 4)):
         with refused(words):
             model(ids, mask)
+
+
+NODES, ARCS = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(query=NODES.long()), "query as a floating-point tensor .*int64"),
+        (dict(key=NODES[None]), "key as a floating-point tensor"),
+        (dict(value=NODES[:2]), "as many values as keys"),
+        (dict(query=NODES[:, :2]), "keys as wide as queries"),
+        (dict(edge_index=ARCS.int()), "edge_index as an int64 tensor"),
+        (dict(edge_index=torch.zeros(3, 2).long()), "edge_index as an int64 tensor"),
+        (dict(edge_index=ARCS + 1), r"targets in \[0, 3\), got from 3 to 3"),
+        (dict(edge_index=ARCS - 1), r"sources in \[0, 3\), got from -1 to 0"),
+        (dict(gate=torch.ones(1)), r"gate of shape \(2,\), got torch.float32 \(1,\)"),
+        (dict(gate=torch.tensor([1.0, -1.0])), "positive gate, got a minimum of -1.0"),
+        (dict(bias=[0.0, 0.0]), r"bias of shape \(2,\), got list"),
+        (dict(sink=torch.zeros(2)), r"sink of shape \(3,\)"),
+        (dict(weight_scale=torch.ones(2).int()), "weight_scale"),
+    ],
+)
+@pytest.mark.parametrize("gate_rule", ["score", "weight"])
+def test_edges_of_any_graph(gate_rule, arguments, words):
+    with refused(words):
+        EdgeAttention(gate_rule)(**dict(query=NODES, key=NODES, value=NODES, edge_index=ARCS) | arguments)

@@ -55,8 +55,7 @@ def check_sink(sink: Tensor, query: Tensor) -> None:
     """Raises SbmtError unless there is a logit for each head of the query."""
     n_heads = query.shape[1]
     if not isinstance(sink, Tensor) or sink.shape != (n_heads,) or not sink.is_floating_point():
-        got = f"{sink.dtype} {tuple(sink.shape)}" if isinstance(sink, Tensor) else type(sink).__name__
-        raise SbmtError(f"a floating-point sink of shape ({n_heads},)", got, "give one number per head")
+        raise SbmtError(f"a floating-point sink of shape ({n_heads},)", describe(sink), "give one number per head")
     if sink.device != query.device:
         raise SbmtError(f"sink on {query.device}, as the query", sink.device, "move it with .to(…)")
 

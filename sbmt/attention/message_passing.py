@@ -1,7 +1,7 @@
 """Attention as message passing on a bipartite graph, with PyTorch Geometric."""
 
 from functools import cache
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +10,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
 from sbmt.attention.inputs import EdgeTerms, GateRule
-from sbmt.errors import check_choice
+from sbmt.errors import SbmtError, check_choice, describe
 from sbmt.graph.edges import EdgeList
 from sbmt.precision import accumulator
 
@@ -68,7 +68,39 @@ class EdgeAttention(MessagePassing):
         ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
         as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
         denominator, its exponential. With ``return_weights`` the weights after the softmax are returned too.
+
+        Raises:
+            SbmtError: On tensors whose types or shapes do not fit, edges between nodes that are not there, or a gate
+                that is not positive.
         """
+        check_nodes(query, key, value, edge_index)
+        n_edges = edge_index.shape[1]
+        for name, numbers, n in (("gate", gate, n_edges), ("weight_scale", weight_scale, n_edges),
+                                 ("bias", bias, n_edges), ("sink", sink, query.shape[0])):  # fmt: skip
+            is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
+            if numbers is not None and not is_fit:
+                got = f"{numbers.dtype} {tuple(numbers.shape)}" if isinstance(numbers, Tensor) else describe(numbers)
+                raise SbmtError(f"a floating-point {name} of shape ({n},)", got, "give one number per edge, or target")
+        if gate is not None and not bool((gate > 0).all()):
+            raise SbmtError("a positive gate", f"a minimum of {float(gate.min())}", "leave the edge out")
+        return self.pass_messages(
+            query, key, value, edge_index, gate, weight_scale, bias, sink, return_weights=return_weights
+        )
+
+    def pass_messages(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        edge_index: Tensor,
+        gate: Tensor | None,
+        weight_scale: Tensor | None,
+        bias: Tensor | None,
+        sink: Tensor | None,
+        *,
+        return_weights: bool,
+    ) -> Any:
+        """:meth:`forward` without its checks."""
         size = (key.shape[0], query.shape[0])
         ends = {"query": (None, query), "key": (key, None)}
         weights = self.edge_updater(edge_index, size=size, **ends, gate=gate, bias=bias, sink=sink)
@@ -103,15 +135,34 @@ class EdgeAttention(MessagePassing):
         return weights[:, None] * value_j
 
 
+def check_nodes(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
+    """Raises SbmtError unless these are nodes of a bipartite graph and its edges."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 2:
+            expected = f"{name} as a floating-point tensor (nodes, width)"
+            raise SbmtError(expected, describe(x), "give one row per node")
+    if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
+        shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+    if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64 or edge_index.shape[:-1] != (2,):
+        do = "row 0 holds sources, row 1 targets"
+        raise SbmtError("edge_index as an int64 tensor (2, n_edges)", describe(edge_index), do)
+    for row, what, n in ((0, "sources", key.shape[0]), (1, "targets", query.shape[0])):
+        if edge_index.shape[1] and not bool(((edge_index[row] >= 0) & (edge_index[row] < n)).all()):
+            got = f"from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
+            raise SbmtError(f"{what} in [0, {n})", got, "row 0 holds sources, row 1 targets")
+
+
 def attend_by_messages(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
 ) -> tuple[Tensor, Tensor | None]:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
     gate, gate_rule, bias, sink, weight_scale, return_weights = terms
-    nodes = (t.flatten(0, 2) for t in (query, key, value))
     if sink is not None:
         sink = sink[:, None].expand(edges.shape[:3]).flatten()
-    out, weights = _layer(gate_rule)(*nodes, edges.to_edge_index(), gate, weight_scale, bias, sink, return_weights=True)
+    query, key, value = (t.flatten(0, 2) for t in (query, key, value))
+    layer, index = _layer(gate_rule), edges.to_edge_index()
+    out, weights = layer.pass_messages(query, key, value, index, gate, weight_scale, bias, sink, return_weights=True)
     return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if return_weights else None
 
 

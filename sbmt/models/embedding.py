@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, describe
 from sbmt.graph.padding import check_mask
 
 
@@ -39,7 +39,7 @@ class IdEmbedding(nn.Embedding):
         is_integer = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64)
         if not is_integer or tokens.dim() < 2 or tokens.shape[2:] != shape or 0 in tokens.shape:
             expected = f"token ids as an int64 tensor ({', '.join(['batch', 'n ≥ 1', *map(str, shape)])})"
-            raise SbmtError(expected, _describe(tokens), "encode the text first")
+            raise SbmtError(expected, describe(tokens), "encode the text first")
         _check_device(tokens, self.weight)
         low, high = (int(x) for x in torch.aminmax(tokens))
         if low < 0 or high >= self.num_embeddings:
@@ -77,14 +77,10 @@ class VectorEmbedding(nn.Linear):
         is_float = isinstance(tokens, Tensor) and tokens.is_floating_point()
         if not is_float or tokens.dim() != 3 or tokens.shape[2] != self.in_features or 0 in tokens.shape:
             expected = f"tokens as a floating-point tensor (batch, n ≥ 1, {self.in_features})"
-            raise SbmtError(expected, _describe(tokens), "give one vector per token")
+            raise SbmtError(expected, describe(tokens), "give one vector per token")
         _check_device(tokens, self.weight)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         return super().forward(tokens if mask is None else tokens.masked_fill(~mask[..., None], 0.0))
-
-
-def _describe(tokens: object) -> str:
-    return f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
 
 
 def _check_device(tokens: Tensor, weight: Tensor) -> None:

@@ -79,8 +79,8 @@ class EdgeAttention(MessagePassing):
                                  ("bias", bias, n_edges), ("sink", sink, query.shape[0])):  # fmt: skip
             is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
             if numbers is not None and not is_fit:
-                got = f"{numbers.dtype} {tuple(numbers.shape)}" if isinstance(numbers, Tensor) else describe(numbers)
-                raise SbmtError(f"a floating-point {name} of shape ({n},)", got, "give one number per edge, or target")
+                expected = f"a floating-point {name} of shape ({n},)"
+                raise SbmtError(expected, describe(numbers), "give one number per edge, or target")
         if gate is not None and not bool((gate > 0).all()):
             raise SbmtError("a positive gate", f"a minimum of {float(gate.min())}", "leave the edge out")
         return self.pass_messages(

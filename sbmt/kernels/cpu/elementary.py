@@ -15,12 +15,11 @@ _LOG2_E = 1 / math.log(2)
 _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # 33 bits, so that its product with an exponent is exact
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")  # the rest of ln 2
 _SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
-_MANTISSA = np.int64((1 << 52) - 1)
 
 _LOG2_E_SINGLE = np.float32(_LOG2_E)
 _LN2_HIGH_SINGLE = np.float32(0.693359375)  # 9 bits
 _LN2_LOW_SINGLE = np.float32(math.log(2) - 0.693359375)
-_LEAST_SINGLE = np.float32(-87.0)
+_LEAST_SINGLE = np.float32(-88.0)  # whose power of two has the exponent bits of 0
 _ZERO, _HALF, _ONE, _TWO = (np.float32(x) for x in (0.0, 0.5, 1.0, 2.0))
 _SINGLE_7, _SINGLE_6, _SINGLE_5, _SINGLE_4, _SINGLE_3 = (np.float32(1 / math.factorial(n)) for n in range(7, 2, -1))
 _SQRT_HALF_BITS_SINGLE = np.int32(0x3F3504F3)
@@ -30,7 +29,7 @@ _NINTH, _SEVENTH, _FIFTH, _THIRD = (np.float32(1 / n) for n in (9, 7, 5, 3))
 def exp(x):
     """e^x in the type of x, for use in kernels.
 
-    In float64, x ≤ 708, and what is below −708 counts as −708 (3e-308); in float32, x ≤ 88 and −87 (2e-38).
+    In float64, x ≤ 708, and from −708.8 downwards (below 2e-308) it is 0; in float32, x ≤ 88 and −87.7 (below 9e-39).
     """
     raise NotImplementedError  # to Python; see _exp
 
@@ -52,7 +51,7 @@ def _expm1(x):
 
 @to_the_letter
 def _exp_double(x, subtracted):
-    x = -708.0 if x < -708.0 else float(x)  # NaN stays NaN
+    x = -709.0 if x < -709.0 else float(x)  # whose power of two has the exponent bits of 0; NaN stays NaN
     n = math.floor(x * _LOG2_E + 0.5)
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW  # |r| ≤ ½ ln 2: Taylor's remainder after degree 13 is below 2⁻⁵⁶
     p = 1 / 6227020800

@@ -43,7 +43,7 @@ def family_defaults(**values: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value is a finite number."""
+    """Whether a value is a finite number of Python's own, as JSON holds it."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 

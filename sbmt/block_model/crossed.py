@@ -42,16 +42,26 @@ def part_memberships(
         Of queries and of keys, numbers of parts, in ascending order, and memberships, which sum to 1 over each
         partition. A token has ``n_partitions · n_active`` of both.
 
-    Cost: O(n d) for each part, for logits of which no gradient is taken; the rest follows the parts that are chosen.
-    Nodes are not kept for the backward pass, which computes them again.
+    Cost: O(n · min(width, d)) for each part, for logits of which no gradient is taken; the rest follows the parts that
+    are chosen.
     """
     query, key, weight, bias = (t.to(centres.dtype) for t in (query, key, node_map.weight, node_map.bias))
+    if skips_nodes(*weight.shape, centres.shape[1]):
+        matrix, constant = centres @ weight, centres @ bias
+    else:
+        query, key = (linear(x, weight, bias) for x in (query, key))
+        matrix, constant = centres, centres.new_zeros(centres.shape[:2])
     if can_run_on(query.device):
-        rest = weight, bias, centres, n_partitions, n_active
-        of_query, query_part, of_key, key_part = kernels.part_memberships(query, key, *rest)
+        given = query, key, matrix, constant, n_partitions, n_active
+        of_query, query_part, of_key, key_part = kernels.part_memberships(*given)
         return (query_part, of_query), (key_part, of_key)
-    queries, keys = (_largest(linear(x, weight, bias) @ centres.mT, n_partitions, n_active) for x in (query, key))
+    queries, keys = (_largest(x @ matrix.mT + constant[:, None], n_partitions, n_active) for x in (query, key))
     return queries, keys
+
+
+def skips_nodes(d: int, width: int, n_parts: int) -> bool:
+    """Whether it takes fewer products to map tokens of this width to their logits at once, without nodes of width d."""
+    return width * n_parts <= d * (width + n_parts)
 
 
 def _largest(logits: Tensor, n_partitions: int, n_active: int) -> Chosen:

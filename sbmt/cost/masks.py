@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from sbmt.baselines import RandomMaskAttention, RoutingAttention
+from sbmt.block_model.crossed import skips_nodes
 from sbmt.cost.parts import ModuleCost, Part, part
 from sbmt.errors import choose
 from sbmt.layers import SBMAttention
@@ -59,6 +60,7 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
     n_heads, d_head = layer.n_heads, layer.d_head
     n_clusters, n_groups = layer.n_clusters, layer.n_groups
     is_bilinear, is_sigmoid, is_crossed = layer.link.is_linear, layer.membership == "sigmoid", False
+    has_nodes = True
     pairs = "k²" if n_groups == 1 else "k·s"  # of clusters that meet: those of a group, which has s
     sizes = {"h": n_heads, "d": d_head, "k": n_clusters}
     nodes = part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d")
@@ -72,6 +74,9 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
         nodes = part("memberships: linear map of Q and K", f"4·{per}·n·d²", f"2·{per}·n·d")
         products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 20·{per}·n·g·a")
         block_matrix = part("block matrix", "4·h·k·d", "6·h·k")
+        has_nodes = not skips_nodes(d_head, layer.node_mlp[0].in_features, layer.clusters.shape[1])
+        if not has_nodes:
+            nodes = part("memberships: linear map times C", "4·h·g·s·d² + 4·h·g·s·d")
         is_crossed = layer.sampler == "exact" and layer.link.is_poisson and per == "b·h"
     mask = (
         products,
@@ -80,11 +85,14 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
         *window_parts(layer.window),
         *(CROSSED_RATES if is_crossed else rate_parts(layer, pairs)),
     )
-    if layer.shared_graph:
-        first = f"4·{per}·n·d²"  # the tokens of all heads side by side
-        second = "" if layer.membership == "crossed" else " + " + f"4·{per}·n·d²".replace("h·", "")
-        nodes = part(nodes.name, first + second, nodes.elementwise.text.replace("h·", ""))
+    if layer.shared_graph:  # the tokens of all heads side by side
         mask = tuple(_for_one_head(part) for part in mask)
+        if has_nodes:
+            second = "" if layer.membership == "crossed" else " + " + f"4·{per}·n·d²".replace("h·", "")
+            nodes = part(nodes.name, f"4·{per}·n·d²" + second, nodes.elementwise.text.replace("h·", ""))
+        else:
+            nodes = part(nodes.name, "4·h·g·s·d² + 4·g·s·d")
+            mask = part(products.name, products.flops.text, mask[0].elementwise.text), *mask[1:]
     return ModuleCost((nodes, *mask, *edge_parts(layer.backend)), sizes)
 
 

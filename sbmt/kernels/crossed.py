@@ -11,16 +11,16 @@ from sbmt.kernels.structures import CrossedFactors, Mask
 
 @operator(
     "sbmt::part_memberships",
-    schema="(Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, int n_partitions, int n_active) -> "
+    schema="(Tensor query, Tensor key, Tensor matrix, Tensor constant, int n_partitions, int n_active) -> "
     "(Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
 def part_memberships(query: Tensor, key: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The softmax of each token's ``n_active`` largest logits in each partition, and whose they are, ascending.
 
-    Tokens are ``(batch, heads, n, width)`` and become nodes by a linear map; centres are ``(heads, parts, d)``, the
-    memberships and the numbers of their parts ``(batch, heads, n, n_partitions · n_active)``: both of queries, then
-    both of keys.
+    The logits of a token x are x · matrixᵀ + constant. Tokens are ``(batch, heads, n, width)``, the matrix is ``(heads,
+    parts, width)`` and the constant ``(heads, parts)``; memberships and the numbers of their parts are ``(batch, heads,
+    n, n_partitions · n_active)``: both of queries, then both of keys.
     """
     from sbmt.kernels.cpu import launch
 
@@ -35,12 +35,12 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 
 @operator(
     "sbmt::part_memberships_backward",
-    schema="(Tensor grad_query, Tensor grad_key, Tensor query, Tensor key, Tensor weight, Tensor bias, Tensor centres, "
-    "Tensor[] memberships, int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor grad_query, Tensor grad_key, Tensor query, Tensor key, Tensor matrix, Tensor[] memberships, "
+    "int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
 def part_memberships_backward(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    """Gradients of queries and keys (of length 0 unless they are needed), weight, bias and centres."""
+    """Gradients of queries and keys (of length 0 unless they are needed), matrix and constant."""
     from sbmt.kernels.cpu import launch
 
     return launch.part_memberships_backward((grad_query, grad_key), arguments[:2], *arguments[2:])
@@ -48,22 +48,21 @@ def part_memberships_backward(grad_query: Tensor, grad_key: Tensor, *arguments: 
 
 @part_memberships_backward.register_fake
 def _(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    tokens, maps, needs_tokens = arguments[:2], arguments[2:5], arguments[-1]
+    tokens, matrix, needs_tokens = arguments[:2], arguments[2], arguments[-1]
     of_tokens = (torch.empty_like(t) if needs_tokens else t.new_empty(0) for t in tokens)
-    return *of_tokens, *(torch.empty_like(t) for t in maps)
+    return *of_tokens, torch.empty_like(matrix), matrix.new_empty(matrix.shape[:2])
 
 
 def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs[:5], *output)  # and not the nodes, which are soon computed again
-    ctx.n_partitions = inputs[5]
+    ctx.save_for_backward(*inputs[:3], *output)
+    ctx.n_partitions = inputs[4]
 
 
 def _differentiate_memberships(
     ctx: Any, of_query: Tensor, _: Tensor | None, of_key: Tensor, __: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     needs_tokens, saved = any(ctx.needs_input_grad[:2]), list(ctx.saved_tensors)
-    given = *saved[:5], saved[5:], ctx.n_partitions, needs_tokens
-    grads = part_memberships_backward(of_query, of_key, *given)
+    grads = part_memberships_backward(of_query, of_key, *saved[:3], saved[3:], ctx.n_partitions, needs_tokens)
     return *(grads[:2] if needs_tokens else (None, None)), *grads[2:], None, None
 
 

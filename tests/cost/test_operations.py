@@ -36,6 +36,7 @@ SETTINGS = [
     ("sbm", {"n_clusters": 6, "reweight": True}),
     ("sbm", {"n_clusters": 8, "preset": "fitted"}),
     ("sbm", {"n_clusters": 8, "preset": "fitted", "shared_graph": True}),
+    ("sbm", {"n_clusters": 4, "n_groups": 1, "preset": "fitted", "shared_graph": True}),
     ("sbm", {"n_clusters": 6, "shared_graph": True}),
     ("sbm", {"n_clusters": 6, "backend": "dense"}),
     ("sbm_static", {"n_clusters": 6, "n_positions": N}),
@@ -63,9 +64,13 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
     return 2 * keys[0] * key[1]
 
 
-def membership_flops(query, key, weight, bias, centres, *rest, out_shape=None, **_):
+def membership_flops(query, key, matrix, *rest, out_shape=None, **_):
     batch, heads, n_queries, width = query
-    return 2 * batch * heads * (n_queries + key[2]) * weight[0] * (width + centres[1])
+    return 2 * batch * heads * (n_queries + key[2]) * width * matrix[1]
+
+
+def constant_flops(matrix, vector, *, out_shape=None, **_):
+    return 2 * matrix[0] * matrix[1]
 
 
 def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
@@ -83,6 +88,7 @@ def flops_by_torch(model, *inputs):
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
         torch.ops.sbmt.part_memberships: membership_flops,
+        torch.ops.aten.mv: constant_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }

@@ -83,28 +83,57 @@ def _softmax_and_sort(n_rows, active, score, part, total):
 
 
 @kernel
-def differentiate_memberships(start, stop, active, grad, nodes, centres, chosen, weight, chunk, to_node, to_centre):
-    """Fills the gradients of the nodes, and of the centres from the rows of each of chunks start … stop.
+def differentiate_memberships(start, stop, active, chunk, queries, keys, matrix, to_matrix, to_constant):
+    """Fills gradients of tokens, where there is room, and of matrix and constant from each of chunks start … stop.
 
-    With gradients u of the weights w of a partition, those of its logits are w (u − Σ w u). A head's rows are divided
-    into chunks of equal size, each with a gradient of the centres of its own, so that their sum does not depend on who
+    With gradients u of the weights w of a partition, those of its logits are w (u − Σ w u). Queries and keys are
+    gradients, tokens, weights, parts, and gradients of tokens. The tokens of a head are divided into chunks of equal
+    size, queries before keys, each with a gradient of the matrix of its own, so that their sum does not depend on who
     computed them.
     """
-    n_rows, n_chunks, n_chosen, width = nodes.shape[1], to_centre.shape[1], chosen.shape[2], nodes.shape[2]
+    n_chunks, n_tokens = to_matrix.shape[1], queries[1].shape[0] // matrix.shape[0] * queries[1].shape[1]
+    first_of_keys = (n_tokens + chunk - 1) // chunk
     for number in range(start, stop):
-        head, chunk_ = number // n_chunks, number % n_chunks
-        to_centre[head, chunk_] = 0
-        for row in range(chunk_ * chunk, min((chunk_ + 1) * chunk, n_rows)):
-            to_node[head, row] = 0
-            for first in range(0, n_chosen, len(active)):
-                mean = grad.dtype.type(0)
-                for s in range(first, first + len(active)):
-                    mean += weight[head, row, s] * grad[head, row, s]
-                for s in range(first, first + len(active)):
-                    of_logit, a = weight[head, row, s] * (grad[head, row, s] - mean), chosen[head, row, s]
-                    for x in range(width):
-                        to_node[head, row, x] += of_logit * centres[head, a, x]
-                        to_centre[head, chunk_, a, x] += of_logit * nodes[head, row, x]
+        head, this = number // n_chunks, number % n_chunks
+        into = to_matrix[head, this], to_constant[head, this]
+        into[0][:], into[1][:] = 0, 0
+        if this < first_of_keys:
+            _differentiate_chunk(head, this * chunk, chunk, active, matrix, *queries, *into)
+        else:
+            _differentiate_chunk(head, (this - first_of_keys) * chunk, chunk, active, matrix, *keys, *into)
+
+
+@kernel
+def _differentiate_chunk(
+    head, first, size, active, matrix, grad, tokens, weight, part, to_token, to_matrix, to_constant
+):
+    heads, n_tokens, n_active = matrix.shape[0], uint64(tokens.shape[1]), uint64(len(active))
+    n_parts, n_chosen = matrix.shape[1], uint64(part.shape[2])
+    for row in range(uint64(first), uint64(min(first + size, tokens.shape[0] // heads * tokens.shape[1]))):
+        graph, token = row // n_tokens * heads + head, row % n_tokens
+        if to_token.size:
+            to_token[graph, token] = 0
+        for i in range(uint64(0), n_chosen, n_active):
+            mean = grad.dtype.type(0)
+            for s in range(i, i + n_active):
+                mean += weight[graph, token, s] * grad[graph, token, s]
+            for s in range(i, i + n_active):
+                of_logit, a = weight[graph, token, s] * (grad[graph, token, s] - mean), uint64(part[graph, token, s])
+                to_constant[a] += of_logit
+                add_row(of_logit, tokens, graph * n_tokens + token, to_matrix, a)
+                if to_token.size:
+                    add_row(of_logit, matrix, head * n_parts + a, to_token, graph * n_tokens + token)
+
+
+@inlined
+def add_row(factor, x, i, y, j):
+    """Adds ``factor`` times row i of ``x`` to row j of ``y``, rows of equal length of arrays of any number of axes."""
+    width = uint64(x.shape[-1])
+    x_start, y_start, whole = uint64(i) * width, uint64(j) * width, width - width % uint64(LANES)
+    for column in range(uint64(0), whole, uint64(LANES)):
+        add_scaled(factor, x, x_start + column, y, y_start + column)
+    for column in range(whole, width):
+        y.flat[y_start + column] += factor * x.flat[x_start + column]
 
 
 @kernel

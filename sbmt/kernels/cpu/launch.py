@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, pad
 
 from sbmt.kernels.cpu import attention, crossed, masks, poisson, products
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
 _CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
-_CHUNK = 2048  # rows of a head whose gradients of centres are summed first
+_CHUNK = 2048  # tokens of a head whose gradients of the map to logits are summed first
 _FUNCTIONS = 16  # multiplications that an exponential or a logarithm of an edge counts for
 
 
@@ -143,16 +142,10 @@ def near(mask: Mask, reach: int) -> Tensor:
 
 
 def part_memberships(
-    query: Tensor, key: Tensor, weight: Tensor, bias: Tensor, centres: Tensor, n_partitions: int, n_active: int
+    query: Tensor, key: Tensor, matrix: Tensor, constant: Tensor, n_partitions: int, n_active: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """How much each query belongs to its parts, and which they are; then each key."""
-    (d, width), n_parts = weight.shape, centres.shape[1]
-    if width * n_parts <= d * (width + n_parts):  # then there is less to multiply if nodes are never formed
-        with_bias = torch.cat([weight, bias[:, None]], 1)
-        rows = with_bias.mT.expand(centres.shape[0], -1, -1).bmm(centres.mT)
-    else:
-        query, key = (linear(x, weight, bias) for x in (query, key))
-        rows = pad(centres.mT, (0, 0, 0, 1)).contiguous()
+    rows = torch.cat([matrix.mT, constant[:, None]], 1)
     memberships = [x.new_empty(*x.shape[:3], n_partitions * n_active) for x in (query, key)]
     of_query, of_key = memberships
     query_part, key_part = (torch.empty_like(x, dtype=torch.int32) for x in memberships)
@@ -166,47 +159,23 @@ def part_memberships(
 def part_memberships_backward(
     grads: tuple[Tensor, Tensor],
     tokens: tuple[Tensor, Tensor],
-    weight: Tensor,
-    bias: Tensor,
-    centres: Tensor,
+    matrix: Tensor,
     memberships: list[Tensor],
     n_partitions: int,
     needs_tokens: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of queries and keys (of length 0 unless they are needed), weight, bias and centres."""
-    rest = weight, bias, centres, n_partitions, needs_tokens
-    membership, part = memberships[::2], memberships[1::2]
-    query, key = (_of_memberships(grads[i], tokens[i], membership[i], part[i], rest) for i in range(2))
-    return query[0], key[0], query[1] + key[1], query[2] + key[2], query[3] + key[3]
-
-
-def _of_memberships(
-    grad: Tensor, tokens: Tensor, membership: Tensor, part: Tensor, rest: tuple[Tensor, Tensor, Tensor, int, bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Those of either alone."""
-    weight, bias, centres, n_partitions, needs_tokens = rest
-    nodes = _by_head(linear(tokens, weight, bias))
-    heads, n_rows, width = nodes.shape
-    n_chunks, n_chosen = -(-n_rows // _CHUNK), part.shape[3]
-    of_nodes, of_centres = torch.empty_like(nodes), grad.new_empty(heads, n_chunks, *centres.shape[1:])
-    given = [as_arrays(t) for t in (_by_head(grad), nodes, centres.contiguous(), _by_head(part), _by_head(membership))]
-    parts = equal_parts(heads * n_chunks, _CHUNK * 2 * n_chosen * width)
-    into = _CHUNK, of_nodes.numpy(), of_centres.numpy()
-    in_parallel(crossed.differentiate_memberships, parts, (0,) * (n_chosen // n_partitions), *given, *into)
-    of_nodes = _by_example(of_nodes, tokens)
-    flat = of_nodes.flatten(0, 2)
-    of_tokens = of_nodes @ weight if needs_tokens else tokens.new_empty(0)
-    return of_tokens, flat.T @ tokens.flatten(0, 2), flat.sum(0), of_centres.sum(1)
-
-
-def _by_head(x: Tensor) -> Tensor:
-    """``(batch, heads, n, …)`` as ``(heads, batch · n, …)``."""
-    return x.transpose(0, 1).flatten(1, 2).contiguous()
-
-
-def _by_example(x: Tensor, tokens: Tensor) -> Tensor:
-    """Back again."""
-    return x.unflatten(1, (tokens.shape[0], tokens.shape[2])).transpose(0, 1).contiguous()
+    """Gradients of queries and keys (of length 0 unless they are needed), matrix and constant."""
+    (heads, n_parts, width), n_chosen, n_active = matrix.shape, grads[0].shape[3], grads[0].shape[3] // n_partitions
+    of_tokens = [torch.empty_like(x) if needs_tokens else x.new_empty(0, 0, 0, width) for x in tokens]
+    both = zip(grads, tokens, memberships[::2], memberships[1::2], of_tokens, strict=True)
+    given = (tuple(t.contiguous().flatten(0, 1) for t in one) for one in both)
+    n_chunks = sum(-(-x.shape[0] * x.shape[2] // _CHUNK) for x in tokens)
+    of_matrix, of_constant = (matrix.new_empty(heads, n_chunks, n_parts, *more) for more in ((width,), ()))
+    into = *given, matrix.contiguous(), of_matrix, of_constant
+    parts = equal_parts(heads * n_chunks, _CHUNK * n_chosen * width)
+    in_parallel(crossed.differentiate_memberships, parts, (0,) * n_active, _CHUNK, *map(as_arrays, into))
+    of_query, of_key = of_tokens if needs_tokens else (x.new_empty(0) for x in tokens)
+    return of_query, of_key, of_matrix.sum(1), of_constant.sum(1)
 
 
 def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:

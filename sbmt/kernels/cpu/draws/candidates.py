@@ -7,18 +7,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import uint64
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
+from sbmt.kernels.cpu.draws.distinct import Sorting, new_sorting, sort_distinct
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
-from sbmt.kernels.cpu.search import RANKED, rank
-from sbmt.kernels.cpu.toolchain import inlined, kernel
+from sbmt.kernels.cpu.search import RANKED
+from sbmt.kernels.cpu.toolchain import kernel
 
 GAPS = 2 * BATCH
 CANDIDATE = int(Purpose.CANDIDATE) * MAX_HEADS  # in the head's counter word
 WORD = 4294967296.0
 _LAST = (1 << 32) - 2  # the last key's words end above it
-_FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
 
 
 class Stream(NamedTuple):
@@ -31,13 +30,13 @@ class Stream(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row at a time. ``bitmap`` is zero between rows."""
+    """Room for one row at a time."""
 
     gaps: np.ndarray
     words: np.ndarray
     proposed: np.ndarray  # the keys proposed
     hits: np.ndarray  # the same before they are sorted
-    bitmap: np.ndarray
+    sorting: Sorting
     line: np.ndarray  # lengths of the clusters, see walk_clusters
     ends: np.ndarray
     points: np.ndarray
@@ -47,10 +46,10 @@ class Scratch(NamedTuple):
 @kernel
 def new_scratch(n_keys, n_clusters):
     """Scratch for rows of this many keys."""
-    hits, bitmap = np.empty(2 * n_keys + GAPS + RANKED, np.int32), np.zeros((n_keys + 63) // 64, np.uint64)
+    hits, sorting = np.empty(2 * n_keys + GAPS + RANKED, np.int32), new_sorting(n_keys)
     line, ends = np.empty(n_clusters + 1), np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
     gaps, words, proposed = np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32)
-    return Scratch(gaps, words, proposed, hits, bitmap, line, ends, np.empty(GAPS), np.empty(GAPS, np.int32))
+    return Scratch(gaps, words, proposed, hits, sorting, line, ends, np.empty(GAPS), np.empty(GAPS, np.int32))
 
 
 @kernel
@@ -82,7 +81,7 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
     cluster after the last belongs to all real keys alike. Where cluster v is c T_v Σ_j K_jv long, key j is thus
     proposed with probability 1 − e^{−c x_j} for its rate x_j. Keys hit twice are proposed once. Returns how many.
     """
-    points, hits, bitmap, proposed = scratch.points, scratch.hits, scratch.bitmap, scratch.proposed
+    points, hits, proposed = scratch.points, scratch.hits, scratch.proposed
     end = lay_out(scratch)
     point, block, n_hits = 0.0, 0, 0
     while point < end:
@@ -92,7 +91,7 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
         n_hits = make_room(n_hits, count, scratch)
         _name_keys(count, real, proposed.shape[0], cumulative, guide, scratch, hits[n_hits:])
         n_hits += count
-    return sort_distinct(hits, 0, n_hits, bitmap, proposed)
+    return sort_distinct(hits, 0, n_hits, scratch.sorting, proposed)
 
 
 @kernel
@@ -137,7 +136,7 @@ def make_room(n_hits, count, scratch):
     """Keeps only what is distinct of the hits if so many more do not fit; returns how many there are."""
     hits = scratch.hits
     if n_hits + count > hits.shape[0] - RANKED:
-        n_hits = sort_distinct(hits, 0, n_hits, scratch.bitmap, scratch.proposed)
+        n_hits = sort_distinct(hits, 0, n_hits, scratch.sorting, scratch.proposed)
         hits[:n_hits] = scratch.proposed[:n_hits]
     return n_hits
 
@@ -184,42 +183,3 @@ def first_above(cumulative, first, count, word):
         j += half if cumulative[first + j + half - 1] <= word else 0
         size -= half
     return j
-
-
-@inlined
-def sort_distinct(numbers, start, stop, bitmap, out):
-    """Writes the distinct ones of numbers[start:stop], ascending, and returns how many there are.
-
-    ``numbers`` holds :data:`~sbmt.kernels.cpu.search.RANKED` more, whatever they are. ``bitmap`` has a bit for every
-    number that may occur, and is zero before and after.
-    """
-    count = stop - start
-    if count > min(_FEW, out.shape[0]):
-        return _through_bitmap(numbers[start:stop], bitmap, out)
-    ranks, ordered = np.empty(_FEW + RANKED, np.int32), np.full(_FEW, -1, np.int32)
-    for first in range(0, count, RANKED):
-        rank(numbers, start, count, first, ranks)
-    for i in range(count):
-        ordered[uint64(ranks[i])] = numbers[start + i]  # equal ones meet here, and leave the places after it empty
-    distinct = 0
-    for i in range(count):
-        out[distinct] = ordered[i]
-        distinct += ordered[i] >= 0
-    return distinct
-
-
-@kernel
-def _through_bitmap(found, bitmap, out):
-    for i in range(found.shape[0]):
-        j = found[i]
-        bitmap[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
-    distinct = 0
-    for w in range(bitmap.shape[0]):
-        bits = bitmap[w]
-        bitmap[w] = 0
-        while bits:
-            lowest = bits & (~bits + np.uint64(1))
-            bits ^= lowest
-            out[distinct] = w * 64 + (np.int64(np.float64(lowest).view(np.int64)) >> 52) - 1023  # its exponent
-            distinct += 1
-    return distinct

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
-from sbmt.kernels.cpu.draws.candidates import Stream, sort_distinct
+from sbmt.kernels.cpu.draws.candidates import Stream
+from sbmt.kernels.cpu.draws.distinct import Sorting, new_sorting, sort_distinct
 from sbmt.kernels.cpu.draws.members import Members, Reach, read_groups
 from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.points import Lines, Points, Rain, new_points, scatter
@@ -55,7 +56,7 @@ class Scratch(NamedTuple):
     lines: Lines
     rain: Rain
     points: Points
-    bitmap: np.ndarray  # zeros
+    sorting: Sorting
     coins: np.ndarray
     words: np.ndarray
 
@@ -124,8 +125,8 @@ def new_scratch(source):
     """Room for drawing some rows."""
     n_keys, (_, n_partitions, size, _) = source.real.is_key.shape[1], source.model.blocks.shape
     lines, rain, points = new_points(n_keys, n_partitions // 2, size, source.active)
-    bitmap, coins = np.zeros((n_keys + 63) // 64, np.uint64), np.empty(n_keys + 4 * BATCH)
-    return Scratch(lines, rain, points, bitmap, coins, np.empty((4, BATCH), np.uint32))
+    coins, words = np.empty(n_keys + 4 * BATCH), np.empty((4, BATCH), np.uint32)
+    return Scratch(lines, rain, points, new_sorting(n_keys), coins, words)
 
 
 @kernel
@@ -135,7 +136,7 @@ def draw_some(start, stop, source, scratch, out, counts):
     Writes their keys one row after the other, and how many each row has. Returns which row is next, how many keys there
     are, and whether there was room for all; for those of one row there must be.
     """
-    lines, rain, points, bitmap, coins, words = scratch
+    lines, rain, points, sorting, coins, words = scratch
     real, n_queries, heads = source.real, source.real.is_query.shape[1], source.model.blocks.shape[0]
     graph, end = start // n_queries, 0
     example, head = graph // heads, graph % heads
@@ -150,7 +151,7 @@ def draw_some(start, stop, source, scratch, out, counts):
             toss(keys.size, Stream(source.seed, query, head, example + source.first_example), words, coins)
             count = _visit(keys, row, head, graph * real.is_key.shape[1], source, coins, out[end:])
         else:
-            count = sort_distinct(points.key, first, last, bitmap, out[end:])
+            count = sort_distinct(points.key, first, last, sorting, out[end:])
         counts[row] = count
         end += count
     return next_row, end, True

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
 from sbmt.kernels.cpu.draws.candidates import (
@@ -12,12 +10,10 @@ from sbmt.kernels.cpu.draws.candidates import (
     _name_keys,
     new_scratch,
     skip_through,
-    sort_distinct,
     walk_clusters,
 )
 from sbmt.kernels.cpu.draws.lookup_tables import COLUMNS, Tables, build_tables
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
-from sbmt.kernels.cpu.search import RANKED
 
 HEAD, EXAMPLE = 2, 3
 
@@ -70,7 +66,7 @@ def walk(rates, weights, boost=1.0, extra=0.0, n_real=None, seed=0, row=1):
     count = walk_clusters(
         real, *(table[0] for table in tables(weights[None])), Stream(seed, row, HEAD, EXAMPLE), scratch
     )
-    assert room[-1] == -7 and not scratch.bitmap.any()
+    assert room[-1] == -7 and not scratch.sorting.bitmap.any()
     return room[:count]
 
 
@@ -200,36 +196,3 @@ def test_tables_are_of_the_graphs_that_were_asked_for():
     build_tables(0, 2, graphs, key.reshape(-1, 2), key.sum(1), Tables(graphs, cumulative, guide))
     for found, expected in zip((cumulative, guide), tables(key), strict=True):
         assert np.array_equal(found, expected[[2, 0]])
-
-
-# --- sorting: what np.unique does, in exactly the room that its result takes ---
-
-
-def assert_sorted(found, n_numbers):
-    """``sort_distinct`` with more or less room than needed; a guard behind it, and a look at the bitmap.
-
-    Other numbers come before and after those to be sorted.
-    """
-    found = np.asarray(found, np.int32)
-    expected, numbers = np.unique(found), np.concatenate([[-1, 0], found, np.arange(RANKED)]).astype(np.int32)
-    before = numbers.copy()
-    for spare in (0, 1, found.size, 3 * found.size):
-        room = np.full(expected.size + spare + 1, 12345, np.int32)
-        bitmap = np.zeros((n_numbers + 63) // 64, np.uint64)
-        count = sort_distinct(numbers, 2, 2 + found.size, bitmap, room[:-1])
-        assert np.array_equal(room[:count], expected) and np.array_equal(numbers, before)
-        assert room[-1] == 12345 and not bitmap.any()
-
-
-@given(st.data())
-def test_a_few_or_many_numbers_with_repetitions(data):
-    n_numbers = data.draw(st.integers(1, 300))
-    assert_sorted(data.draw(st.lists(st.integers(0, n_numbers - 1), max_size=250)), n_numbers)
-
-
-@pytest.mark.parametrize("n", [1, 64, 65, 96, 97, 1000])
-def test_all_numbers_in_any_order(n):
-    numbers = np.random.default_rng(n).permutation(n)
-    for found in (np.repeat(numbers, 2), numbers[::-1], np.full(n, n - 1), numbers[: n // 2]):
-        assert_sorted(found, n)
-    assert_sorted(np.random.default_rng(0).integers(0, 10_000_000, 5000), 10_000_000)

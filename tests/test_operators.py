@@ -109,6 +109,11 @@ def rated_edges(density, has_weights):
     return rate, *weights, edges.row_ptr, edges.keys, 5, 7, 0.1, 1
 
 
+def fit_crossed(density):
+    rate, weights, *mask, exploration, reach = rated_edges(density, True)
+    return *crossed_factors(), *mask, rate.detach(), weights, 4.0, exploration, reach
+
+
 def sample_crossed(density):
     return *(x.detach() for x in crossed_factors()), [2, 2, 5, 7], *padding(), density, 1, -5, 3
 
@@ -146,6 +151,7 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
     "weigh": (poisson.weigh, lambda density: [(*rated_edges(density, False), 0.05)]),
     "gain": (poisson.gain, lambda density: [rated_edges(density, True)]),
+    "fit_crossed": (crossed.fit_crossed, lambda density: [fit_crossed(density)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
     "attend_drawn": (draws.attend_drawn, lambda density: [attend_drawn(density)]),
@@ -194,17 +200,21 @@ def test_a_broken_operator_is_noticed(function, fake, words):
         torch.library.opcheck(broken.overload, (torch.ones(3),))
 
 
-@pytest.mark.parametrize("name", ["attend", "edge_dot", "edge_gate", "gain"])
+def first_of(output):
+    return output[0] if isinstance(output, tuple) else output
+
+
+@pytest.mark.parametrize("name", ["attend", "edge_dot", "edge_gate", "gain", "fit_crossed"])
 def test_a_second_backward_pass_gives_the_same_and_a_second_derivative_is_refused(name):
     operator, arguments = CASES[name]
     for given in arguments(0.4):
         leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-        out = operator(*given)[0] if name == "attend" else operator(*given)
+        out = first_of(operator(*given))
         first, second = (torch.autograd.grad(out.sum(), leaves, retain_graph=kept) for kept in (True, False))
         assert all(torch.equal(x, y) and (x != 0).any() for x, y in zip(first, second, strict=True))
         with pytest.raises(RuntimeError, match="second time"):
             torch.autograd.grad(out.sum(), leaves)
-        out = operator(*given)[0] if name == "attend" else operator(*given)
+        out = first_of(operator(*given))
         for gradient in torch.autograd.grad(out.square().sum(), leaves, create_graph=True):
             with pytest.raises(RuntimeError, match="no autograd formula was registered"):
                 torch.autograd.grad(gradient.sum(), leaves, retain_graph=True)

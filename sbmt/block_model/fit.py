@@ -1,18 +1,21 @@
 """Fitting a block model to the attention by likelihood, from the sampled edges alone."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.crossed import fit_crossed
+from sbmt.precision import full_precision
 from sbmt.types import AttentionOutput
 
 Learning = Literal["straight_through", "likelihood"]
@@ -51,7 +54,8 @@ def fit_loss(
     Args:
         block_model: What is fitted.
         edges: The edges that were attended.
-        rate: Their rates without exploration, whose gradient reaches the block model.
+        rate: Their rates without exploration, by whose gradient the block model learns; where
+            :func:`is_fitted_at_once`, they need none.
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
@@ -68,12 +72,24 @@ def fit_loss(
     batch, heads, n_queries, _ = edges.shape
     real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
     targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
-    if can_run_on(rate.device):
-        gained = kernels.gain(rate, targets, *mask, exploration, reach_of(window)).sum()
+    if is_fitted_at_once(block_model):
+        given = rate.detach(), targets, edges_per_query, exploration, reach_of(window)
+        with full_precision(rate):
+            loss: Tensor = fit_crossed(*block_model.factors(), *mask, *given)[0]
     else:
-        targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
-        gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
-    return (block_model.sum_of_rates().sum() - edges_per_query * gained) / (heads * real).clamp(min=1)
+        loss = block_model.sum_of_rates().sum()
+        if can_run_on(rate.device):
+            gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window))
+        else:
+            targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
+            gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
+        loss = loss - edges_per_query * gained
+    return loss / (heads * real).clamp(min=1)
+
+
+def is_fitted_at_once(block_model: BlockModel) -> TypeGuard[CrossedModel]:
+    """Whether a kernel computes the loss and all its gradients, and does without those of the edges' rates."""
+    return isinstance(block_model, CrossedModel) and can_run_on(block_model.device)
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:

@@ -1,10 +1,11 @@
 """Functions of tensors as operators of torch, which autograd, ``torch.compile`` and ``torch.export`` then know."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import update_wrapper
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from sbmt.compiling import not_compiled
 
@@ -13,7 +14,9 @@ class Operator:
     """A function as an operator, as ``torch.library.custom_op`` makes one, but at less cost.
 
     That function's operators import torch's compiler on their first call, which takes longer than ``import torch``, and
-    ask on every call whether a result shares memory with an argument, as it must not. Here a test asks instead.
+    ask on every call whether a result shares memory with an argument, as it must not. Here a test asks instead. And
+    where only autograd has to know of a call, it does not go through torch's dispatcher, which takes as long as a
+    kernel does for a thousand tokens.
 
     Example:
         >>> @operator("examples::twice", device_types="cpu")
@@ -37,9 +40,15 @@ class Operator:
         self._backward: Callable[..., Any] = self._refuse
         self._setup_context: Callable[..., None] = lambda ctx, inputs, output: None
         torch.library.register_autograd(self.name, self._differentiate, setup_context=self._save, lib=self._library)
+        self._function, self._with_gradients = function, self._as_autograd_function(function)
 
     def __call__(self, *arguments: Any) -> Any:
         """Calls the operator."""
+        if not _is_watched(arguments):
+            if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors(arguments))):
+                return self._function(*arguments)
+            if self._backward != self._refuse:
+                return self._with_gradients(*arguments)
         return self.overload(*arguments)
 
     def register_fake(self, function: Callable[..., Any]) -> None:
@@ -51,6 +60,16 @@ class Operator:
     ) -> None:
         """Registers the gradients; otherwise nobody may ask for any. See ``torch.library.register_autograd``."""
         self._backward, self._setup_context = backward, setup_context or self._setup_context
+
+    def _as_autograd_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            output = function(*arguments)
+            self._save(ctx, arguments, output)
+            return output
+
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(self._differentiate)}
+        direct: Any = type(self.name.replace("::", "_"), (torch.autograd.Function,), methods)
+        return direct.apply  # type: ignore[no-any-return]
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         self._setup_context(ctx, inputs, output)
@@ -71,3 +90,37 @@ def operator(name: str, *, schema: str | None = None, device_types: str = "all")
         device_types: ``"cpu"``, or ``"all"``.
     """
     return lambda function: Operator(name, function, schema, device_types)
+
+
+def _tensors(arguments: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors among them, and in lists among them."""
+    for x in arguments:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, list):
+            yield from _tensors(x)
+
+
+def _is_watched(arguments: tuple[Any, ...]) -> bool:
+    """Whether somebody besides autograd looks at operators: a compiler, a mode, a profiler, or a tensor's own class."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch.autograd._profiler_enabled()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or any(type(tensor) not in (Tensor, nn.Parameter) for tensor in _tensors(arguments))
+    )
+
+
+@operator("sbmt::saved_backward", schema="(Tensor grad, Tensor[] gradients, Tensor[] inputs) -> Tensor[]")
+def saved_backward(grad: Tensor, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """The backward pass where the forward pass has found the gradients of a number, which ``grad`` now multiplies.
+
+    The inputs, of which they are the gradients, have second derivatives refused.
+    """
+    return [grad * gradient for gradient in gradients]
+
+
+@saved_backward.register_fake
+def _(grad: Tensor, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(gradient) for gradient in gradients]

@@ -13,7 +13,7 @@ from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, c
 from sbmt.attention.tiles import attend_by_tiles, is_tiled
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.fit import Learning, check_learning, fit_loss
+from sbmt.block_model.fit import Learning, check_learning, fit_loss, is_fitted_at_once
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.block_model.reweighting import weigh_edges
@@ -128,7 +128,10 @@ def sbm_attention(
     gate = bias = None
     is_closed = block_model.has_closed_density
     needs_rate = learning == "likelihood" or reweight or not is_closed
-    rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
+    with torch.set_grad_enabled(
+        torch.is_grad_enabled() and not (learning == "likelihood" and is_fitted_at_once(block_model))
+    ):
+        rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
     if learning == "straight_through" and torch.is_grad_enabled():
         gate = straight_through_gate(link.unclamped(rate)) if needs_rate else block_model.gate(edges)
         gate = gate if gate.requires_grad else None

@@ -153,11 +153,10 @@ def sum_pairs(start, stop, active, part, weight, n_tokens, total):
 
 @kernel
 def differentiate_pairs(start, stop, active, grad, part, weight, n_tokens, to_weight):
-    """Fills the gradients of the weights of tokens start … stop, numbered across graphs."""
+    """Adds the gradients of the weights of tokens start … stop, numbered across graphs."""
     n_groups, size, n_active = grad.shape[1], grad.shape[2], uint64(len(active))
     for token in range(uint64(start), uint64(stop)):
         graph = token // uint64(n_tokens)
-        to_weight[token] = 0
         for g in range(n_groups):
             i, at = 2 * uint64(g) * n_active, 2 * g * size
             for s in range(i, i + n_active):

@@ -215,11 +215,45 @@ def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_gr
 
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
     """The gradient of the weights."""
-    of_weight = torch.empty_like(weight)
+    of_weight = torch.zeros_like(weight)
+    _add_of_pairs(grad, part, weight, n_partitions, of_weight)
+    return of_weight
+
+
+def _add_of_pairs(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int, of_weight: Tensor) -> None:
     active, n_tokens = (0,) * (part.shape[1] // n_partitions), part.shape[0] // grad.shape[0]
     given = active, *map(as_arrays, (grad, part, weight)), n_tokens, of_weight.numpy()
     in_parallel(crossed.differentiate_pairs, equal_parts(part.shape[0], 2 * part.shape[1]), *given)
-    return of_weight
+
+
+def fit_crossed(
+    factors: CrossedFactors,
+    mask: Mask,
+    rate: Tensor,
+    weights: Tensor,
+    edges_per_query: float,
+    exploration: float,
+    reach: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum of all rates less c times the gain, and the gradients of the queries' weights, S and the keys' weights.
+
+    With how much queries and keys are in each pair of parts of a group, N and M, the sum is ⟨S₁ᵀ N S₂, M⟩.
+    """
+    query_part, query, blocks, key_part, key = factors
+    gained, of_rate = gain(rate, weights.contiguous(), mask, exploration, reach)
+    grads = of_query, of_blocks, of_key = crossed_rates_backward(of_rate.mul_(-edges_per_query), factors, mask)
+    heads, n_partitions, size, _ = blocks.shape
+    n_graphs = query.shape[0] // mask.n_queries
+    totals = (pair_totals(*side, n_partitions, size, n_graphs) for side in ((query_part, query), (key_part, key)))
+    n, m = (t.unflatten(0, (-1, heads)) for t in totals)
+    first, second = blocks[:, 0::2], blocks[:, 1::2]
+    from_query, from_key = n @ second, first @ m
+    reached = first.mT @ from_query
+    _add_of_pairs((from_key @ second.mT).flatten(0, 1), query_part, query, n_partitions, of_query)
+    _add_of_pairs(reached.flatten(0, 1), key_part, key, n_partitions, of_key)
+    of_blocks[:, 0::2] += (from_query @ m.mT).sum(0)
+    of_blocks[:, 1::2] += (n.mT @ from_key).sum(0)
+    return (reached * m).sum() - edges_per_query * gained, *grads
 
 
 def weigh(rate: Tensor, mask: Mask, exploration: float, reach: int, smallest: float) -> tuple[Tensor, Tensor]:
@@ -229,19 +263,12 @@ def weigh(rate: Tensor, mask: Mask, exploration: float, reach: int, smallest: fl
     return bias, expected
 
 
-def gain(rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> Tensor:
-    """How well rates explain the weights of each row's edges."""
-    out = rate.new_empty(mask.row_ptr.numel() - 1)
-    _run(poisson.sum_gains, mask.row_ptr, _FUNCTIONS, rate, weights, mask, exploration, reach, out)
-    return out
-
-
-def gain_backward(grad: Tensor, rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> Tensor:
-    """The gradient of the rates."""
-    out = torch.empty_like(rate)
-    given = grad, rate, weights, mask, exploration, reach, out
-    _run(poisson.differentiate_gains, mask.row_ptr, _FUNCTIONS, *given)
-    return out
+def gain(rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> tuple[Tensor, Tensor]:
+    """How well rates explain the weights of edges, and the gradient of that."""
+    of_row, of_rate = rate.new_empty(mask.row_ptr.numel() - 1), torch.empty_like(rate)
+    given = rate, weights, mask, exploration, reach, of_row, of_rate
+    _run(poisson.sum_gains, mask.row_ptr, _FUNCTIONS, *given)
+    return of_row.sum(), of_rate
 
 
 def _run(kernel: Callable[..., Any], row_ptr: Tensor, work_per_edge: int, *arguments: Any) -> None:

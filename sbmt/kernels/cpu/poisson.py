@@ -35,32 +35,22 @@ def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expe
 
 
 @kernel
-def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain):
-    """Σ_j a_ij ln(r_ij + δ) for each of rows start … stop, over its edges that are not certain."""
+def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain, to_rate):
+    """Σ_j a_ij ln(r_ij + δ) for each of rows start … stop, over its edges that are not certain, and its gradients."""
     row_ptr, dtype = mask.row_ptr, rate.dtype.type
     base, end = row_ptr[start], row_ptr[stop]
     delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
-    r, a, of_edge = rate[base:end], weights[base:end], np.empty(end - base + SLACK, rate.dtype)
+    r, a, of_rate, of_edge = (
+        rate[base:end],
+        weights[base:end],
+        to_rate[base:end],
+        np.empty(end - base + SLACK, rate.dtype),
+    )
     for i in range(r.size):
-        of_edge[i] = a[i] * log(max(r[i] + delta, tiny))
-    for row in range(start, stop):
-        for e in near(row, mask, reach):
-            of_edge[e - base] = 0
-        gain[row] = total(of_edge, row_ptr[row] - base, row_ptr[row + 1] - base)
-
-
-@kernel
-def differentiate_gains(start, stop, grad, rate, weights, mask, exploration, reach, to_rate):
-    """Fills the gradients of the rates of the edges of rows start … stop."""
-    row_ptr, dtype = mask.row_ptr, rate.dtype.type
-    base, end = row_ptr[start], row_ptr[stop]
-    delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
-    r, a, of_edge = rate[base:end], weights[base:end], to_rate[base:end]
-    for i in range(of_edge.size):
         x = r[i] + delta
-        of_edge[i] = a[i] / x if x >= tiny else dtype(0)
+        of_edge[i] = a[i] * log(max(x, tiny))
+        of_rate[i] = a[i] / x if x >= tiny else dtype(0)
     for row in range(start, stop):
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            to_rate[e] *= grad[row]
         for e in near(row, mask, reach):
-            to_rate[e] = 0
+            of_edge[e - base] = of_rate[e - base] = 0
+        gain[row] = total(of_edge, row_ptr[row] - base, row_ptr[row + 1] - base)

@@ -99,5 +99,6 @@ def as_arrays(structure: Any) -> Any:
     """A structure, or tuple, with NumPy arrays in place of its tensors, whose memory they share; tensors likewise."""
     if isinstance(structure, Tensor):
         return structure.numpy()
-    make = getattr(structure, "_make", tuple)
-    return make(map(as_arrays, structure)) if isinstance(structure, tuple) else structure
+    if not isinstance(structure, tuple):
+        return structure
+    return getattr(structure, "_make", tuple)([as_arrays(member) for member in structure])

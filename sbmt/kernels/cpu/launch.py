@@ -209,7 +209,7 @@ def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_gr
     out = weight.new_empty(n_graphs, n_partitions // 2, size, size)
     n_tokens = part.shape[0] // n_graphs
     given = (0,) * (part.shape[1] // n_partitions), *map(as_arrays, (part, weight)), n_tokens, out.numpy()
-    in_parallel(crossed.sum_pairs, equal_parts(n_graphs, n_tokens * part.shape[1]), *given)
+    in_parallel(crossed.sum_pairs, equal_parts(n_graphs, 4 * n_tokens * part.shape[1]), *given)
     return out
 
 

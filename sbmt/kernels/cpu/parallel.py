@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,12 @@ def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any)
 
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:
     """Bounds of equally long ranges of ``n`` items."""
-    parts = _count(n * work_per_item)
-    return np.arange(parts + 1) * n // parts
+    return _equal_bounds(n, _count(n * work_per_item))
+
+
+@lru_cache(1024)
+def _equal_bounds(n: int, parts: int) -> np.ndarray:
+    return np.arange(parts + 1) * n // parts  # nobody changes them
 
 
 def balanced_parts(row_ptr: np.ndarray, work_per_edge: int) -> np.ndarray:

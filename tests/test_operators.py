@@ -172,6 +172,41 @@ def test_operators_keep_torch_s_rules(name, density):
         torch.library.opcheck(operator.overload, given)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name != "attend_tiles"])
+def test_a_plain_call_gives_what_the_dispatcher_gives(name):
+    operator, arguments = CASES[name]
+    for given in arguments(0.4):
+        leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+        found = []
+        for call in (operator, operator.overload):
+            out = call(*given)
+            out = out if isinstance(out, tuple) else (out,)
+            factors = [torch.linspace(-1, 2, t.numel(), dtype=t.dtype).view_as(t) for t in out if t.requires_grad]
+            total = sum((t * f).sum() for t, f in zip([t for t in out if t.requires_grad], factors, strict=True))
+            grads = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
+            found.append([*(t.detach() for t in out), *grads])
+        for plain, dispatched in zip(*found, strict=True):
+            assert (plain is None) == (dispatched is None)
+            assert plain is None or torch.equal(plain, dispatched)
+
+
+def test_modes_and_profilers_see_operators():
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    operator, given = crossed.pair_totals, pair_totals()
+    with Watch():
+        operator(*given)
+    assert "sbmt.pair_totals.default" in seen
+    with torch.profiler.profile() as profiler:
+        operator(*given)
+    assert "sbmt::pair_totals" in {event.key for event in profiler.key_averages()}
+
+
 @pytest.mark.skipif(not is_interpreted(), reason="needs TRITON_INTERPRET=1: see make gpu-test")
 @pytest.mark.parametrize("name", ON_GPU)
 def test_operators_keep_them_on_the_gpu(name):

@@ -53,7 +53,7 @@ class Exact:
         (Higham, *Accuracy and Stability of Numerical Algorithms*, §2). All results are sums of products, so that after
         K operations they are off by at most (1 + u)^K − 1 of the same sums of absolute values (§3).
         """
-        tiny = max(torch.finfo(dtype).tiny, 1e-290)  # exp of compiled code never falls below e⁻⁷⁰⁸
+        tiny = max(torch.finfo(dtype).tiny, 1e-290)  # of which sums in float64 still have all digits
         u = (torch.finfo(dtype).eps + torch.finfo(torch.float64).eps) / 2
         d, d_value = self._tokens[0].shape[3], self._tokens[2].shape[3]
         # Weights, their slopes' mean, the slopes and the sums over edges each add up a row or a column; gradients of
@@ -74,11 +74,12 @@ class Exact:
     def _sums(self, tiny, error):
         """Absolute values behind results, and behind the gradients of weights and scores, times a relative error.
 
-        Where the error exceeds 1, all that is known of weights is that they lie in [0, 1].
+        Where the error exceeds 1, all that is known of weights is that they lie in [0, 1]. A weight below the least
+        normal number may be 0 instead.
         """
         query, key, value = self._tokens
         weights = torch.where(error > 1, 1.0, self._weights + tiny) * self._mask
-        errors = weights * error.clamp(max=2)
+        errors = weights * error.clamp(max=2) + tiny * self._mask
         to_weight = self._incoming @ value.mT / self._keep + tiny
         slope = errors * (to_weight + (weights * to_weight).sum(-1, keepdim=True) + tiny)
         to_gate = slope * (self._scores(tiny)[0] + tiny / self._gate) if self._is_score_rule else slope / self._gate

@@ -46,7 +46,7 @@ def part_memberships(
     are chosen.
     """
     query, key, weight, bias = (t.to(centres.dtype) for t in (query, key, node_map.weight, node_map.bias))
-    if skips_nodes(*weight.shape, centres.shape[1]):
+    if skips_nodes(weight.shape[0], weight.shape[1], centres.shape[1]):
         matrix, constant = centres @ weight, centres @ bias
     else:
         query, key = (linear(x, weight, bias) for x in (query, key))

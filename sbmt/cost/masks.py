@@ -74,7 +74,8 @@ def sbm_cost(layer: SBMAttention, n: int, *, per: str = "b·h") -> ModuleCost:
         nodes = part("memberships: linear map of Q and K", f"4·{per}·n·d²", f"2·{per}·n·d")
         products = part("memberships: products with C", f"8·{per}·n·g·s·d", f"4·{per}·n·g·s + 20·{per}·n·g·a")
         block_matrix = part("block matrix", "4·h·k·d", "6·h·k")
-        has_nodes = not skips_nodes(d_head, layer.node_mlp[0].in_features, layer.clusters.shape[1])
+        width = d_head * (n_heads if layer.shared_graph else 1)
+        has_nodes = not skips_nodes(d_head, width, layer.clusters.shape[1])
         if not has_nodes:
             nodes = part("memberships: linear map times C", "4·h·g·s·d² + 4·h·g·s·d")
         is_crossed = layer.sampler == "exact" and layer.link.is_poisson and per == "b·h"

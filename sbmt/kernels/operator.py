@@ -69,7 +69,8 @@ class Operator:
 
         methods = {"forward": staticmethod(forward), "backward": staticmethod(self._differentiate)}
         direct: Any = type(self.name.replace("::", "_"), (torch.autograd.Function,), methods)
-        return direct.apply  # type: ignore[no-any-return]
+        apply: Callable[..., Any] = direct.apply
+        return apply
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         self._setup_context(ctx, inputs, output)

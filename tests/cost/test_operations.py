@@ -77,6 +77,11 @@ def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, 
     return 2 * query[0] * query[1] * blocks[-1] + 2 * keys[0] * part[1]
 
 
+def fit_flops(query_part, query, blocks, part, weight, row_ptr, keys, n_queries, *rest, out_shape=None, **_):
+    """The sum of all rates; the gradients that are found on the way are the backward pass's."""
+    return 4 * query[0] // n_queries * blocks[1] // 2 * blocks[2] ** 3
+
+
 def crossed_draws_flops(query_part, query, blocks, part, weight, shape, *rest, out_shape=None, **_):
     n_groups, size = blocks[1] // 2, blocks[2]
     return 2 * shape[0] * shape[1] * n_groups * size**3 + query[0] * query[1] * size
@@ -90,6 +95,7 @@ def flops_by_torch(model, *inputs):
         torch.ops.sbmt.part_memberships: membership_flops,
         torch.ops.aten.mv: constant_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
+        torch.ops.sbmt.fit_crossed: fit_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
     is_fitted = any(getattr(module, "learning", None) == "likelihood" for module in model.modules())

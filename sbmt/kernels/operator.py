@@ -14,9 +14,8 @@ class Operator:
     """A function as an operator, as ``torch.library.custom_op`` makes one, but at less cost.
 
     That function's operators import torch's compiler on their first call, which takes longer than ``import torch``, and
-    ask on every call whether a result shares memory with an argument, as it must not. Here a test asks instead. And
-    where only autograd has to know of a call, it does not go through torch's dispatcher, which takes as long as a
-    kernel does for a thousand tokens.
+    ask on every call whether a result shares memory with an argument, as it must not. Here a test asks instead. And a
+    call that only autograd has to know of does not go through torch's dispatcher, which would take some 10 to 60 µs.
 
     Example:
         >>> @operator("examples::twice", device_types="cpu")

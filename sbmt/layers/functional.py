@@ -128,9 +128,8 @@ def sbm_attention(
     gate = bias = None
     is_closed = block_model.has_closed_density
     needs_rate = learning == "likelihood" or reweight or not is_closed
-    with torch.set_grad_enabled(
-        torch.is_grad_enabled() and not (learning == "likelihood" and is_fitted_at_once(block_model))
-    ):
+    is_at_once = learning == "likelihood" and is_fitted_at_once(block_model)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not is_at_once):
         rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
     if learning == "straight_through" and torch.is_grad_enabled():
         gate = straight_through_gate(link.unclamped(rate)) if needs_rate else block_model.gate(edges)

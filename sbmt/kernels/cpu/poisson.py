@@ -40,12 +40,8 @@ def sum_gains(start, stop, rate, weights, mask, exploration, reach, gain, to_rat
     row_ptr, dtype = mask.row_ptr, rate.dtype.type
     base, end = row_ptr[start], row_ptr[stop]
     delta, tiny = dtype(exploration), dtype(np.finfo(rate.dtype).tiny)
-    r, a, of_rate, of_edge = (
-        rate[base:end],
-        weights[base:end],
-        to_rate[base:end],
-        np.empty(end - base + SLACK, rate.dtype),
-    )
+    r, a, of_rate = rate[base:end], weights[base:end], to_rate[base:end]
+    of_edge = np.empty(end - base + SLACK, rate.dtype)
     for i in range(r.size):
         x = r[i] + delta
         of_edge[i] = a[i] * log(max(x, tiny))

@@ -8,6 +8,7 @@ import torch
 from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
 from sbmt.block_model import crossed
 from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.fit import fit_loss, is_fitted_at_once
 from sbmt.block_model.link import find_link
 from sbmt.counter_rng import WORD, Purpose, random_blocks
 from sbmt.layers import SBMAttention
@@ -112,6 +113,21 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_active, has_ker
     for x, y in zip(*(torch.autograd.grad((m * factors).sum(), leaves) for m in (mine, theirs)), strict=True):
         assert y.abs().max() > (1e-3 if n_active > 1 else -1)  # a single part has membership 1 whatever its logit
         torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("exploration", [0.0, 0.05])
+def test_a_fit_at_once_is_that_of_the_dense_model(exploration, is_padded):
+    model, plain, leaves = both_models(padding() if is_padded else (None, None))
+    edges, results = edges_of(model), []
+    weights = torch.rand(edges.n_edges, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    assert is_fitted_at_once(model) and not is_fitted_at_once(plain)
+    for m in (model, plain):
+        loss = fit_loss(m, edges, m.edge_rate(edges), weights, 4.0, exploration)
+        results.append((loss, *torch.autograd.grad(3 * loss, leaves)))
+    for mine, theirs in zip(*results, strict=True):
+        assert theirs.abs().max() > 1e-3
+        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("is_padded", [False, True])

@@ -34,7 +34,7 @@ def attend_along_rows(
     sinks = None if sink is None else sink.repeat(query.shape[0])  # one for each graph
     flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, bias, sinks, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
-    by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
+    by_key = edges.by_key if use_gpu and is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]
     rules = gate_rule == "score", return_weights, use_gpu
     out, _, weights = attend(*flat, edges.row_ptr, edges.keys, *by_key, *sizes, *rules)

@@ -72,8 +72,8 @@ def _flat(query: Tensor, key: Tensor, edges: EdgeList) -> tuple[Any, ...]:
     dtype = torch.promote_types(query.dtype, torch.float32)  # kernels know no 16-bit numbers
     rows = [t.to(dtype).flatten(0, 2).contiguous() for t in (query, key)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in rows)
-    by_key = edges.by_key if is_differentiated else (edges.keys[:0],) * 3
     use_gpu = not can_run_on(query.device)
+    by_key = edges.by_key if use_gpu and is_differentiated else (edges.keys[:0],) * 3
     return *rows, edges.row_ptr, edges.keys, *by_key, edges.shape[2], edges.shape[3], use_gpu
 
 

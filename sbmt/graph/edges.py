@@ -307,7 +307,7 @@ class EdgeList:
 
     @cached_property
     def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
-        """The edges sorted by key instead of by query, which is what sums over queries need.
+        """The edges sorted by key instead of by query, which is what sums over queries need on a GPU.
 
         Columns are keys, flattened over (example, head, key).
 

@@ -1,7 +1,7 @@
 """The operators along the rows of a mask, for CPU and GPU kernels: attention, products along edges, and masks.
 
-Rows of all graphs are flattened as in :class:`sbmt.kernels.structures.Mask`. Only gradients need the mask by key, which
-may be empty elsewhere.
+Rows of all graphs are flattened as in :class:`sbmt.kernels.structures.Mask`. Only gradients on a GPU need the mask by
+key, which may be empty elsewhere.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """The training step broken down into its parts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
 from sbmt.samplers import sample_edges
 
 WHOLE = "whole step"
-PARTS = ("memberships", "sampling", "transposition", "attention forward", "attention backward", "gate backward")
+PARTS = ("memberships", "sampling", "attention forward", "attention backward", "gate backward")
 
 
 def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
@@ -23,7 +22,6 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     - ``memberships``: the block model and its rate factors T = Q̂ S and K̂, forward, and backward to tokens and
       parameters;
     - ``sampling``: from the factors to the edges;
-    - ``transposition``: the edges in the order of their keys, which both backward passes share;
     - ``attention forward`` and ``attention backward`` along the edges, the latter to query, key, value and gate;
     - ``gate backward``: from the edges' gradients to those of the factors.
     """
@@ -45,13 +43,10 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     def gate() -> Tensor:
         return edge_gate(query_rates, key_rates, edges)
 
-    transposed = edges.by_key  # the edges keep it from here on, so that no other part pays for it
-    del transposed
     parts: dict[str, Entry] = {
         WHOLE: entry(CONTESTANTS[OURS], case, is_training=True),
         "memberships": Entry(memberships),
         "sampling": Entry(lambda _: sample_edges(model)),
-        "transposition": Entry(lambda fresh: fresh.by_key, lambda: replace(edges)),  # without what edges keep
         "attention forward": Entry(torch.no_grad()(lambda _: attention())),
         "attention backward": _backward(attention, [query, key, value, gate_leaf], case.cotangent),
         "gate backward": _backward(gate, [query_rates, key_rates], gate_cotangent),

@@ -1,5 +1,6 @@
 """Runs the CPU kernels along rows on torch tensors."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,11 +44,11 @@ def attend_backward(
     results: AttentionResults,
     inputs: AttentionInputs,
     mask: Mask,
-    by_key: ByKey,
+    _: ByKey,
     is_score_rule: bool,
     needs_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value, gate, bias and sink."""
+    """Gradients of query, key, value, gate, bias and sink. Only GPUs need the edges by key."""
     query, gate, sink = inputs.query, inputs.gate, inputs.sink
     per_edge, per_row = query.new_empty(mask.keys.shape), sink.new_zeros(query.shape[0] if sink.numel() else 0)
     bias = torch.empty_like(per_edge) if needs_bias else per_edge.new_empty(0)
@@ -55,8 +56,7 @@ def attend_backward(
     grads = Gradients(torch.empty_like(query), per_edge, torch.empty_like(gate), bias, per_row, to_weight)
     given = inputs, mask, is_score_rule, results, grad_out, grad_weights, grads
     _run(attention.differentiate_rows, mask.row_ptr, _work_per_edge(inputs), *given)
-    grad_key = sum_over_queries(grads.score, query, mask, by_key)
-    grad_value = sum_over_queries(grads.weight, grad_out, mask, by_key)
+    grad_key, grad_value = (sum_over_queries(*of, mask) for of in ((grads.score, query), (grads.weight, grad_out)))
     grad_sink = per_row.view(sink.shape[0], -1).sum(1) if sink.numel() else per_row
     return grads.query, grad_key, grad_value, grads.gate, grads.bias, grad_sink
 
@@ -75,10 +75,13 @@ def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
     return out
 
 
-def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, by_key: ByKey) -> Tensor:
-    """Σ_i w_ij query_i for every key j."""
-    out = query.new_empty(by_key.column_ptr.numel() - 1, query.shape[1])
-    _run(products.sum_columns, by_key.column_ptr, query.shape[1], weights, query, mask, by_key, out)
+def sum_over_queries(weights: Tensor, query: Tensor, mask: Mask, _: ByKey | None = None) -> Tensor:
+    """Σ_i w_ij query_i for every key j. A graph's keys are divided where there are fewer graphs than threads."""
+    n_graphs, threads = (mask.row_ptr.numel() - 1) // mask.n_queries, torch.get_num_threads()
+    n_parts = min(threads // math.gcd(threads, n_graphs), -(-2 * threads // max(n_graphs, 1)))
+    out = query.new_empty(n_graphs * mask.n_keys, query.shape[1])
+    bounds = equal_parts(n_graphs * n_parts, weights.numel() * query.shape[1] // max(n_graphs * n_parts, 1))
+    in_parallel(products.sum_columns, bounds * mask.n_keys // n_parts, *map(as_arrays, (weights, query, mask, out)))
     return out
 
 

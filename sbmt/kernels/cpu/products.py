@@ -4,14 +4,10 @@ Everything is flattened: row r of the mask and of ``query`` belongs to graph r /
 graph · n_keys + j of ``key``.
 """
 
-import numpy as np
 from numba import uint64
 
-from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES, dot, sum_rows_at
-
-_AHEAD = 32  # edges of the next column whose weights, scattered over the rows, are asked for
+from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, sum_rows_at
 
 
 @kernel
@@ -33,23 +29,36 @@ def sum_rows(start, stop, weights, key, mask, out):
 
 
 @kernel
-def sum_columns(start, stop, weights, query, mask, by_key, out):
-    """out_j = Σ_i w_ij query_i for the keys start … stop."""
-    row_ptr, _, n_queries, n_keys = mask
-    column_ptr, queries, positions = by_key
-    ours = np.empty(n_queries, weights.dtype)
-    for column in range(start, stop):
-        first, last = column_ptr[column], column_ptr[column + 1]
-        graph = column // n_keys
-        base = row_ptr[graph * n_queries]
-        for e in range(last, min(last + _AHEAD, positions.size)):
-            prefetch(weights, base + positions[e])
-        for i in range(last - first):
-            ours[i] = weights[base + positions[first + i]]
-        weighted_sum(ours, query, graph * n_queries, queries, first, last, out[column])
+def sum_columns(start, stop, weights, query, mask, out):
+    """out_j = Σ_i w_ij query_i for the keys start … stop.
+
+    Every row is visited, for those of its keys that are among them. So each sum has the order of the rows, whoever
+    computes it.
+    """
+    row_ptr, keys, n_queries, n_keys = mask
+    out[start:stop] = 0
+    for graph in range(start // n_keys, -(-stop // n_keys)):
+        offset = graph * n_keys
+        for row in range(graph * n_queries, (graph + 1) * n_queries):
+            first, last = row_ptr[row], row_ptr[row + 1]
+            if start > offset:
+                first = _first_from(start - offset, keys, first, last)
+            if stop < offset + n_keys:
+                last = _first_from(stop - offset, keys, first, last)
+            add_to_rows(weights, query, row, out, offset, keys, first, last)
 
 
-# Everything that follows edges spends its time in the two functions below.
+@inlined
+def _first_from(key, keys, start, stop):
+    """The first place from start to stop whose key is not below ``key``, or stop; keys ascend."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        is_below = keys[middle] < key
+        start, stop = (middle + 1 if is_below else start), (stop if is_below else middle)
+    return start
+
+
+# Everything that follows edges spends its time in the functions below.
 
 
 @inlined
@@ -80,3 +89,23 @@ def weighted_sum(weights, matrix, offset, index, start, stop, out):
         for e in range(start, stop):
             total += weights[e - start] * matrix[offset + index[e], i]
         out[i] = total
+
+
+@inlined
+def add_to_rows(weights, vectors, i, matrix, offset, index, start, stop):
+    """Adds weights[e] · vectors[i] to matrix[offset + index[e]] for start ≤ e < stop."""
+    width, column = vectors.shape[1], 0
+    place = i * width
+    while column + 4 * LANES <= width:
+        add_to_rows_at(4, weights, vectors, place + column, matrix, width, offset, index, start, stop, column)
+        column += 4 * LANES
+    while column + 2 * LANES <= width:
+        add_to_rows_at(2, weights, vectors, place + column, matrix, width, offset, index, start, stop, column)
+        column += 2 * LANES
+    if column + LANES <= width:
+        add_to_rows_at(1, weights, vectors, place + column, matrix, width, offset, index, start, stop, column)
+        column += LANES
+    if column < width:
+        for e in range(start, stop):
+            for c in range(column, width):
+                matrix[offset + index[e], c] += weights[e] * vectors[i, c]

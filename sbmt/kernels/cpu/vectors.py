@@ -143,6 +143,48 @@ def sum_rows_at(
     return types.none(n_vectors, *kinds), generate
 
 
+@intrinsic(prefer_literal=True)
+def add_to_rows_at(
+    typing_context: Any,
+    n_vectors: Any,
+    weights: Any,
+    x: Any,
+    place: Any,
+    matrix: Any,
+    width: Any,
+    offset: Any,
+    index: Any,
+    start: Any,
+    stop: Any,
+    column: Any,
+) -> Any:
+    """Adds weights[e] · x[place + i] to matrix[offset + index[e], column + i] over start ≤ e < stop.
+
+    They are added one after the other. Otherwise as :func:`sum_rows_at`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, weights, x, place, matrix, width, offset, index, start, stop, column = (
+            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        steps = [_int64(LANES * i) for i in range(n_vectors.literal_value)]
+        added = [x.load(builder.add(place, step)) for step in steps]
+        with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
+            first = builder.add(builder.mul(builder.add(offset, index.number(e)), width), column)
+            weight = matrix.repeat(weights.number(e))
+            for step, numbers in zip(steps, added, strict=True):
+                at = builder.add(first, step)
+                matrix.store(matrix.multiply_and_add(weight, numbers, matrix.load(at)), at)
+        return context.get_dummy_value()
+
+    if not (isinstance(n_vectors, types.IntegerLiteral) and are_alike(weights, x, matrix)):
+        return None
+    int64 = types.int64
+    kinds = weights, x, int64, matrix, int64, int64, index, int64, int64, int64
+    return types.none(n_vectors, *kinds), generate
+
+
 def are_alike(*arrays: Any) -> bool:
     """Whether they are contiguous arrays of one floating-point type."""
     kinds = {(getattr(array, "dtype", None), getattr(array, "layout", None)) for array in arrays}

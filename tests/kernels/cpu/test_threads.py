@@ -53,12 +53,13 @@ def test_edges_for_which_room_must_be_made_again(way, set_threads, part_counts, 
 
 
 @pytest.mark.parametrize("has_terms", [False, True])
-def test_attention_and_its_gradients(has_terms, set_threads, part_counts):
+@pytest.mark.parametrize("graphs", [(2, 3), (1, 1)], ids=["many graphs", "fewer graphs than threads"])
+def test_attention_and_its_gradients(graphs, has_terms, set_threads, part_counts):
     def compute():
-        case = make_case(2, 3, 29, 43, 7, 5, density=0.3)
+        case = make_case(*graphs, 29, 43, 7, 33, density=0.3)
         leaves, terms = case.leaves[:3], {}
         if has_terms:
-            bias, sink = case.gate.detach().log().requires_grad_(), torch.linspace(-1, 2, 3).requires_grad_()
+            bias, sink = case.gate.detach().log().requires_grad_(), torch.linspace(-1, 2, graphs[1]).requires_grad_()
             terms = dict(gate=case.gate, bias=bias, sink=sink)
         options = dict(dropout=0.4 * has_terms, generator=torch.Generator().manual_seed(0), return_weights=True)
         out, weights = edge_attention(*leaves, case.edges, **terms, **options, backend="cpu")

@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.prefetch import ask
-from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers
+from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers, pick
 
 AHEAD = 12  # edges before it is needed, a key is asked for
 _int64, _int32 = ir.IntType(64), ir.IntType(32)
@@ -51,7 +51,7 @@ def fill_rates(
             x = builder.fmul(x, _exchange(builder, x, n_active))
             while x.type.count > 2 * n_active:  # the sum over groups
                 half = x.type.count // 2
-                low, high = (_pick(builder, x, x, list(range(first, first + half))) for first in (0, half))
+                low, high = (pick(builder, x, x, list(range(first, first + half))) for first in (0, half))
                 x = builder.fadd(low, high)
             out.write(builder.extract_element(x, _int32(0)), e)
         return context.get_dummy_value()
@@ -134,7 +134,7 @@ def _look_up(builder: Any, tables: list[Any], n_active: int, parts: Any) -> Any:
     for lane in range(2 * n_active, LANES, 2 * n_active):
         i = lane // n_active
         here = _permute(builder, tables[i], parts, tables[i + 1])
-        found = _pick(builder, found, here, [n + LANES * (n >= lane) for n in range(LANES)])
+        found = pick(builder, found, here, [n + LANES * (n >= lane) for n in range(LANES)])
     return found
 
 
@@ -149,7 +149,7 @@ def _sum_partitions(builder: Any, x: Any, n_active: int) -> Any:
 
 def _exchange(builder: Any, x: Any, distance: int) -> Any:
     """The vector in which lanes at this distance, a power of two, have changed places."""
-    return _pick(builder, x, x, [n ^ distance for n in range(LANES)])
+    return pick(builder, x, x, [n ^ distance for n in range(LANES)])
 
 
 def _permute(builder: Any, low: Any, places: Any, high: Any) -> Any:
@@ -157,7 +157,3 @@ def _permute(builder: Any, low: Any, places: Any, high: Any) -> Any:
     kind = ir.FunctionType(low.type, [low.type, places.type, high.type])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.ps.512")
     return builder.call(function, [low, places, high])
-
-
-def _pick(builder: Any, x: Any, y: Any, lanes: list[int]) -> Any:
-    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_int32, len(lanes)), lanes))

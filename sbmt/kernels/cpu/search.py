@@ -3,12 +3,10 @@
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.vectors import LANES, Flat
-
-RANKED = 2 * LANES  # numbers that are ranked together
 
 
 @intrinsic
@@ -29,29 +27,3 @@ def first_above(typing_context: Any, array: Any, start: Any, x: Any) -> Any:
 
     fits = isinstance(array, types.Array) and (array.dtype, array.layout) == (x, "C")
     return (types.uint64(array, types.uint64, x), generate) if fits else None
-
-
-@intrinsic
-def rank(typing_context: Any, array: Any, start: Any, count: Any, first: Any, out: Any) -> Any:
-    """Sets out[j] to how many of array[start : start + count] are below array[start + j], first ≤ j < first + RANKED.
-
-    For use in kernels. Both arrays are contiguous and int32, and reach far enough.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, start, count, first, _ = arguments
-        array, out = (Flat(context, builder, signature.args[i], arguments[i]) for i in (0, 4))
-        places = [builder.add(first, ir.IntType(64)(i)) for i in range(0, RANKED, LANES)]
-        numbers = [array.load(builder.add(start, place)) for place in places]
-        ranks = [cgutils.alloca_once_value(builder, array.repeat(array.kind(0))) for _ in places]
-        with cgutils.for_range(builder, count) as loop:
-            other = array.repeat(array.number(builder.add(start, loop.index)))
-            for here, found in zip(numbers, ranks, strict=True):
-                is_below = builder.sext(builder.icmp_signed("<", other, here), array.vector)  # -1 where it is
-                builder.store(builder.sub(builder.load(found), is_below), found)
-        for found, place in zip(ranks, places, strict=True):
-            out.store(builder.load(found), place)
-        return context.get_dummy_value()
-
-    fits = all((x.dtype, x.layout) == (types.int32, "C") for x in (array, out))
-    return (types.none(array, types.int64, types.int64, types.int64, out), generate) if fits else None

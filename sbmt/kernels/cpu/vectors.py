@@ -191,11 +191,16 @@ def are_alike(*arrays: Any) -> bool:
     return len(kinds) == 1 and kinds <= {(types.float32, "C"), (types.float64, "C")}
 
 
-def repeat(builder: Any, number: Any) -> Any:
-    """Sixteen times the same number."""
-    nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
+def repeat(builder: Any, number: Any, n: int = LANES) -> Any:
+    """A vector of the same number n times."""
+    nothing = ir.Constant(ir.VectorType(number.type, n), ir.Undefined)
     one = builder.insert_element(nothing, number, _int32(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES))
+    return pick(builder, one, nothing, [0] * n)
+
+
+def pick(builder: Any, x: Any, y: Any, lanes: list[int]) -> Any:
+    """A vector of numbers of two others; those of the second are counted on from those of the first."""
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_int32, len(lanes)), lanes))
 
 
 class Flat:

@@ -1,4 +1,4 @@
-"""Searching sixteen numbers at once and ranking thirty-two, against loops over them."""
+"""Searching sixteen numbers at once, against loops over them."""
 
 import numba
 import numpy as np
@@ -6,17 +6,12 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.search import LANES, RANKED, first_above, rank
+from sbmt.kernels.cpu.search import LANES, first_above
 
 
 @numba.njit
 def found(numbers, start, x):
     return first_above(numbers, uint64(start), x)
-
-
-@numba.njit
-def ranked(numbers, start, count, first, out):
-    rank(numbers, start, count, first, out)
 
 
 def by_a_loop(numbers, start, x):
@@ -44,22 +39,12 @@ def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
     for start in (2, 2**40):
         with pytest.raises(IndexError, match="end"):
             checked(np.zeros(LANES + 1), start, 0.0)
-    checked, numbers = numba.njit(ranked.py_func), np.zeros(RANKED + 1, np.int32)
-    checked(numbers, 1, RANKED, 0, numbers.copy())
-    for start, count, first, size in ((2, 1, 0, 99), (1, RANKED + 1, 0, 99), (0, 1, 2, 99), (0, 1, 0, RANKED - 1)):
-        with pytest.raises(IndexError, match="end"):
-            checked(numbers, start, count, first, np.empty(size, np.int32))
 
 
 def test_an_array_of_another_type_is_refused():
     for numbers, x in ((np.zeros(LANES, np.float32), 0.0), (np.zeros(2 * LANES)[::2], 0.0), ((0.0, 1.0), 0.0)):
         with pytest.raises(numba.TypingError):
             found(numbers, 0, x)
-    numbers = np.zeros(99, np.int32)
-    for other in (numbers.astype(np.int64), numbers[::2]):
-        for given in ((numbers, other), (other, numbers)):
-            with pytest.raises(numba.TypingError):
-                ranked(given[0], 0, 3, 0, given[1])
 
 
 def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
@@ -67,13 +52,3 @@ def test_words_are_compared_without_sign_and_nothing_is_above_infinity_or_nan():
     assert found(words, 0, np.uint64(2**63 - 1)) == 0 and found(words, 0, np.uint64(2**63)) == LANES
     numbers = np.full(LANES, np.inf)
     assert found(numbers, 0, 1.0) == 0 and found(numbers, 0, np.inf) == found(numbers, 0, np.nan) == LANES
-
-
-@pytest.mark.parametrize("count", [0, 1, RANKED, 3 * RANKED])
-def test_ranks_count_smaller_numbers(count):
-    numbers = np.random.default_rng(count).integers(-40, 40, 5 + count + 2 * RANKED).astype(np.int32)
-    some, ranks = numbers[5 : 5 + count], np.full(count + 2 * RANKED, -1, np.int32)
-    for first in (0, RANKED):
-        ranked(numbers, 5, count, first, ranks)
-    assert list(ranks[: 2 * RANKED]) == [(some < x).sum() for x in numbers[5 : 5 + 2 * RANKED]]
-    assert (ranks[2 * RANKED :] == -1).all()

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.cpu.draws.distinct import Sorting, new_sorting, sort_distinct
+from sbmt.kernels.cpu.draws.distinct import FEW, new_bitmap, sort_distinct
 from sbmt.kernels.cpu.philox import BATCH, fill_exponentials
-from sbmt.kernels.cpu.search import RANKED
 from sbmt.kernels.cpu.toolchain import kernel
 
 GAPS = 2 * BATCH
@@ -36,7 +35,7 @@ class Scratch(NamedTuple):
     words: np.ndarray
     proposed: np.ndarray  # the keys proposed
     hits: np.ndarray  # the same before they are sorted
-    sorting: Sorting
+    bitmap: np.ndarray  # for sorting them
     line: np.ndarray  # lengths of the clusters, see walk_clusters
     ends: np.ndarray
     points: np.ndarray
@@ -46,10 +45,10 @@ class Scratch(NamedTuple):
 @kernel
 def new_scratch(n_keys, n_clusters):
     """Scratch for rows of this many keys."""
-    hits, sorting = np.empty(2 * n_keys + GAPS + RANKED, np.int32), new_sorting(n_keys)
+    hits, bitmap = np.empty(2 * n_keys + GAPS + FEW, np.int32), new_bitmap(n_keys)
     line, ends = np.empty(n_clusters + 1), np.empty(1 << int(math.log2(n_clusters + 1) + 1.0))
     gaps, words, proposed = np.empty(GAPS), np.empty((4, BATCH), np.uint32), np.empty(n_keys, np.int32)
-    return Scratch(gaps, words, proposed, hits, sorting, line, ends, np.empty(GAPS), np.empty(GAPS, np.int32))
+    return Scratch(gaps, words, proposed, hits, bitmap, line, ends, np.empty(GAPS), np.empty(GAPS, np.int32))
 
 
 @kernel
@@ -91,7 +90,7 @@ def walk_clusters(real, cumulative, guide, stream, scratch):
         n_hits = make_room(n_hits, count, scratch)
         _name_keys(count, real, proposed.shape[0], cumulative, guide, scratch, hits[n_hits:])
         n_hits += count
-    return sort_distinct(hits, 0, n_hits, scratch.sorting, proposed)
+    return sort_distinct(hits, 0, n_hits, scratch.bitmap, proposed)
 
 
 @kernel
@@ -135,8 +134,8 @@ def next_points(point, end, block, stream, scratch):
 def make_room(n_hits, count, scratch):
     """Keeps only what is distinct of the hits if so many more do not fit; returns how many there are."""
     hits = scratch.hits
-    if n_hits + count > hits.shape[0] - RANKED:
-        n_hits = sort_distinct(hits, 0, n_hits, scratch.sorting, scratch.proposed)
+    if n_hits + count > hits.shape[0] - FEW:
+        n_hits = sort_distinct(hits, 0, n_hits, scratch.bitmap, scratch.proposed)
         hits[:n_hits] = scratch.proposed[:n_hits]
     return n_hits
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
 from sbmt.kernels.cpu.draws.candidates import Stream
-from sbmt.kernels.cpu.draws.distinct import Sorting, new_sorting, sort_distinct
+from sbmt.kernels.cpu.draws.distinct import new_bitmap, sort_distinct
 from sbmt.kernels.cpu.draws.members import Members, Reach, read_groups
 from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.points import Lines, Points, Rain, new_points, scatter
@@ -56,7 +56,7 @@ class Scratch(NamedTuple):
     lines: Lines
     rain: Rain
     points: Points
-    sorting: Sorting
+    bitmap: np.ndarray
     coins: np.ndarray
     words: np.ndarray
 
@@ -126,7 +126,7 @@ def new_scratch(source):
     n_keys, (_, n_partitions, size, _) = source.real.is_key.shape[1], source.model.blocks.shape
     lines, rain, points = new_points(n_keys, n_partitions // 2, size, source.active)
     coins, words = np.empty(n_keys + 4 * BATCH), np.empty((4, BATCH), np.uint32)
-    return Scratch(lines, rain, points, new_sorting(n_keys), coins, words)
+    return Scratch(lines, rain, points, new_bitmap(n_keys), coins, words)
 
 
 @kernel
@@ -136,7 +136,7 @@ def draw_some(start, stop, source, scratch, out, counts):
     Writes their keys one row after the other, and how many each row has. Returns which row is next, how many keys there
     are, and whether there was room for all; for those of one row there must be.
     """
-    lines, rain, points, sorting, coins, words = scratch
+    lines, rain, points, bitmap, coins, words = scratch
     real, n_queries, heads = source.real, source.real.is_query.shape[1], source.model.blocks.shape[0]
     graph, end = start // n_queries, 0
     example, head = graph // heads, graph % heads
@@ -151,7 +151,7 @@ def draw_some(start, stop, source, scratch, out, counts):
             toss(keys.size, Stream(source.seed, query, head, example + source.first_example), words, coins)
             count = _visit(keys, row, head, graph * real.is_key.shape[1], source, coins, out[end:])
         else:
-            count = sort_distinct(points.key, first, last, sorting, out[end:])
+            count = sort_distinct(points.key, first, last, bitmap, out[end:])
         counts[row] = count
         end += count
     return next_row, end, True

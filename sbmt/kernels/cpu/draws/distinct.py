@@ -1,50 +1,36 @@
-"""The distinct ones of a row's keys, in ascending order: a few are ranked, many go through a bitmap."""
-
-from typing import NamedTuple
+"""The distinct ones of a row's keys, in ascending order: a few are sorted in registers, many go through a bitmap."""
 
 import numpy as np
-from numba import uint64
 
-from sbmt.kernels.cpu.search import RANKED, rank
+from sbmt.kernels.cpu.sorting import sort_few
 from sbmt.kernels.cpu.toolchain import inlined, kernel
 
-_FEW = 96  # up to this many numbers are sorted by counting those below each: quadratic, but vectorised
-
-
-class Sorting(NamedTuple):
-    """Room for one row at a time, since asking for room takes as long as sorting a few numbers."""
-
-    bitmap: np.ndarray  # uint64, a bit for every number that may occur; 0 between rows
-    rank: np.ndarray  # int32
-    ordered: np.ndarray  # int32, -1 between rows
+FEW = 128  # up to this many numbers are sorted in registers
 
 
 @kernel
-def new_sorting(n_numbers):
-    """Room for sorting numbers below ``n_numbers``."""
-    ordered = np.full(_FEW, -1, np.int32)
-    return Sorting(np.zeros((n_numbers + 63) // 64, np.uint64), np.empty(_FEW + RANKED, np.int32), ordered)
+def new_bitmap(n_numbers):
+    """Room for :func:`sort_distinct` of numbers below ``n_numbers``: a bit for each, which is 0 between calls."""
+    return np.zeros((n_numbers + 63) // 64, np.uint64)
 
 
 @inlined
-def sort_distinct(numbers, start, stop, sorting, out):
+def sort_distinct(numbers, start, stop, bitmap, out):
     """Writes the distinct ones of numbers[start:stop], ascending, and returns how many there are.
 
-    ``numbers`` holds :data:`~sbmt.kernels.cpu.search.RANKED` more, whatever they are.
+    ``numbers`` holds :data:`FEW` from there on, whatever the rest are.
     """
     count = stop - start
-    if count > min(_FEW, out.shape[0]):
-        return _through_bitmap(numbers[start:stop], sorting.bitmap, out)
-    ordered, distinct = sorting.ordered, 0
-    for first in range(0, count, RANKED):
-        rank(numbers, start, count, first, sorting.rank)
-    for i in range(uint64(count)):
-        ordered[uint64(sorting.rank[i])] = numbers[uint64(start) + i]  # equal ones meet, and leave places behind empty
-    for i in range(uint64(count)):
-        number, ordered[i] = ordered[i], np.int32(-1)
-        out[distinct] = number
-        distinct += number >= 0
-    return distinct
+    return sort_few(32, numbers, start, count, out) if count <= 32 else _more(numbers, start, count, bitmap, out)
+
+
+@kernel
+def _more(numbers, start, count, bitmap, out):
+    if count <= 64:
+        return sort_few(64, numbers, start, count, out)
+    if count <= FEW:
+        return sort_few(FEW, numbers, start, count, out)
+    return _through_bitmap(numbers[start : start + count], bitmap, out)
 
 
 @kernel

@@ -11,10 +11,11 @@ import numpy as np
 from numba import uint64
 
 from sbmt.kernels.cpu.draws.candidates import CANDIDATE
+from sbmt.kernels.cpu.draws.distinct import FEW
 from sbmt.kernels.cpu.draws.members import HALF, KEY
 from sbmt.kernels.cpu.philox import BATCH, fill_columns, to_exponentials
 from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.search import LANES, RANKED, first_above
+from sbmt.kernels.cpu.search import LANES, first_above
 from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 _AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
@@ -69,7 +70,7 @@ def new_points(n_keys, n_groups, size, active):
     address, word = np.empty((2, n_drops), np.uint32), np.empty((4, n_drops), np.uint32)
     rain = Rain(np.empty(n_starts, np.int64), address[0], address[1], word, np.empty(n_drops))
     of_points, first = np.empty((5, room), np.uint64), np.empty(n_starts, np.int64)
-    key = np.empty(room + RANKED, np.int32)
+    key = np.empty(room + FEW, np.int32)
     points = Points(of_points[0], of_points[1], of_points[2], of_points[3], of_points[4], first, key)
     return Lines(np.empty(_ROWS), end, pieces[0], pieces[1], pieces[2]), rain, points
 

@@ -66,7 +66,7 @@ def walk(rates, weights, boost=1.0, extra=0.0, n_real=None, seed=0, row=1):
     count = walk_clusters(
         real, *(table[0] for table in tables(weights[None])), Stream(seed, row, HEAD, EXAMPLE), scratch
     )
-    assert room[-1] == -7 and not scratch.sorting.bitmap.any()
+    assert room[-1] == -7 and not scratch.bitmap.any()
     return room[:count]
 
 

@@ -31,8 +31,7 @@ def attend_along_rows(
     tokens = [t if use_gpu else t.to(dtype) for t in (query, key, value)]
     flat = [t.flatten(0, 2).contiguous() for t in tokens]
     none = flat[0].new_empty(0, dtype=dtype)
-    sinks = None if sink is None else sink.repeat(query.shape[0])  # one for each graph
-    flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, bias, sinks, weight_scale)]
+    flat += [none if t is None else t.to(dtype).contiguous() for t in (gate, bias, sink, weight_scale)]
     is_differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
     by_key = edges.by_key if use_gpu and is_differentiated else (edges.keys[:0],) * 3
     sizes = edges.shape[2], edges.shape[3]

@@ -37,7 +37,7 @@ class AttentionInputs(NamedTuple):
     value: Tensor  # (graphs · n_keys, d_value)
     gate: Tensor  # (n_edges,)
     bias: Tensor  # (n_edges,), added to scores
-    sink: Tensor  # (graphs,), a logit that joins the softmax of each row of the graph and has no value
+    sink: Tensor  # (heads,), a logit that joins the softmax of each row of the head's graphs and has no value
     weight_scale: Tensor  # (n_edges,), dropout's factors, applied after the softmax
 
 

@@ -42,8 +42,9 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
                 continue
             at_most = largest(room, first, last)
             if sink.size:
-                at_most = max(at_most, sink[row // n_queries])
-                whole[row - begin] = sink[row // n_queries] - at_most
+                of_head = sink[row // n_queries % sink.size]
+                at_most = max(at_most, of_head)
+                whole[row - begin] = of_head - at_most
             most[row - begin] = at_most
             spread(at_most, of_row, first, last)
         for i in range(x.size):
@@ -113,7 +114,7 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
                 u = grad_weights[base + i] if grad_weights.size else zero
                 grad[i] = weight[i] * (c * grad[i] + u - mean)
             if sink.size and first < last:
-                grad_sink[row] = -exp(sink[row // n_queries] - log_total[row]) * mean
+                grad_sink[row] = -exp(sink[row // n_queries % sink.size] - log_total[row]) * mean
         if weight_scale.size:
             of_edge = weight_scale[base:last_edge]
             for i in range(x.size):

@@ -57,7 +57,7 @@ def attend_backward(
     given = inputs, mask, is_score_rule, results, grad_out, grad_weights, grads
     _run(attention.differentiate_rows, mask.row_ptr, _work_per_edge(inputs), *given)
     grad_key, grad_value = (sum_over_queries(*of, mask) for of in ((grads.score, query), (grads.weight, grad_out)))
-    grad_sink = per_row.view(sink.shape[0], -1).sum(1) if sink.numel() else per_row
+    grad_sink = per_row.view(-1, sink.numel(), mask.n_queries).sum((0, 2)) if sink.numel() else per_row
     return grads.query, grad_key, grad_value, grads.gate, grads.bias, grad_sink
 
 

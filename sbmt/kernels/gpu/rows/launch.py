@@ -64,7 +64,7 @@ def attend_backward(
     row_sums.join_sums[(n_rows,)](grad_query, part, pieces.slot_ptr, WIDTH=d, num_warps=1)
     grad_key = sum_over_queries(grad_score, query, mask, by_key, key.dtype)
     grad_value = sum_over_queries(weights, grad_out, mask, by_key, value.dtype)
-    grad_sink = grad_sink.view(sink.shape[0], -1).sum(1) if sink.numel() else grad_sink
+    grad_sink = grad_sink.view(-1, sink.numel(), mask.n_queries).sum((0, 2)) if sink.numel() else grad_sink
     return grad_query, grad_key, grad_value, grad_gate, grad_bias, grad_sink
 
 
@@ -105,8 +105,11 @@ def _sum(
 
 
 def _pointers(inputs: AttentionInputs, mask: Mask, pieces: Pieces) -> tuple[Tensor | None, ...]:
-    """The first arguments of both kernels of attention."""
-    return *inputs[:3], *map(_or_none, inputs[3:]), *mask[:2], *pieces.pointers
+    """The first arguments of both kernels of attention, for which each graph has a sink of its own."""
+    n_graphs, sink = inputs.query.shape[0] // mask.n_queries, inputs.sink
+    sinks = sink.repeat(n_graphs // sink.numel()) if sink.numel() else sink
+    of_edges = map(_or_none, (inputs.gate, inputs.bias, sinks, inputs.weight_scale))
+    return *inputs[:3], *of_edges, *mask[:2], *pieces.pointers
 
 
 def _or_none(numbers: Tensor) -> Tensor | None:

@@ -204,12 +204,17 @@ def _name_keys(count, graph, members, rain, points):
     """Writes the key that each point names, of its pair in proportion to memberships."""
     begins, entry = members.first[graph].reshape(-1), members.entry
     for i in range(count):
-        prefetch(entry, points.place[min(i + _AHEAD, count - uint64(1))])
-        begin, j = uint64(begins[points.pair[i]]), points.place[i]
-        last_of_word = uint64(rain.word[3, points.drop[i]]) << HALF | KEY
-        while j > begin and entry[j - uint64(1)] > last_of_word:
-            j -= min(j - begin, uint64(LANES))
-        points.key[points.to[i]] = np.int32(entry[j + _first_above(entry, j, last_of_word)] & KEY)
+        later = points.place[min(i + _AHEAD, count - uint64(1))]
+        prefetch(entry, later)
+        prefetch(entry, later + _BEFORE)
+        j, last_of_word = points.place[i], uint64(rain.word[3, points.drop[i]]) << HALF | KEY
+        found = first_above(entry, j, last_of_word)
+        if found - uint64(1) >= uint64(LANES - 1):  # the first or none of them, so the guess may have been wrong
+            begin = uint64(begins[points.pair[i]])
+            while j > begin and entry[j - uint64(1)] > last_of_word:
+                j -= min(j - begin, uint64(LANES))
+            found = _first_above(entry, j, last_of_word)
+        points.key[points.to[i]] = np.int32(entry[j + found] & KEY)
 
 
 @inlined

@@ -129,15 +129,21 @@ def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: s
     return find(cases, **wanted)["results"]["sbm"]["ratio"]
 
 
-def fitted_break_even(files: Files, mode: str) -> float:
-    """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention."""
-    found = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
-    mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
-    times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
-    where = crossing(list(times), list(times.values()), [1.0] * len(times))
-    if where is None:
-        raise LookupError(f"no {mode} with a fitted mask that is faster")
-    return round(where[0], -2)
+def fitted_break_even(files: Files, mode: str, which: str) -> float:
+    """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention.
+
+    ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured.
+    """
+    places = []
+    for one in files.machines("bench_fitted"):
+        found = one["suites"]["fitted"]["found"]["cases"]
+        mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
+        times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
+        where = crossing(list(times), list(times.values()), [1.0] * len(times))
+        if where is None:
+            raise LookupError(f"no {mode} with a fitted mask that is faster, on {one['manifest']['processor']}")
+        places.append(round(where[0], -2))
+    return EXTREMES[which](places)
 
 
 def memory_ratio(files: Files, method: str, other: str, which: str) -> float:

@@ -30,9 +30,7 @@ def sort_few(typing_context: Any, width: Any, numbers: Any, start: Any, count: A
         kind = ir.VectorType(_int32, n)
         numbers.check(start, _int64(n))
         x = builder.load(builder.bitcast(numbers.address(start), kind.as_pointer()), align=4)
-        is_ours = builder.icmp_signed(
-            "<", ir.Constant(kind, list(lanes)), repeat(builder, builder.trunc(count, _int32), n)
-        )
+        is_ours = builder.icmp_signed("<", ir.Constant(kind, list(lanes)), _repeat(builder, count, n))
         x = builder.select(is_ours, x, ir.Constant(kind, [_LAST] * n))
         for size in (2**i for i in range(1, n.bit_length())):  # what is sorted, every other one descending
             for distance in (size >> i for i in range(1, size.bit_length())):
@@ -61,20 +59,28 @@ def _write(builder: Any, numbers: Any, is_kept: Any, out: Any, place: Any) -> An
     mask = builder.bitcast(is_kept, ir.IntType(LANES))
     count = builder.zext(_call(builder, f"ctpop.i{LANES}", mask.type, mask), _int64)
     out.check(place, count)
-    given, kind = numbers.type, ir.VectorType(out.kind, LANES)
-    if has_wide_registers():  # some processors take long to drop numbers on the way to memory
-        nothing = ir.Constant(given, [0] * LANES)
-        numbers = _call(builder, "x86.avx512.mask.compress.v16i32", given, numbers, nothing, is_kept)
-        ends = repeat(builder, builder.trunc(count, _int32))
-        is_kept = builder.icmp_signed("<", ir.Constant(given, list(range(LANES))), ends)
-    numbers = builder.sext(numbers, kind) if kind != given else numbers
-    to, nothing, suffix = out.address(place), ir.VoidType(), f"v{LANES}i{out.kind.width}"
-    if has_wide_registers():
-        given = numbers, builder.bitcast(to, kind.as_pointer()), _int32(out.kind.width // 8), is_kept
-        _call(builder, f"masked.store.{suffix}.p0{suffix}", nothing, *given)
-    else:
-        _call(builder, f"masked.compressstore.{suffix}", nothing, numbers, to, is_kept)
+    to, nothing, kind, suffix = out.address(place), ir.VoidType(), numbers.type, f"v{LANES}i{out.kind.width}"
+    if not has_wide_registers():
+        _call(builder, f"masked.compressstore.{suffix}", nothing, _widened(builder, numbers, out), to, is_kept)
+        return count
+    # Where there are instructions for this, some processors take long to drop numbers on their way to memory.
+    zeros = ir.Constant(kind, [0] * LANES)
+    left = _call(builder, "x86.avx512.mask.compress.v16i32", kind, numbers, zeros, is_kept)
+    left = _widened(builder, left, out)
+    is_left = builder.icmp_signed("<", ir.Constant(kind, list(range(LANES))), _repeat(builder, count, LANES))
+    alignment = _int32(out.kind.width // 8)
+    to = builder.bitcast(to, left.type.as_pointer())
+    _call(builder, f"masked.store.{suffix}.p0{suffix}", nothing, left, to, alignment, is_left)
     return count
+
+
+def _widened(builder: Any, numbers: Any, out: Any) -> Any:
+    kind = ir.VectorType(out.kind, LANES)
+    return numbers if numbers.type == kind else builder.sext(numbers, kind)
+
+
+def _repeat(builder: Any, number: Any, n: int) -> Any:
+    return repeat(builder, builder.trunc(number, _int32), n)
 
 
 def _call(builder: Any, name: str, returned: Any, *given: Any) -> Any:

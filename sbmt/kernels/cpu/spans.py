@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike, repeat
+from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike, pick, repeat
 
 _STEP = 2 * LANES  # most rows end within the first step, so that the processor guesses right
 SLACK = _STEP - 1
@@ -53,10 +53,7 @@ def _reduce(kind: Any, nothing: float, join: Callable[..., Any]) -> Any:
         joined = join(builder, first, second)
         while joined.type.count > 1:
             half = joined.type.count // 2
-            low, high = (
-                builder.shuffle_vector(joined, joined, ir.Constant(ir.VectorType(_int32, half), lanes))
-                for lanes in (list(range(half)), list(range(half, 2 * half)))
-            )
+            low, high = (pick(builder, joined, joined, list(range(first, first + half))) for first in (0, half))
             joined = join(builder, low, high)
         return builder.extract_element(joined, _int32(0))
 

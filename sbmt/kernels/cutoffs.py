@@ -37,7 +37,7 @@ class Cutoff(NamedTuple):
 
 
 BUILT_IN = {
-    "attention": Cutoff(1 << 20, 0.75),
+    "attention": Cutoff(0, 1.0),
     "edge_dot": Cutoff(1 << 16, 0.0),
     "edge_gate": Cutoff(1 << 15, 0.0),
 }

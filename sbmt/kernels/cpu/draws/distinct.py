@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sbmt.kernels.cpu.sorting import sort_few
+from sbmt.kernels.cpu.draws.sorting import sort_few
 from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 FEW = 128  # up to this many numbers are sorted in registers

@@ -20,19 +20,20 @@ _is_forked = False
 def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> None:
     """``kernel(start, stop, *arguments)`` for every two consecutive bounds, at most as many at once as torch may.
 
-    The threads are torch's own where they can be had, and plain ones elsewhere: kernels hold no GIL. Several threads
-    may call this at once, and so may a forked child, where torch's threads are gone.
+    Each thread begins with a share of its own, see :func:`~sbmt.kernels.cpu.team.launcher`. The threads are torch's own
+    where they can be had, and plain ones elsewhere: kernels hold no GIL. Several threads may call this at once, and so
+    may a forked child, where torch's threads are gone.
     """
-    launch, counter, n_threads = launcher(kernel), np.zeros(1, np.int64), torch.get_num_threads()
-    if n_threads == 1 or len(bounds) == 2:
-        launch(0, 1, counter, bounds, arguments)
-    elif openmp() and not _is_forked:
-        launch(openmp(), n_threads, counter, bounds, arguments)
-    else:
-        others = [_pool().submit(launch, 0, 1, counter, bounds, arguments) for _ in range(n_threads - 1)]
-        launch(0, 1, counter, bounds, arguments)
+    launch, n_ranges = launcher(kernel), len(bounds) - 1
+    n_threads = 1 if n_ranges == 1 else torch.get_num_threads()
+    job = _equal_bounds(n_ranges, n_threads)[:-1].copy(), bounds, arguments
+    if n_threads == 1 or _is_forked or not all(openmp()):
+        others = [_pool().submit(launch, (0, 0), thread, *job) for thread in range(1, n_threads)]
+        launch((0, 0), 0, *job)
         for other in others:
             other.result()
+    else:
+        launch(openmp(), 0, *job)
 
 
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:

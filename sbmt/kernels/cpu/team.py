@@ -22,21 +22,27 @@ from sbmt.kernels.cpu.toolchain import keep_code
 
 
 @cache
-def openmp() -> int:
-    """The address of torch's ``GOMP_parallel``, or 0 where torch has none that can be found."""
+def openmp() -> tuple[int, int]:
+    """The addresses of torch's ``GOMP_parallel`` and ``omp_get_thread_num``, or 0 where they cannot be found."""
     try:
-        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value or 0
+        library = ctypes.CDLL(None)
+        both = library.GOMP_parallel, library.omp_get_thread_num
+        start, number = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in both)
     except (AttributeError, OSError, TypeError):  # TypeError on Windows, which has no name for the program itself
-        return 0
+        return 0, 0
+    return start, number
 
 
 @cache
 def launcher(kernel: Callable[..., Any]) -> Callable[..., None]:
-    """Compiles what runs a kernel on ranges of rows: ``launch(openmp, n_threads, counter, bounds, arguments)``.
+    """Compiles what runs a kernel on ranges of rows: ``launch(openmp, thread, next_range, bounds, arguments)``.
 
-    Ranges lie between consecutive bounds, and ``counter``, an int64 array, says which one is next: ``kernel(start,
-    stop, *arguments)`` is called for it. If ``openmp`` is 0, it is the calling thread that does so until all ranges are
-    taken, whoever else takes some; otherwise a team of threads does. An exception of a kernel is raised here.
+    Ranges lie between consecutive bounds, and are shared out evenly among as many threads as ``next_range``, int64, has
+    entries: at first that of each is the first one of its share. A thread calls ``kernel(start, stop, *arguments)`` for
+    each of its own, and then helps the others. So neighbouring ranges are mostly one thread's, which finds what they
+    need in its cache, and what an earlier kernel left there. If the addresses ``openmp`` are 0, it is the calling
+    thread that works, as the one of that number, whoever else does; otherwise a team of threads does. An exception of a
+    kernel is raised here.
     """
     owner: Callable[..., Any] = kernel.py_func  # type: ignore[attr-defined]
     work = numba.njit(nogil=True)(_copy(_take_ranges, owner, kernel=kernel))
@@ -45,20 +51,24 @@ def launcher(kernel: Callable[..., Any]) -> Callable[..., None]:
 
 
 # The two functions that are copied for each kernel; ``kernel`` and ``work`` are globals of the copies.
-def _take_ranges(job):
-    counter, bounds, arguments = job
-    i = _next(counter)
-    while i < bounds.size - 1:
-        kernel(bounds[i], bounds[i + 1], *arguments)
-        i = _next(counter)
+def _take_ranges(thread, job):
+    next_range, bounds, arguments = job
+    n_threads, n_ranges = next_range.size, bounds.size - 1
+    for turn in range(n_threads):
+        whose = (thread + turn) % n_threads
+        end = (whose + 1) * n_ranges // n_threads
+        i = _next(next_range, whose)
+        while i < end:
+            kernel(bounds[i], bounds[i + 1], *arguments)
+            i = _next(next_range, whose)
 
 
-def _launch(openmp, n_threads, counter, bounds, arguments):
-    job = counter, bounds, _lend(arguments)
-    if openmp:
-        _in_a_team(work, openmp, n_threads, job)
+def _launch(openmp, thread, next_range, bounds, arguments):
+    job = next_range, bounds, _lend(arguments)
+    if openmp[0]:
+        _in_a_team(work, openmp[0], openmp[1], next_range.size, job)
     else:
-        work(job)
+        work(thread, job)
 
 
 def _copy(template: Callable[..., Any], owner: Callable[..., Any], **names: Any) -> Callable[..., Any]:
@@ -70,14 +80,15 @@ def _copy(template: Callable[..., Any], owner: Callable[..., Any], **names: Any)
 
 
 @intrinsic
-def _next(typing_context: Any, counter: Any) -> Any:
-    """Adds one to the counter, whoever else does; returns what it was."""
+def _next(typing_context: Any, counters: Any, which: Any) -> Any:
+    """Adds one to one of the counters, whoever else does; returns what it was."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", array.data, ir.Constant(ir.IntType(64), 1), "monotonic")
+        place = builder.gep(array.data, [arguments[1]])
+        return builder.atomic_rmw("add", place, ir.Constant(ir.IntType(64), 1), "monotonic")
 
-    return types.int64(counter), generate
+    return types.int64(counters, types.int64), generate
 
 
 @intrinsic
@@ -104,43 +115,45 @@ def _lend(typing_context: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def _in_a_team(typing_context: Any, work: Any, openmp: Any, n_threads: Any, job: Any) -> Any:
-    """Has each of a team of threads call ``work(job)``."""
-    work.get_call_type(typing_context, (job,), {})  # compiles it
+def _in_a_team(typing_context: Any, work: Any, start: Any, number: Any, n_threads: Any, job: Any) -> Any:
+    """Has each of a team of threads call ``work(thread, job)``, by the two functions of :func:`openmp`."""
+    work.get_call_type(typing_context, (types.int64, job), {})  # compiles it
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, address, team_size, value = arguments
-        compiled = signature.args[0].dispatcher.overloads[job,]
+        _, start, number, team_size, value = arguments
+        compiled = signature.args[0].dispatcher.overloads[types.int64, job]
         callee = context.declare_function(builder.module, compiled.fndesc)
         context.add_linking_libs((compiled.library,))
-        pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        pointer, int32, int64 = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
 
-        # What the threads share: the job, and the status that a call returns if it fails.
+        # What the threads share: what numbers them, the job, and the status that a call returns if it fails.
         convention = context.call_conv
+        numbering = builder.inttoptr(number, ir.FunctionType(int32, []).as_pointer())
         slot = cgutils.alloca_once_value(builder, value)
         code = cgutils.alloca_once_value(builder, ir.Constant(callee.function_type.return_type, 0))
         failure = cgutils.alloca_once(builder, callee.function_type.args[1].pointee)
         builder.store(cgutils.get_null_value(failure.type.pointee), failure)
-        shared = cgutils.make_anonymous_struct(builder, (slot, code, failure))
+        shared = cgutils.make_anonymous_struct(builder, (numbering, slot, code, failure))
         place = cgutils.alloca_once_value(builder, shared)
 
         body = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), f"team.{callee.name}")
         body.linkage = "internal"
         inner = ir.IRBuilder(body.append_basic_block())
         given = inner.load(inner.bitcast(body.args[0], place.type))
-        job_place, code_place, failure_place = (inner.extract_value(given, i) for i in range(3))
-        status, _ = convention.call_function(inner, callee, types.none, (job,), (inner.load(job_place),))
+        number_this, job_place, code_place, failure_place = (inner.extract_value(given, i) for i in range(4))
+        both = inner.zext(inner.call(number_this, []), int64), inner.load(job_place)
+        status, _ = convention.call_function(inner, callee, types.none, (types.int64, job), both)
         with inner.if_then(status.is_error, likely=False):
             inner.store(status.excinfoptr, failure_place)
             inner.store(status.code, code_place)
         inner.ret_void()
 
-        start = ir.FunctionType(ir.VoidType(), [body.type, pointer, int32, int32])
+        parallel = ir.FunctionType(ir.VoidType(), [body.type, pointer, int32, int32]).as_pointer()
         call = body, builder.bitcast(place, pointer), builder.trunc(team_size, int32), ir.Constant(int32, 0)
-        builder.call(builder.inttoptr(address, start.as_pointer()), call)
+        builder.call(builder.inttoptr(start, parallel), call)
         status = convention._get_return_status(builder, builder.load(code), builder.load(failure))
         with cgutils.if_unlikely(builder, status.is_error):
             convention.return_status_propagate(builder, status)
         return context.get_dummy_value()
 
-    return types.none(work, types.int64, types.int64, job), generate
+    return types.none(work, types.int64, types.int64, types.int64, job), generate

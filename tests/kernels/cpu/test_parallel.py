@@ -30,11 +30,11 @@ def count_and_square(start, stop, visits, out, offset):
 
 @kernel
 def meet(start, stop, here, met, fails):
-    """Each of two parts waits until the other is being worked on, or for a second or so."""
+    """Each part waits until the one half of them away is being worked on, or for a second or so."""
     for part in range(start, stop):
-        _next(here[part : part + 1])
+        _next(here, part)
         for n_polls in range(10**8):
-            if _next(here[1 - part : 2 - part]) > n_polls:  # somebody else has added to it
+            if _next(here, (part + here.size // 2) % here.size) > n_polls:  # somebody else has added to it
                 met[part] = True
                 break
         if fails[part]:
@@ -45,8 +45,8 @@ def meet(start, stop, here, met, fails):
 def threads(request, monkeypatch):
     """Either kind of threads; on Linux torch's can always be had."""
     if request.param == "plain threads":
-        monkeypatch.setattr(parallel, "openmp", lambda: 0)
-    elif not openmp():
+        monkeypatch.setattr(parallel, "openmp", lambda: (0, 0))
+    elif not all(openmp()):
         assert sys.platform != "linux"
         pytest.skip("torch's threads cannot be had here")
 
@@ -69,14 +69,19 @@ def test_every_row_is_visited_once_and_no_other(bounds, n_threads, threads, set_
 def meeting(n_threads, set_threads, fails=(False, False)):
     """Whether each part saw the other."""
     set_threads(n_threads)
-    met = np.zeros(2, bool)
-    in_parallel(meet, np.arange(3), np.zeros(2, np.int64), met, np.array(fails))
+    met = np.zeros(len(fails), bool)
+    in_parallel(meet, np.arange(met.size + 1), np.zeros(met.size, np.int64), met, np.array(fails))
     return met.tolist()
 
 
 def test_several_threads_are_used_but_only_the_caller_s_where_there_is_one(threads, set_threads):
     assert meeting(2, set_threads) == [True, True]
     assert meeting(1, set_threads) == [False, True]  # one after the other
+
+
+def test_each_thread_begins_with_a_share_of_its_own(threads, set_threads):
+    """Of four parts, both halves are gone through at once."""
+    assert all(meeting(2, set_threads, (False,) * 4))
 
 
 @pytest.mark.parametrize("fails", [(True, False), (False, True), (True, True)])
@@ -158,11 +163,11 @@ FORK = """
         return os.getpid(), has_plain_threads, edges.row_ptr.tolist(), edges.keys.tolist()
 
     parent, has_plain_threads, *expected = draw()
-    assert has_plain_threads == (not openmp())
+    assert has_plain_threads == (not all(openmp()))
     with multiprocessing.get_context("fork").Pool(2) as children:
         for child, has_plain_threads, *found in children.map_async(draw, range(4)).get(timeout=300):
             assert child != parent and has_plain_threads and found == expected
-    assert draw() == (parent, not openmp(), *expected)
+    assert draw() == (parent, not all(openmp()), *expected)
     print("the same")
 """
 

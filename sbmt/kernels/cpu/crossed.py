@@ -19,7 +19,7 @@ from sbmt.kernels.cpu.largest import keep_largest
 from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at
+from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at, transpose
 
 _LANES = 64  # rows whose scores are compared at once
 
@@ -39,28 +39,41 @@ def choose_parts(start, stop, active, centres, queries, keys):
 
 @kernel
 def _choose_parts(start, stop, active, centres, tokens, membership, part):
-    n, width, n_active, n_partitions = tokens.shape[1], tokens.shape[2], len(active), part.shape[2] // len(active)
+    n, width, n_active, n_chosen = tokens.shape[1], tokens.shape[2], len(active), part.shape[2]
     heads, n_parts, dtype = centres.shape[0], centres.shape[2], tokens.dtype
     columns, total = np.zeros((width + 1, _LANES), dtype), np.empty(_LANES, dtype)
-    score, which = np.empty((n_active, _LANES), dtype), np.empty((n_active, _LANES), np.int32)
+    scores, chosen = np.empty((n_chosen, _LANES), dtype), np.empty((n_chosen, _LANES), np.int32)
     columns[width] = 1
+    size = n_parts * n_active // n_chosen
     while start < stop:
         graph, first = start // n, start % n
         n_rows = min(_LANES, stop - start, n - first)
-        for r in range(n_rows):
-            for k in range(width):
-                columns[k, r] = tokens[graph, first + r, k]
-        size = n_parts // n_partitions
-        for f in range(n_partitions):
-            of_head = graph % heads * (width + 1) * n_parts
+        of_head = graph % heads * (width + 1) * n_parts
+        _transpose(tokens[graph, first : first + n_rows], columns)
+        for f in range(n_parts // size):
+            of_partition = slice(f * n_active, (f + 1) * n_active)
+            score, which = scores[of_partition], chosen[of_partition]
             for column in range(0, n_rows, LANES):
                 keep_largest(active, centres, of_head + f * size, size, columns, column, score, which)
             _softmax_and_sort(n_rows, active, score, which, total)
-            for r in range(n_rows):
-                for s in range(n_active):
-                    part[graph, first + r, f * n_active + s] = which[s, r] + f * size
-                    membership[graph, first + r, f * n_active + s] = score[s, r]
+            which += f * size
+        _transpose(scores, membership[graph, first : first + n_rows])
+        _transpose(chosen, part[graph, first : first + n_rows])
         start += n_rows
+
+
+@kernel
+def _transpose(x, y):
+    """Sets y[k, r] to x[r, k], for as many as both have."""
+    n_rows, n_columns = min(x.shape[0], y.shape[1]), min(x.shape[1], y.shape[0])
+    for r in range(0, n_rows, LANES):
+        for k in range(0, n_columns, LANES):
+            if r + LANES <= n_rows and k + LANES <= n_columns:
+                transpose(x, r * x.shape[1] + k, x.shape[1], y, k * y.shape[1] + r, y.shape[1])
+            else:
+                for i in range(r, min(r + LANES, n_rows)):
+                    for j in range(k, min(k + LANES, n_columns)):
+                        y[j, i] = x[i, j]
 
 
 @kernel

@@ -185,6 +185,28 @@ def add_to_rows_at(
     return types.none(n_vectors, *kinds), generate
 
 
+@intrinsic
+def transpose(
+    typing_context: Any, x: Any, x_start: Any, x_width: Any, y: Any, y_start: Any, y_width: Any
+) -> Any:
+    """Sets y[y_start + k · y_width + r] to x[x_start + r · x_width + k] for r, k < 16; arrays count as flat."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, y = (Flat(context, builder, signature.args[i], arguments[i]) for i in (0, 3))
+        _, x_start, x_width, _, y_start, y_width = arguments
+        rows = [x.load(builder.add(x_start, builder.mul(x_width, _int64(r)))) for r in range(LANES)]
+        half = LANES // 2
+        for _ in range(4):  # rows are interleaved with those half of them away, as when cards are shuffled
+            lanes = [[first + i // 2 + LANES * (i % 2) for i in range(LANES)] for first in (0, half)]
+            rows = [pick(builder, rows[i], rows[i + half], which) for i in range(half) for which in lanes]
+        for k, numbers in enumerate(rows):
+            y.store(numbers, builder.add(y_start, builder.mul(y_width, _int64(k))))
+        return context.get_dummy_value()
+
+    fits = (x.dtype, x.layout) == (y.dtype, "C") and y.layout == "C"
+    return (types.none(x, types.int64, types.int64, y, types.int64, types.int64), generate) if fits else None
+
+
 def are_alike(*arrays: Any) -> bool:
     """Whether they are contiguous arrays of one floating-point type."""
     kinds = {(getattr(array, "dtype", None), getattr(array, "layout", None)) for array in arrays}

@@ -91,9 +91,9 @@ def pair_totals():
 
 def part_memberships(reads_detached):
     """Queries and keys of width 4, and their map to twelve logits in each of two heads."""
-    shapes = (2, 2, 5, 4), (2, 2, 7, 4), (2, 12, 4), (2, 12)
+    shapes = (2, 2, 5, 4), (2, 2, 7, 4), (2, 4 + 1, 12)
     leaves = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
-    return *(x.detach() if reads_detached else x for x in leaves[:2]), *leaves[2:], 3, 2
+    return *(x.detach() if reads_detached else x for x in leaves[:2]), leaves[2], 3, 2
 
 
 def crossed_rates(density):

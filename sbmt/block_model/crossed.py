@@ -3,7 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from sbmt.block_model.link import Link
 from sbmt.block_model.model import BlockModel, blockwise, in_range
@@ -47,15 +47,15 @@ def part_memberships(
     """
     query, key, weight, bias = (t.to(centres.dtype) for t in (query, key, node_map.weight, node_map.bias))
     if skips_nodes(weight.shape[0], weight.shape[1], centres.shape[1]):
-        matrix, constant = centres @ weight, centres @ bias
+        matrix = torch.cat([weight, bias[:, None]], 1).mT @ centres.mT
     else:
         query, key = (linear(x, weight, bias) for x in (query, key))
-        matrix, constant = centres, centres.new_zeros(centres.shape[:2])
+        matrix = pad(centres.mT, (0, 0, 0, 1))
     if can_run_on(query.device):
-        given = query, key, matrix, constant, n_partitions, n_active
+        given = query, key, matrix, n_partitions, n_active
         of_query, query_part, of_key, key_part = kernels.part_memberships(*given)
         return (query_part, of_query), (key_part, of_key)
-    queries, keys = (_largest(x @ matrix.mT + constant[:, None], n_partitions, n_active) for x in (query, key))
+    queries, keys = (_largest(x @ matrix[:, :-1] + matrix[:, -1:], n_partitions, n_active) for x in (query, key))
     return queries, keys
 
 

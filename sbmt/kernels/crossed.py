@@ -11,16 +11,16 @@ from sbmt.kernels.structures import CrossedFactors, Mask
 
 @operator(
     "sbmt::part_memberships",
-    schema="(Tensor query, Tensor key, Tensor matrix, Tensor constant, int n_partitions, int n_active) -> "
+    schema="(Tensor query, Tensor key, Tensor matrix, int n_partitions, int n_active) -> "
     "(Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
 def part_memberships(query: Tensor, key: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The softmax of each token's ``n_active`` largest logits in each partition, and whose they are, ascending.
 
-    The logits of a token x are x · matrixᵀ + constant. Tokens are ``(batch, heads, n, width)``, the matrix is ``(heads,
-    parts, width)`` and the constant ``(heads, parts)``; memberships and the numbers of their parts are ``(batch, heads,
-    n, n_partitions · n_active)``: both of queries, then both of keys.
+    The logits of a token x are (x, 1) · matrix. Tokens are ``(batch, heads, n, width)``, and the matrix is ``(heads,
+    width + 1, parts)``; memberships and the numbers of their parts are ``(batch, heads, n, n_partitions · n_active)``:
+    both of queries, then both of keys.
     """
     from sbmt.kernels.cpu import launch
 
@@ -36,11 +36,11 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 @operator(
     "sbmt::part_memberships_backward",
     schema="(Tensor grad_query, Tensor grad_key, Tensor query, Tensor key, Tensor matrix, Tensor[] memberships, "
-    "int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor, Tensor)",
+    "int n_partitions, bool needs_tokens) -> (Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
 def part_memberships_backward(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    """Gradients of queries and keys (of length 0 unless they are needed), matrix and constant."""
+    """Gradients of queries and keys (of length 0 unless they are needed) and of the matrix."""
     from sbmt.kernels.cpu import launch
 
     return launch.part_memberships_backward((grad_query, grad_key), arguments[:2], *arguments[2:])
@@ -50,12 +50,12 @@ def part_memberships_backward(grad_query: Tensor, grad_key: Tensor, *arguments: 
 def _(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     tokens, matrix, needs_tokens = arguments[:2], arguments[2], arguments[-1]
     of_tokens = (torch.empty_like(t) if needs_tokens else t.new_empty(0) for t in tokens)
-    return *of_tokens, torch.empty_like(matrix), matrix.new_empty(matrix.shape[:2])
+    return *of_tokens, matrix.new_empty(matrix.shape)
 
 
 def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:3], *output)
-    ctx.n_partitions = inputs[4]
+    ctx.n_partitions = inputs[3]
 
 
 def _differentiate_memberships(
@@ -63,7 +63,7 @@ def _differentiate_memberships(
 ) -> tuple[Tensor | None, ...]:
     needs_tokens, saved = any(ctx.needs_input_grad[:2]), list(ctx.saved_tensors)
     grads = part_memberships_backward(of_query, of_key, *saved[:3], saved[3:], ctx.n_partitions, needs_tokens)
-    return *(grads[:2] if needs_tokens else (None, None)), *grads[2:], None, None
+    return *(grads[:2] if needs_tokens else (None, None)), grads[2], None, None
 
 
 part_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)

@@ -66,11 +66,7 @@ def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
 
 def membership_flops(query, key, matrix, *rest, out_shape=None, **_):
     batch, heads, n_queries, width = query
-    return 2 * batch * heads * (n_queries + key[2]) * width * matrix[1]
-
-
-def constant_flops(matrix, vector, *, out_shape=None, **_):
-    return 2 * matrix[0] * matrix[1]
+    return 2 * batch * heads * (n_queries + key[2]) * width * matrix[2]
 
 
 def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
@@ -93,7 +89,6 @@ def flops_by_torch(model, *inputs):
     edges = {torch.ops.sbmt.attend: attend_flops, torch.ops.sbmt.edge_dot: dot_flops}
     edges |= {
         torch.ops.sbmt.part_memberships: membership_flops,
-        torch.ops.aten.mv: constant_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
         torch.ops.sbmt.fit_crossed: fit_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,

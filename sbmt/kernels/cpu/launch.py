@@ -145,16 +145,15 @@ def near(mask: Mask, reach: int) -> Tensor:
 
 
 def part_memberships(
-    query: Tensor, key: Tensor, matrix: Tensor, constant: Tensor, n_partitions: int, n_active: int
+    query: Tensor, key: Tensor, matrix: Tensor, n_partitions: int, n_active: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """How much each query belongs to its parts, and which they are; then each key."""
-    rows = torch.cat([matrix.mT, constant[:, None]], 1)
     memberships = [x.new_empty(*x.shape[:3], n_partitions * n_active) for x in (query, key)]
     of_query, of_key = memberships
     query_part, key_part = (torch.empty_like(x, dtype=torch.int32) for x in memberships)
     both = (query.contiguous(), of_query, query_part), (key.contiguous(), of_key, key_part)
-    given = (rows, *(tuple(t.flatten(0, 1) for t in one) for one in both))
-    parts = equal_parts(query[..., 0].numel() + key[..., 0].numel(), rows[0].numel())
+    given = (matrix.contiguous(), *(tuple(t.flatten(0, 1) for t in one) for one in both))
+    parts = equal_parts(query[..., 0].numel() + key[..., 0].numel(), matrix[0].numel())
     in_parallel(crossed.choose_parts, parts, (0,) * n_active, *map(as_arrays, given))
     return of_query, query_part, of_key, key_part
 
@@ -166,19 +165,20 @@ def part_memberships_backward(
     memberships: list[Tensor],
     n_partitions: int,
     needs_tokens: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of queries and keys (of length 0 unless they are needed), matrix and constant."""
-    (heads, n_parts, width), n_chosen, n_active = matrix.shape, grads[0].shape[3], grads[0].shape[3] // n_partitions
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries and keys (of length 0 unless they are needed) and of the matrix."""
+    centres, n_chosen = matrix[:, :-1].mT.contiguous(), grads[0].shape[3]
+    (heads, n_parts, width), n_active = centres.shape, n_chosen // n_partitions
     of_tokens = [torch.empty_like(x) if needs_tokens else x.new_empty(0, 0, 0, width) for x in tokens]
     both = zip(grads, tokens, memberships[::2], memberships[1::2], of_tokens, strict=True)
     given = (tuple(t.contiguous().flatten(0, 1) for t in one) for one in both)
     n_chunks = sum(-(-x.shape[0] * x.shape[2] // _CHUNK) for x in tokens)
-    of_matrix, of_constant = (matrix.new_empty(heads, n_chunks, n_parts, *more) for more in ((width,), ()))
-    into = *given, matrix.contiguous(), of_matrix, of_constant
+    of_centres, of_constant = (matrix.new_empty(heads, n_chunks, n_parts, *more) for more in ((width,), ()))
+    into = *given, centres, of_centres, of_constant
     parts = equal_parts(heads * n_chunks, _CHUNK * n_chosen * width)
     in_parallel(crossed.differentiate_memberships, parts, (0,) * n_active, _CHUNK, *map(as_arrays, into))
     of_query, of_key = of_tokens if needs_tokens else (x.new_empty(0) for x in tokens)
-    return of_query, of_key, of_matrix.sum(1), of_constant.sum(1)
+    return of_query, of_key, torch.cat([of_centres.sum(1).mT, of_constant.sum(1)[:, None]], 1)
 
 
 def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:

@@ -28,14 +28,23 @@ def fill_words(words, seed, first_block, row, head_and_purpose, example):
 def fill_columns(words, start, stop, seed, block, row, head_and_purpose, example):
     """Likewise, but each of columns start … stop has a block and a row of its own, and the largest word does not occur.
 
-    The one below it takes its place, except in the first row.
+    The one below it takes its place.
     """
     for b in range(uint64(start), uint64(stop)):
         w0, w1, w2, w3 = _block((block[b], row[b], uint32(head_and_purpose), uint32(example)), seed)
-        words[0, b] = w0
+        words[0, b] = w0 if w0 < _BELOW else _BELOW
         words[1, b] = w1 if w1 < _BELOW else _BELOW
         words[2, b] = w2 if w2 < _BELOW else _BELOW
         words[3, b] = w3 if w3 < _BELOW else _BELOW
+
+
+@to_the_letter
+def fill_uniforms(out, seed, block, first_row, head_and_purpose, example):
+    """A 53-bit midpoint uniform for each of some rows, made of the first two words of this block of its stream."""
+    for i in range(out.shape[0]):
+        counter = uint32(block), uint32(first_row + i), uint32(head_and_purpose), uint32(example)
+        w0, w1, _, _ = _block(counter, seed)
+        out[i] = _midpoint(w0, w1)
 
 
 @inlined
@@ -58,15 +67,13 @@ def fill_exponentials(out, words, seed, first_block, row, head_and_purpose, exam
     n = words.shape[1]
     for half in range(2):
         for b in range(n):
-            upper, lower = float(words[2 * half, b] >> uint32(5)), float(words[2 * half + 1, b] >> uint32(6))
-            out[half * n + b] = -log((upper * 67108864.0 + lower + 0.5) / 9007199254740992.0)
+            out[half * n + b] = -log(_midpoint(words[2 * half, b], words[2 * half + 1, b]))
 
 
-@to_the_letter
-def to_exponentials(words, out):
-    """An exponential variate of each word: −ln of a 32-bit midpoint uniform, so at most 22.9."""
-    for i in range(out.shape[0]):
-        out[i] = -log((float(words[i]) + 0.5) / 4294967296.0)
+@inlined
+def _midpoint(upper, lower):
+    """The middle of one of 2⁵³ parts of [0, 1]."""
+    return (float(upper >> uint32(5)) * 67108864.0 + float(lower >> uint32(6)) + 0.5) / 9007199254740992.0
 
 
 @kernel

@@ -8,8 +8,8 @@ from sbmt.kernels.crossed import crossed_rates, part_memberships
 
 def largest_parts(scores, n_partitions, n_active):
     """The matrix is that of the identity here, so that a token holds its own scores."""
-    unit = torch.eye(scores.shape[1], dtype=scores.dtype)[None]
-    given = scores[None, None], scores[None, None, :7], unit, torch.zeros_like(unit[0, :1])
+    unit = torch.eye(scores.shape[1] + 1, scores.shape[1], dtype=scores.dtype)[None]
+    given = scores[None, None], scores[None, None, :7], unit
     _, part, _, of_some = part_memberships(*given, n_partitions, n_active)
     assert torch.equal(part[:, :, :7], of_some)
     return part[0, 0]

@@ -50,7 +50,7 @@ def test_columns_with_addresses_of_their_own(seed, addresses, example):
         assert found[:, [column]].tolist() == fill_words(1, seed, block, row, 3, example).tolist()
 
 
-def test_no_word_of_a_column_but_its_first_is_the_largest_there_is():
+def test_no_word_of_a_column_is_the_largest_there_is():
     block, row, example = 206120200, 1, 5
     words = fill_words(1, 7, block, row, 3, example)[:, 0].tolist()
     assert words[1] == WORD - 1  # one in 2³²
@@ -58,12 +58,12 @@ def test_no_word_of_a_column_but_its_first_is_the_largest_there_is():
     assert fill_columns(7, [block], [row], 3, example)[:, 0].tolist() == words
 
 
-def test_exponentials_of_single_words():
-    words = np.array([0, 1, 5, 1 << 31, WORD - 2, WORD - 1], np.uint32)
-    out = np.empty(len(words))
-    philox.to_exponentials(words, out)
-    np.testing.assert_allclose(out, -np.log((words + 0.5) / WORD), rtol=1e-15, atol=0)
-    assert (out > 0).all()
+@given(seeds, words_of_32_bits, st.integers(0, WORD - 100), words_of_32_bits)
+def test_uniforms_are_53_bit_midpoints(seed, block, first_row, example):
+    out = np.empty(5)
+    philox.fill_uniforms(out, seed, block, first_row, 3, example)
+    words = np.stack([fill_words(1, seed, block, first_row + i, 3, example)[:, 0] for i in range(5)]).astype(np.int64)
+    assert out.tolist() == (((words[:, 0] >> 5 << 26) + (words[:, 1] >> 6) + 0.5) / 2.0**53).tolist()
 
 
 @given(seeds, words_of_32_bits, words_of_32_bits, st.integers(0, WORD - 100))

@@ -4,16 +4,16 @@ Each step is taken for all points of some rows of a graph before the next one. A
 looks up what many points need at once.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import uint64
 
-from sbmt.kernels.cpu.draws.candidates import CANDIDATE
+from sbmt.kernels.cpu.draws.candidates import CANDIDATE, WORD
+from sbmt.kernels.cpu.draws.counts import count_points
 from sbmt.kernels.cpu.draws.distinct import FEW
-from sbmt.kernels.cpu.draws.members import HALF, KEY
-from sbmt.kernels.cpu.philox import BATCH, fill_columns, to_exponentials
+from sbmt.kernels.cpu.draws.members import HALF, KEY, LAST
+from sbmt.kernels.cpu.philox import fill_columns
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.search import LANES, first_above
 from sbmt.kernels.cpu.toolchain import inlined, kernel
@@ -31,20 +31,24 @@ class Lines(NamedTuple):
     """
 
     length: np.ndarray  # (rows,), 0 for padding, and infinite for a row that is drawn key by key
-    end: np.ndarray  # (rows, pieces + 1 and more), of each piece; infinite after the last
+    sums: np.ndarray  # (pieces + 1 and more,), of the lengths of pieces of a row
+    end: np.ndarray  # uint32 (rows, as many), the same of each row in parts of its length, as Reach has them
     second: np.ndarray  # uint64 (rows, pieces), where line (a, d) of Reach.second begins
     first: np.ndarray  # uint64 (rows, pieces), where lines (a, …) of Reach.first begin
     pair: np.ndarray  # uint64 (rows, pieces), where the pairs of parts of the group begin among the members'
 
 
 class Rain(NamedTuple):
-    """Four random words a point. Those of row i are ``first[i]`` … ``first[i + 1]``; if it needs more, they follow."""
+    """Points of some rows as they fall: how many, and four random words each.
 
+    Those of row i are ``first[i]`` … ``first[i + 1]``.
+    """
+
+    count: np.ndarray  # (rows,)
     first: np.ndarray  # (rows + 1,)
     block: np.ndarray  # uint32, of the stream of the query
     query: np.ndarray  # uint32
     word: np.ndarray  # uint32 (4, as many), see :func:`~sbmt.kernels.cpu.philox.fill_columns`
-    gap: np.ndarray  # made of the first word: how far from the point before it
 
 
 class Points(NamedTuple):
@@ -63,16 +67,17 @@ class Points(NamedTuple):
 def new_points(n_keys, n_groups, size, active):
     """Room for the lines, the rain and the points of some rows."""
     room, n_pieces, n_starts = _POINTS + 3 * n_keys + _MORE, n_groups * len(active) ** 2, _ROWS + 1
-    pieces, end = np.empty((3, _ROWS, n_pieces), np.uint64), np.full((_ROWS, n_pieces + LANES), np.inf)
+    pieces = np.empty((3, _ROWS, n_pieces), np.uint64)
     for piece in range(n_pieces):
         pieces[2, :, piece] = piece // len(active) ** 2 * (size**2 + 1)
-    n_drops = 2 * room + _ROWS * BATCH
-    address, word = np.empty((2, n_drops), np.uint32), np.empty((4, n_drops), np.uint32)
-    rain = Rain(np.empty(n_starts, np.int64), address[0], address[1], word, np.empty(n_drops))
+    sums = np.full((n_pieces // LANES + 1) * LANES, np.inf)
+    lines = Lines(np.empty(_ROWS), sums, np.empty((_ROWS, sums.size), np.uint32), pieces[0], pieces[1], pieces[2])
+    address, word = np.empty((2, room), np.uint32), np.empty((4, room), np.uint32)
+    rain = Rain(np.empty(_ROWS, np.int64), np.empty(n_starts, np.int64), address[0], address[1], word)
     of_points, first = np.empty((5, room), np.uint64), np.empty(n_starts, np.int64)
     key = np.empty(room + FEW, np.int32)
     points = Points(of_points[0], of_points[1], of_points[2], of_points[3], of_points[4], first, key)
-    return Lines(np.empty(_ROWS), end, pieces[0], pieces[1], pieces[2]), rain, points
+    return lines, rain, points
 
 
 @kernel
@@ -82,8 +87,8 @@ def scatter(start, stop, source, lines, rain, points):
     Keys that are certain, being in the window, come before those of a row. Returns which row is next.
     """
     graph = start // source.real.is_query.shape[1]
-    stop = _lay_out(start, stop, graph, source, lines, rain)
-    _let_fall(0, rain.first[stop - start], graph, source, rain)
+    stop = _lay_out(start, stop, graph, source, lines)
+    stop = _let_fall(start, stop, graph, source, lines, rain)
     stop, count = _land(start, stop, graph, source, lines, rain, points)
     _find_pairs(count, graph, source.members, source.reach, lines, rain, points)
     _name_keys(count, graph, source.members, rain, points)
@@ -91,13 +96,13 @@ def scatter(start, stop, source, lines, rain, points):
 
 
 @kernel
-def _lay_out(start, stop, graph, source, lines, rain):
-    """Lays out the lines of some rows, and says how much rain falls on each. Returns which row is next."""
-    part, weight = source.model.query_part, source.model.query_weight
+def _lay_out(start, stop, graph, source, lines):
+    """Lays out the lines of some rows. Returns which row is next."""
+    part, weight, sums = source.model.query_part, source.model.query_weight, lines.sums
     heads, n_partitions, size = source.model.blocks.shape[:3]
     n_active, example, total = uint64(len(source.active)), graph // heads, source.reach.total[graph]
     is_query, n_keys, of_part = source.real.is_query[example], source.real.n_keys[example], source.reach.first.shape[1]
-    most, rain.first[0] = 2.0 * source.real.is_key.shape[1] + _MORE, 0
+    expected = 0.0
     for row in range(start, min(stop, start + _ROWS)):
         this, query, end, last = row - start, row % is_query.size, 0.0, uint64(0)
         for g in range(n_partitions // 2):
@@ -106,36 +111,40 @@ def _lay_out(start, stop, graph, source, lines, rain):
                 for t in range(one + n_active, one + 2 * n_active):
                     a, d = uint64(part[row, s] - at), uint64(part[row, t] - at - size)
                     end += np.float64(weight[row, s]) * weight[row, t] * total[g, a, d]
-                    lines.end[this, last] = end  # lengths become ends
+                    sums[last] = end
                     first = ((graph * total.shape[0] + g) * size + a) * size * of_part
                     lines.first[this, last], lines.second[this, last] = first, first + d * of_part
                     last += uint64(1)
         end += source.exploration * n_keys
-        lines.end[this, last] = end
+        sums[last] = end
+        scale = WORD / end if end > 0.0 else 1.0
+        for i in range(sums.size):
+            lines.end[this, i] = np.uint32(min(sums[i] * scale + 0.5, LAST))
         length = end if end < source.dense * n_keys else np.inf
-        lines.length[this] = length = length if is_query[query] else 0.0
-        expected = length + 1.5 * math.sqrt(length) + 1.0 if 0.0 < length < np.inf else 0.0  # seldom too few
-        rain.first[this + 1] = rain.first[this] + int(min(expected, most))
-        _number(rain.first[this], rain.first[this + 1], 0, query, rain)
-        if rain.first[this + 1] > _POINTS:
+        lines.length[this] = length if is_query[query] else 0.0
+        expected += lines.length[this] if length < np.inf else 0.0
+        if expected > _POINTS:
             return row + 1
     return min(stop, start + _ROWS)
 
 
-@inlined
-def _number(start, stop, first_block, query, rain):
-    """Makes drops start … stop blocks of a query, from the first one on."""
-    for i in range(uint64(start), uint64(stop)):
-        rain.block[i], rain.query[i] = uint64(first_block) + i - uint64(start), query
-
-
 @kernel
-def _let_fall(start, stop, graph, source, rain):
-    """Fills drops start … stop."""
-    heads = source.model.blocks.shape[0]
-    head, example = graph % heads + CANDIDATE, graph // heads + source.first_example
-    fill_columns(rain.word, start, stop, source.seed, rain.block, rain.query, head, example)
-    to_exponentials(rain.word[0, start:stop], rain.gap[start:stop])
+def _let_fall(start, stop, graph, source, lines, rain):
+    """Has points fall on the lines of some rows. Returns which row is next."""
+    heads, n_queries = source.model.blocks.shape[0], source.real.is_query.shape[1]
+    head, example, first_query = graph % heads, graph // heads + source.first_example, start - graph * n_queries
+    count_points(lines.length[: stop - start], rain.count, source.seed, first_query, head, example)
+    most, end, rain.first[0] = 2 * source.real.is_key.shape[1] + _MORE, 0, 0
+    for i in range(uint64(stop - start)):
+        begin, end = uint64(end), uint64(end + min(rain.count[i], most))
+        rain.first[i + uint64(1)] = end
+        for drop in range(begin, end):
+            rain.block[drop], rain.query[drop] = drop - begin, uint64(first_query) + i
+        if end > _POINTS:
+            stop = start + int(i) + 1
+            break
+    fill_columns(rain.word, 0, end, source.seed, rain.block, rain.query, head + CANDIDATE, example)
+    return stop
 
 
 @kernel
@@ -147,7 +156,7 @@ def _land(start, stop, graph, source, lines, rain, points):
     real, example, half_window = source.real, graph // source.model.blocks.shape[0], source.half_window
     is_query, is_key, keys = real.is_query[example], real.is_key[example], real.keys[example, : real.n_keys[example]]
     n_pieces, width = uint64(lines.first.shape[1]), uint64(lines.end.shape[1])
-    count, end, next_drop = uint64(0), uint64(0), uint64(rain.first[stop - start])
+    count, end = uint64(0), uint64(0)
     for row in range(start, stop):
         this, query = uint64(row - start), row % is_query.size
         points.first[this] = end
@@ -155,26 +164,14 @@ def _land(start, stop, graph, source, lines, rain, points):
             for key in range(max(query - half_window, 0), min(query + half_window + 1, is_key.size)):
                 points.key[end] = key
                 end += uint64(is_key[key])
-        length = lines.length[this] if lines.length[this] < np.inf else 0.0
-        i, last = uint64(rain.first[this]), uint64(rain.first[this + uint64(1)])
-        point, block, most = 0.0, last - i, end + uint64(2 * is_key.size + _MORE)
-        while point < length and end < most:
-            if i == last:
-                i, last, next_drop = next_drop, next_drop + uint64(BATCH), next_drop + uint64(BATCH)
-                _number(i, last, block, query, rain)
-                _let_fall(i, last, graph, source, rain)
-                block += uint64(BATCH)
-            point += rain.gap[i]
-            if point >= length:
-                break
-            at = _first_above(lines.end, this * width, point)
+        for i in range(uint64(rain.first[this]), uint64(rain.first[this + uint64(1)])):
+            at = _first_above(lines.end, this * width, rain.word[0, i])
             if at == n_pieces:
                 points.key[end] = keys[uint64(rain.word[3, i]) * uint64(keys.size) >> HALF]
             else:
                 points.piece[count], points.drop[count], points.to[count] = this * n_pieces + at, i, end
                 count += uint64(1)
             end += uint64(1)
-            i += uint64(1)
         if end > _POINTS:
             points.first[this + uint64(1)] = end
             return row + 1, count

@@ -256,6 +256,8 @@ def _checked(backend: str, attend: Attend) -> Attend:
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
     """Raises SbmtError unless the backend is "auto" or one that serves the device; without one, any device here."""
+    if backend == "auto":
+        return
     names = available_backends("cpu" if device is None else device)
     if device is None and has_gpu():
         names += available_backends("cuda")

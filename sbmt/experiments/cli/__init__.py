@@ -23,6 +23,7 @@ from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
 from sbmt.experiments.cli.train import train_app
+from sbmt.experiments.freed_memory import keep_freed_memory
 from sbmt.registration import load_plugins
 
 app = typer.Typer(
@@ -72,6 +73,7 @@ app.command()(cost)
 
 def main() -> None:
     """Imports the modules that ``SBMT_PLUGINS`` names, and runs the command line under the name ``sbmt``."""
+    keep_freed_memory()
     run_command(_run, "sbmt")
 
 

@@ -44,7 +44,7 @@ class Rain(NamedTuple):
     Those of row i are ``first[i]`` … ``first[i + 1]``.
     """
 
-    count: np.ndarray  # (rows,)
+    fallen: np.ndarray  # (rows,), how many on each
     first: np.ndarray  # (rows + 1,)
     block: np.ndarray  # uint32, of the stream of the query
     query: np.ndarray  # uint32
@@ -133,10 +133,10 @@ def _let_fall(start, stop, graph, source, lines, rain):
     """Has points fall on the lines of some rows. Returns which row is next."""
     heads, n_queries = source.model.blocks.shape[0], source.real.is_query.shape[1]
     head, example, first_query = graph % heads, graph // heads + source.first_example, start - graph * n_queries
-    count_points(lines.length[: stop - start], rain.count, source.seed, first_query, head, example)
+    count_points(lines.length[: stop - start], rain.fallen, source.seed, first_query, head, example)
     most, end, rain.first[0] = 2 * source.real.is_key.shape[1] + _MORE, 0, 0
     for i in range(uint64(stop - start)):
-        begin, end = uint64(end), uint64(end + min(rain.count[i], most))
+        begin, end = uint64(end), uint64(end + min(rain.fallen[i], most))
         rain.first[i + uint64(1)] = end
         for drop in range(begin, end):
             rain.block[drop], rain.query[drop] = drop - begin, uint64(first_query) + i

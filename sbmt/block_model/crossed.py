@@ -47,7 +47,8 @@ def part_memberships(
     """
     query, key, weight, bias = (t.to(centres.dtype) for t in (query, key, node_map.weight, node_map.bias))
     if skips_nodes(weight.shape[0], weight.shape[1], centres.shape[1]):
-        matrix = torch.cat([weight, bias[:, None]], 1).mT @ centres.mT
+        affine = torch.cat([weight, bias[:, None]], 1).mT
+        matrix = torch.bmm(affine.expand(centres.shape[0], -1, -1), centres.mT)
     else:
         query, key = (linear(x, weight, bias) for x in (query, key))
         matrix = pad(centres.mT, (0, 0, 0, 1))

@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at
+from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at, transpose
 
 
 @numba.njit
@@ -22,6 +22,22 @@ def sums(weights, matrix, index, column, out):
 @numba.njit
 def sums_so_far(scale, most, x, at, y, count, out, place):
     running_sums(scale, most, x, uint64(at), y, uint64(0), uint64(count), out, uint64(place))
+
+
+@numba.njit
+def turned(x, start, out, place):
+    transpose(x, start, x.shape[1], out, place, out.shape[1])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])
+def test_a_transposed_block_is_written_and_nothing_else(dtype):
+    x, out = np.arange(20 * 19).reshape(20, 19).astype(dtype), np.full((18, 21), -7, dtype)
+    turned(x, 2 * 19 + 3, out, 21 + 4)
+    expected = np.full_like(out, -7)
+    expected[1:17, 4:20] = x[2:18, 3:19].T
+    assert np.array_equal(out, expected)
+    with pytest.raises(numba.TypingError):
+        turned(x, 0, out.astype(np.int64), 0)
 
 
 @pytest.mark.parametrize("n_vectors", [0, 1, 3])
@@ -49,6 +65,15 @@ def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
     for i, wrong in enumerate((np.ones(1), np.ones((2, 2 * LANES)), np.array([0, 3]), 1, np.empty(LANES))):
         with pytest.raises(IndexError, match="end"):
             checked(*given[:i], wrong, *given[i + 1 :])
+
+
+def test_places_of_a_transposed_block_are_checked_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    checked, x = numba.njit(turned.py_func), np.zeros((16, 17))
+    checked(x, 1, np.empty((17, 16)), 16)
+    for start, place in ((2, 16), (1, 17)):
+        with pytest.raises(IndexError, match="end"):
+            checked(x, start, np.empty((17, 16)), place)
 
 
 def test_arrays_of_other_types_are_refused():

@@ -19,7 +19,7 @@ from sbmt.kernels.cpu.largest import keep_largest
 from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at, transpose
+from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at, transpose_block
 
 _LANES = 64  # rows whose scores are compared at once
 
@@ -69,7 +69,7 @@ def _transpose(x, y):
     for r in range(0, n_rows, LANES):
         for k in range(0, n_columns, LANES):
             if r + LANES <= n_rows and k + LANES <= n_columns:
-                transpose(x, r * x.shape[1] + k, x.shape[1], y, k * y.shape[1] + r, y.shape[1])
+                transpose_block(x, r * x.shape[1] + k, x.shape[1], y, k * y.shape[1] + r, y.shape[1])
             else:
                 for i in range(r, min(r + LANES, n_rows)):
                     for j in range(k, min(k + LANES, n_columns)):

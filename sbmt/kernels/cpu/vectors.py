@@ -186,7 +186,7 @@ def add_to_rows_at(
 
 
 @intrinsic
-def transpose(typing_context: Any, x: Any, x_start: Any, x_width: Any, y: Any, y_start: Any, y_width: Any) -> Any:
+def transpose_block(typing_context: Any, x: Any, x_start: Any, x_width: Any, y: Any, y_start: Any, y_width: Any) -> Any:
     """Sets y[y_start + k · y_width + r] to x[x_start + r · x_width + k] for r, k < 16; arrays count as flat."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

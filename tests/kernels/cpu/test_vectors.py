@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at, transpose
+from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at, transpose_block
 
 
 @numba.njit
@@ -26,7 +26,7 @@ def sums_so_far(scale, most, x, at, y, count, out, place):
 
 @numba.njit
 def turned(x, start, out, place):
-    transpose(x, start, x.shape[1], out, place, out.shape[1])
+    transpose_block(x, start, x.shape[1], out, place, out.shape[1])
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])

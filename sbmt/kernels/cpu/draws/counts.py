@@ -10,7 +10,7 @@ from sbmt.kernels.cpu.toolchain import kernel, to_the_letter
 _COUNT = int(Purpose.COUNT) * MAX_HEADS  # in the head's counter word
 _MOST = 64.0  # that is expected of a number; where more points are, several numbers are added
 _ROUNDING = 2.0**-48  # of a sum of probabilities: a smaller difference is none
-_END = 256  # a number is below it: where 64 are expected, one in 10⁶⁰ is not
+_END = 256  # a number is below it: where 64 are expected, one in 10⁷² is not
 
 
 @kernel

@@ -31,7 +31,7 @@ class Lines(NamedTuple):
     """
 
     length: np.ndarray  # (rows,), 0 for padding, and infinite for a row that is drawn key by key
-    sums: np.ndarray  # (pieces + 1 and more,), of the lengths of pieces of a row
+    sums: np.ndarray  # (pieces + 1 and more,), of the lengths of pieces of a row; infinite after the last
     end: np.ndarray  # uint32 (rows, as many), the same of each row in parts of its length, as Reach has them
     second: np.ndarray  # uint64 (rows, pieces), where line (a, d) of Reach.second begins
     first: np.ndarray  # uint64 (rows, pieces), where lines (a, …) of Reach.first begin

@@ -14,8 +14,9 @@ from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.structures import CrossedFactors
 from sbmt.precision import full_precision
 
+MOST_PARTS = 1 << 15  # numbered by int16
 Chosen = tuple[Tensor, Tensor]
-"""Numbers of parts that tokens belong to, int32, and how much: both ``(batch, heads, n, chosen)``."""
+"""Numbers of parts that tokens belong to, int16, and how much: both ``(batch, heads, n, chosen)``."""
 
 
 def part_memberships(
@@ -69,7 +70,7 @@ def _largest(logits: Tensor, n_partitions: int, n_active: int) -> Chosen:
     n_parts, logits = logits.shape[-1], logits.unflatten(-1, (n_partitions, -1))
     part = logits.detach().topk(n_active, -1).indices.sort(-1).values
     first = torch.arange(0, n_parts, logits.shape[-1], device=logits.device)[:, None]
-    return (part + first).int().flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
+    return (part + first).to(torch.int16).flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
 
 
 class CrossedModel(BlockModel):
@@ -86,7 +87,7 @@ class CrossedModel(BlockModel):
     does sampling under the Poisson link on the CPU.
 
     Args:
-        query: Parts, int32, and memberships of queries, as :func:`part_memberships` returns them.
+        query: Parts, int16, and memberships of queries, as :func:`part_memberships` returns them.
         part_blocks: $S^f$, ``(heads, partitions, s, s)``.
         key: The same of keys.
         query_mask: bool ``(batch, n_queries)``; None = all real.

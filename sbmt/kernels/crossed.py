@@ -30,7 +30,7 @@ def part_memberships(query: Tensor, key: Tensor, *arguments: Any) -> tuple[Tenso
 @part_memberships.register_fake
 def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     memberships = (tokens.new_empty((*tokens.shape[:3], rest[-2] * rest[-1])) for tokens in (query, key))
-    return tuple(t for found in memberships for t in (found, torch.empty_like(found, dtype=torch.int32)))
+    return tuple(t for found in memberships for t in (found, torch.empty_like(found, dtype=torch.int16)))
 
 
 @operator(

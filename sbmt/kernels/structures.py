@@ -63,10 +63,10 @@ class RateFactors(NamedTuple):
 class CrossedFactors(NamedTuple):
     """What rates are made of where a group of clusters crosses two partitions, those numbered 2g and 2g + 1."""
 
-    query_part: Tensor  # int32 (graphs · n_queries, chosen), equally many parts of every partition, ascending
+    query_part: Tensor  # int16 (graphs · n_queries, chosen), equally many parts of every partition, ascending
     query_weight: Tensor  # (graphs · n_queries, chosen)
     blocks: Tensor  # S of each partition, (heads, partitions, s, s)
-    key_part: Tensor  # int32 (graphs · n_keys, chosen)
+    key_part: Tensor  # int16 (graphs · n_keys, chosen)
     key_weight: Tensor  # (graphs · n_keys, chosen)
 
 

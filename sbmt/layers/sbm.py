@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_backend
 from sbmt.attention.inputs import GateRule, check_attention_settings
-from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.crossed import MOST_PARTS, CrossedModel, part_memberships
 from sbmt.block_model.exploration import ExtraKeys, check_exploration
 from sbmt.block_model.fit import Learning, check_learning
 from sbmt.block_model.link import Link, find_link
@@ -155,6 +155,9 @@ class SBMAttention(nn.Module):
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         if membership == "crossed":
             n_clusters = n_groups * n_parts**2
+            if 2 * n_groups * n_parts > MOST_PARTS:
+                expected = f"at most {MOST_PARTS} parts of all partitions with crossed memberships"
+                raise SbmtError(expected, 2 * n_groups * n_parts, "take fewer clusters")
         if n_clusters % n_groups or (n_groups > 1 and membership == "sigmoid"):
             got = f"{n_groups} groups of {n_clusters} clusters with {membership} memberships"
             do = "let n_groups divide n_clusters, and take membership='softmax'"

@@ -40,7 +40,7 @@ def twin(x, node_map, centres, n_active=ACTIVE):
 
 
 def dense(part, weight):
-    return weight.new_zeros(*weight.shape[:-1], 2 * GROUPS * SIZE).scatter_add(-1, part, weight)
+    return weight.new_zeros(*weight.shape[:-1], 2 * GROUPS * SIZE).scatter_add(-1, part.long(), weight)
 
 
 def crossing(in_parts):

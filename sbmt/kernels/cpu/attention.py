@@ -14,7 +14,7 @@ from sbmt.kernels.cpu.products import dots, weighted_sum
 from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
 from sbmt.kernels.cpu.toolchain import kernel
 
-_EDGES = 1 << 13  # of some rows together, unless it is one row that has more
+_EDGES = 1 << 11  # of some rows together, unless it is one row that has more
 
 
 @kernel

@@ -150,7 +150,7 @@ def part_memberships(
     """How much each query belongs to its parts, and which they are; then each key."""
     memberships = [x.new_empty(*x.shape[:3], n_partitions * n_active) for x in (query, key)]
     of_query, of_key = memberships
-    query_part, key_part = (torch.empty_like(x, dtype=torch.int32) for x in memberships)
+    query_part, key_part = (torch.empty_like(x, dtype=torch.int16) for x in memberships)
     both = (query.contiguous(), of_query, query_part), (key.contiguous(), of_key, key_part)
     given = (matrix.contiguous(), *(tuple(t.flatten(0, 1) for t in one) for one in both))
     parts = equal_parts(query[..., 0].numel() + key[..., 0].numel(), matrix[0].numel())

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from sbmt.kernels.cpu.prefetch import ask
 from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers, pick
 
-AHEAD = 12  # edges before it is needed, a key is asked for
+AHEAD = 20  # edges before it is needed, a key is asked for
 _int64, _int32 = ir.IntType(64), ir.IntType(32)
 
 
@@ -130,6 +130,7 @@ def _places(builder: Any, keys: Any, offset: Any, edge: Any, asked: Any) -> tupl
 
 def _look_up(builder: Any, tables: list[Any], n_active: int, parts: Any) -> Any:
     """The number of each of sixteen parts: from the tables of each group those for the lanes that are its own."""
+    parts = builder.sext(parts, ir.VectorType(_int32, LANES))
     found = _permute(builder, tables[0], parts, tables[1])
     for lane in range(2 * n_active, LANES, 2 * n_active):
         i = lane // n_active

@@ -187,7 +187,10 @@ def add_to_rows_at(
 
 @intrinsic
 def transpose_block(typing_context: Any, x: Any, x_start: Any, x_width: Any, y: Any, y_start: Any, y_width: Any) -> Any:
-    """Sets y[y_start + k · y_width + r] to x[x_start + r · x_width + k] for r, k < 16; arrays count as flat."""
+    """Sets y[y_start + k · y_width + r] to x[x_start + r · x_width + k] for r, k < 16; arrays count as flat.
+
+    Whole numbers may lose bits on the way, if ``y`` has fewer.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, y = (Flat(context, builder, signature.args[i], arguments[i]) for i in (0, 3))
@@ -198,10 +201,12 @@ def transpose_block(typing_context: Any, x: Any, x_start: Any, x_width: Any, y: 
             lanes = [[first + i // 2 + LANES * (i % 2) for i in range(LANES)] for first in (0, half)]
             rows = [pick(builder, rows[i], rows[i + half], which) for i in range(half) for which in lanes]
         for k, numbers in enumerate(rows):
+            numbers = builder.trunc(numbers, y.vector) if y.kind != x.kind else numbers
             y.store(numbers, builder.add(y_start, builder.mul(y_width, _int64(k))))
         return context.get_dummy_value()
 
-    fits = (x.dtype, x.layout) == (y.dtype, "C") and y.layout == "C"
+    is_narrower = all(isinstance(a.dtype, types.Integer) for a in (x, y)) and y.dtype.bitwidth < x.dtype.bitwidth
+    fits = x.layout == y.layout == "C" and (x.dtype == y.dtype or is_narrower)
     return (types.none(x, types.int64, types.int64, y, types.int64, types.int64), generate) if fits else None
 
 

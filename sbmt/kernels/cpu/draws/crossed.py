@@ -11,15 +11,15 @@ from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
 from sbmt.kernels.cpu.draws.bounds import real_tokens
 from sbmt.kernels.cpu.draws.candidates import Stream
 from sbmt.kernels.cpu.draws.distinct import new_bitmap, sort_distinct
-from sbmt.kernels.cpu.draws.members import Members, Reach, read_groups
+from sbmt.kernels.cpu.draws.members import BLOCK, Members, Reach, blocks_of_group, read_groups
 from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.points import Lines, Points, Rain, new_points, scatter
 from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH
-from sbmt.kernels.cpu.search import LANES
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.vectors import LANES
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
 _DENSE = 0.5
@@ -91,10 +91,11 @@ def source_of(
     batch, heads, n_queries, n_keys = shape
     model, n_graphs, active = as_arrays(factors), batch * heads, active_parts(factors)
     n_groups, size = factors.blocks.shape[1] // 2, factors.blocks.shape[2]
-    n_entries = n_keys * len(active) ** 2  # of a group
-    n_pairs, entry = size**2, np.empty(n_graphs * n_groups * n_entries + LANES, np.uint64)
+    n_pairs, n_entries = size**2, n_keys * len(active) ** 2  # of a group
+    n_blocks = n_graphs * n_groups * blocks_of_group(n_keys, n_pairs, active)
+    entry = torch.empty(n_blocks * BLOCK, dtype=torch.uint64).numpy()  # aligned with lines of the cache
     first = np.empty((n_graphs, n_groups, n_pairs + 1), np.int64)
-    members = Members(first, entry, np.empty((n_graphs, n_groups, n_pairs)))
+    members = Members(first, entry, np.empty(n_blocks + LANES, np.uint32), np.empty((n_graphs, n_groups, n_pairs)))
     total, width = np.empty((n_graphs, n_groups, size, size)), -(-size // LANES) * LANES
     sums = (torch.empty(total.size, width, dtype=torch.uint32) for _ in range(2))  # aligned with lines of the cache
     reach = Reach(total, *map(as_arrays, sums))

@@ -11,18 +11,20 @@ from sbmt.kernels.cpu.vectors import dot, running_sums
 
 LAST = 4294967295  # random words stay below it
 HALF, KEY = np.uint64(32), np.uint64(LAST)  # of an entry of members
+BLOCK = 8  # entries, which fill a line of the cache
 
 
 class Members(NamedTuple):
-    """The keys of each pair v of parts of a group: ``entry[first[graph, g, v] : first[graph, g, v + 1]]``, ascending.
+    """The keys of each pair v of parts of a group, ascending: blocks ``first[graph, g, v]`` … ``first[graph, g, v + 1]``.
 
     The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
     of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs of a part of the
-    second partition lie side by side.
+    second partition lie side by side. The largest entries there are fill up the last block of a pair.
     """
 
     first: np.ndarray  # (graphs, g, s² + 1)
-    entry: np.ndarray  # uint64, with room for a search behind the last
+    entry: np.ndarray  # uint64 (8 · blocks,)
+    last: np.ndarray  # uint32 (blocks and more,), the upper half of the last entry of each, for a search of 16
     total: np.ndarray  # (graphs, g, s²)
 
 
@@ -56,9 +58,9 @@ def read_groups(start, stop, active, model, n_keys, members, reach):
 @kernel
 def list_members(graph, first_group, last_group, active, model, n_keys, members):
     """Lists the members of some groups of a graph by counting: of each pair of parts first how many, then which."""
-    n_active, n_entries = uint64(len(active)), n_keys * len(active) ** 2
+    n_active, n_blocks = uint64(len(active)), blocks_of_group(n_keys, members.total.shape[2], active)
     begin, end = uint64(graph * n_keys), uint64((graph + 1) * n_keys)
-    first, total, entry = members.first[graph], members.total[graph], members.entry
+    first, entry, last, total = members.first[graph], members.entry, members.last, members.total[graph]
     place, so_far, scale = np.zeros(total.size, np.int64), np.zeros(total.size), np.empty(total.size)
     for j in range(begin, end):
         for g in range(uint64(first_group), uint64(last_group)):
@@ -69,11 +71,11 @@ def list_members(graph, first_group, last_group, active, model, n_keys, members)
                     place[v] += share > 0
                     so_far[v] += share
     for g in range(first_group, last_group):
-        next_one = (graph * first.shape[0] + g) * n_entries
+        next_one = (graph * first.shape[0] + g) * n_blocks
         for i in range(total.shape[1]):  # counts become starts
             v = g * total.shape[1] + i
             first[g, i], total[g, i] = next_one, so_far[v]
-            next_one, place[v] = next_one + place[v], next_one
+            next_one, place[v] = next_one + (place[v] + BLOCK - 1) // BLOCK, next_one * BLOCK
             scale[v] = WORD / so_far[v] if so_far[v] > 0 else 0.0
             so_far[v] = 0.0
         first[g, total.shape[1]] = next_one
@@ -86,13 +88,22 @@ def list_members(graph, first_group, last_group, active, model, n_keys, members)
                     so_far[v] += share
                     if share > 0:
                         word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
-                        entry[uint64(place[v])] = word << HALF | (j - begin)
+                        at = uint64(place[v])
+                        entry[at], last[at // uint64(BLOCK)] = word << HALF | (j - begin), word
                         place[v] += 1
     for g in range(first_group, last_group):
         for i in range(total.shape[1]):
-            end_of_pair = place[g * total.shape[1] + i]
-            if end_of_pair > first[g, i]:
-                entry[end_of_pair - 1] |= np.uint64(LAST) << HALF
+            end = place[g * total.shape[1] + i]
+            if first[g, i] < first[g, i + 1]:
+                entry[end - 1] |= np.uint64(LAST) << HALF
+                entry[end : first[g, i + 1] * BLOCK] = np.uint64(LAST) << HALF | KEY
+                last[first[g, i + 1] - 1] = LAST
+
+
+@kernel
+def blocks_of_group(n_keys, n_pairs, active):
+    """How many blocks the pairs of a group take at most."""
+    return n_keys * len(active) ** 2 // BLOCK + n_pairs
 
 
 @inlined

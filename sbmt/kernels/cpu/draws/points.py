@@ -12,14 +12,14 @@ from numba import uint64
 from sbmt.kernels.cpu.draws.candidates import CANDIDATE, WORD
 from sbmt.kernels.cpu.draws.counts import count_points
 from sbmt.kernels.cpu.draws.distinct import FEW
-from sbmt.kernels.cpu.draws.members import HALF, KEY, LAST
+from sbmt.kernels.cpu.draws.members import BLOCK, HALF, KEY, LAST
 from sbmt.kernels.cpu.philox import fill_columns
 from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.search import LANES, first_above
+from sbmt.kernels.cpu.search import first_above
 from sbmt.kernels.cpu.toolchain import inlined, kernel
+from sbmt.kernels.cpu.vectors import LANES
 
-_AHEAD = np.uint64(8)  # points before it is searched, a place among the members is asked for
-_BEFORE = np.uint64(LANES // 2)  # places that a search begins before the one that it guesses
+_BEFORE = np.uint64(LANES // 2)  # blocks that a search begins before the one that it guesses
 _ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time
 _MORE = 64  # than two points per key: more never fall, where fewer than half a one per key is expected
 
@@ -57,7 +57,7 @@ class Points(NamedTuple):
     piece: np.ndarray  # uint64, of the lines of all rows
     drop: np.ndarray  # uint64, of the rain
     pair: np.ndarray  # uint64, of the parts of the key
-    place: np.ndarray  # uint64, where among the members a search for it begins
+    block: np.ndarray  # uint64, of members: where a search for it begins, then where it is
     to: np.ndarray  # uint64, where it goes
     first: np.ndarray  # (rows + 1,)
     key: np.ndarray  # int32
@@ -91,7 +91,8 @@ def scatter(start, stop, source, lines, rain, points):
     stop = _let_fall(start, stop, graph, source, lines, rain)
     stop, count = _land(start, stop, graph, source, lines, rain, points)
     _find_pairs(count, graph, source.members, source.reach, lines, rain, points)
-    _name_keys(count, graph, source.members, rain, points)
+    _find_blocks(count, graph, source.members, rain, points)
+    _name_keys(count, source.members.entry, rain, points)
     return stop
 
 
@@ -181,7 +182,7 @@ def _land(start, stop, graph, source, lines, rain, points):
 
 @kernel
 def _find_pairs(count, graph, members, reach, lines, rain, points):
-    """Finds the pair (b, c) of parts that each point names, and guesses where among its members the key is."""
+    """Finds the pair (b, c) of parts that each point names, and guesses in which block of its members the key is."""
     size, width, begins = uint64(reach.total.shape[2]), uint64(reach.first.shape[1]), members.first[graph].reshape(-1)
     n = lines.pair.size
     second, first, pair = lines.second.reshape(n), lines.first.reshape(n), lines.pair.reshape(n)
@@ -193,25 +194,31 @@ def _find_pairs(count, graph, members, reach, lines, rain, points):
         v = pair[piece] + c * size + b
         begin, end = uint64(begins[v]), uint64(begins[v + uint64(1)])
         guess = uint64(rain.word[3, drop]) * (end - begin) >> HALF  # were all in the pair alike
-        points.pair[i], points.place[i] = v, begin + guess - min(guess, _BEFORE)
+        points.pair[i], points.block[i] = v, begin + guess - min(guess, _BEFORE)
 
 
 @kernel
-def _name_keys(count, graph, members, rain, points):
-    """Writes the key that each point names, of its pair in proportion to memberships."""
-    begins, entry = members.first[graph].reshape(-1), members.entry
+def _find_blocks(count, graph, members, rain, points):
+    """Finds the block of each point's key, and asks for it."""
+    begins, last = members.first[graph].reshape(-1), members.last
     for i in range(count):
-        later = points.place[min(i + _AHEAD, count - uint64(1))]
-        prefetch(entry, later)
-        prefetch(entry, later + _BEFORE)
-        j, last_of_word = points.place[i], uint64(rain.word[3, points.drop[i]]) << HALF | KEY
-        found = first_above(entry, j, last_of_word)
-        if found - uint64(1) >= uint64(LANES - 1):  # the first or none of them, so the guess may have been wrong
-            begin = uint64(begins[points.pair[i]])
-            while j > begin and entry[j - uint64(1)] > last_of_word:
+        j, word, begin = points.block[i], rain.word[3, points.drop[i]], uint64(begins[points.pair[i]])
+        found = first_above(last, j, word)
+        if (found == uint64(0)) & (j > begin) | (found == uint64(LANES)):  # the guess may have been wrong
+            while j > begin and last[j - uint64(1)] > word:
                 j -= min(j - begin, uint64(LANES))
-            found = _first_above(entry, j, last_of_word)
-        points.key[points.to[i]] = np.int32(entry[j + found] & KEY)
+            found = _first_above(last, j, word)
+        points.block[i] = j + found
+        prefetch(members.entry, points.block[i] * uint64(BLOCK))
+
+
+@kernel
+def _name_keys(count, entry, rain, points):
+    """Writes the key that each point names, of its pair in proportion to memberships."""
+    for i in range(count):
+        begin, word = points.block[i] * uint64(BLOCK), uint64(rain.word[3, points.drop[i]])
+        found = first_above(entry, begin, word << HALF | KEY)
+        points.key[points.to[i]] = np.int32(entry[begin + found] & KEY)
 
 
 @inlined

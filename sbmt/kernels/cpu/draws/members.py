@@ -88,16 +88,17 @@ def list_members(graph, first_group, last_group, active, model, n_keys, members)
                     so_far[v] += share
                     if share > 0:
                         word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
-                        at = uint64(place[v])
-                        entry[at], last[at // uint64(BLOCK)] = word << HALF | (j - begin), word
+                        entry[uint64(place[v])] = word << HALF | (j - begin)
                         place[v] += 1
     for g in range(first_group, last_group):
         for i in range(total.shape[1]):
-            end = place[g * total.shape[1] + i]
-            if first[g, i] < first[g, i + 1]:
-                entry[end - 1] |= np.uint64(LAST) << HALF
-                entry[end : first[g, i + 1] * BLOCK] = np.uint64(LAST) << HALF | KEY
-                last[first[g, i + 1] - 1] = LAST
+            end, first_block, end_block = uint64(place[g * total.shape[1] + i]), uint64(first[g, i]), uint64(first[g, i + 1])
+            if first_block < end_block:
+                entry[end - uint64(1)] |= np.uint64(LAST) << HALF
+            for filling in range(end, end_block * uint64(BLOCK)):
+                entry[filling] = np.uint64(LAST) << HALF | KEY
+            for block in range(first_block, end_block):
+                last[block] = entry[block * uint64(BLOCK) + uint64(BLOCK - 1)] >> HALF
 
 
 @kernel

@@ -52,7 +52,5 @@ def attend_while_drawing(
     masks = block_model.query_mask, block_model.key_mask
     source = *block_model.factors(), list(shape), *masks, exploration, reach_of(window), seed, first_example
     out, n_edges, expected = attend_drawn(*tokens, SMALLEST_PROBABILITY if reweight else 1.0, *source)
-    n_pairs = block_model.n_pairs
-    density, expected = share_of_pairs(n_edges.view(shape[:2]), n_pairs), expected.view(shape[:2])
-    expected = expected / n_pairs.clamp(min=1)[:, None]
+    density, expected = (share_of_pairs(total.view(shape[:2]), shape, *masks) for total in (n_edges, expected))
     return out.unflatten(0, query.shape[:3]).to(value.dtype), density, expected

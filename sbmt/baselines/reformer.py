@@ -216,7 +216,7 @@ class ReformerAttention(nn.Module):
             values = attend_rounds(x, values, rounds, dropout=dropout, generator=source)[:, :, :n_tokens]
         values = values.masked_fill(~is_real[:, None, :, None], 0.0).to(value.dtype)
         n_attended = torch.stack([each.is_attended.sum((2, 3, 4)) for each in rounds]).sum(0)
-        density = share_of_pairs(n_attended, is_real.sum(1).square())
+        density = share_of_pairs(n_attended, (len(query), heads, n_tokens, n_tokens), is_real, is_real)
         edges = _to_edges(rounds, n_tokens, query_mask, key_mask) if return_edges else None
         return AttentionOutput(values, density, density, edges)
 

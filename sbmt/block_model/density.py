@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_choice
 from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import share_of_pairs
 from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
@@ -58,7 +59,7 @@ def estimated_density(
     """
     share = probability / drawn_with.detach().clamp(min=torch.finfo(probability.dtype).tiny)
     totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
-    return totals.view(edges.shape[:2]) / edges.n_pairs.clamp(min=1)[:, None]
+    return share_of_pairs(totals.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
 
 
 class _CountGates(torch.autograd.Function):

@@ -8,6 +8,7 @@ from sbmt.block_model.density import estimated_density
 from sbmt.block_model.link import Link
 from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList
+from sbmt.graph.padding import share_of_pairs
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
 
@@ -51,7 +52,8 @@ def weigh_edges(
     has_gradients = rate.requires_grad and torch.is_grad_enabled()
     if can_run_on(rate.device) and link.is_poisson and law.is_poisson and not has_gradients:
         bias, expected = kernels.weigh(rate, *arguments, exploration, reach, SMALLEST_PROBABILITY)
-        return bias, expected.view(edges.shape[:3]).sum(-1) / edges.n_pairs.clamp(min=1)[:, None]
+        total = expected.view(edges.shape[:3]).sum(-1)
+        return bias, share_of_pairs(total, edges.shape, edges.query_mask, edges.key_mask)
     probability = link.probability(rate)
     is_drawn_so = law is link and exploration == 0
     drawn_with = probability.detach() if is_drawn_so else law.probability(rate.detach() + exploration)

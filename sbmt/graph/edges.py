@@ -187,7 +187,7 @@ class EdgeList:
         """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
         batch, heads, n_queries, _ = self.shape
         counts = self.row_ptr[::n_queries].diff().view(batch, heads)
-        return share_of_pairs(counts, self.n_pairs)
+        return share_of_pairs(counts, self.shape, self.query_mask, self.key_mask)
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
         """The mask as a dense boolean tensor; O(n²) memory."""

@@ -51,10 +51,15 @@ def count_pairs(
     return n_pairs if isinstance(n_pairs, Tensor) else torch.full((batch,), n_pairs, device=device)
 
 
-def share_of_pairs(counts: Tensor, n_pairs: Int[Tensor, " batch"]) -> Float[Tensor, "batch heads"]:
-    """What is counted in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
-    dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)  # counts do not fit into 16 bits
-    return counts.to(dtype) / n_pairs.clamp(min=1)[:, None]
+def share_of_pairs(
+    totals: Tensor, shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None
+) -> Float[Tensor, "batch heads"]:
+    """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
+    if not totals.is_floating_point():
+        totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits are too few
+    if query_mask is None and key_mask is None:
+        return totals / max(shape[2] * shape[3], 1)
+    return totals / count_pairs(shape, query_mask, key_mask, totals.device).clamp(min=1)[:, None]
 
 
 def zero_padding(

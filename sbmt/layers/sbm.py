@@ -249,7 +249,7 @@ class SBMAttention(nn.Module):
         """
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
         here = min(-LEAST_START, log(self.edges_per_query / n_keys))
-        log_start = torch.where(self.log_start == 0, here, self.log_start)
+        log_start = self.log_start.masked_fill(self.log_start == 0, here)
         if self.training and torch.is_grad_enabled():
             self.log_start.copy_(log_start)
         return self.log_rate + log_start

@@ -15,14 +15,14 @@ BLOCK = 8  # entries, which fill a line of the cache
 
 
 class Members(NamedTuple):
-    """The keys of each pair v of parts of a group, ascending: blocks ``first[graph, g, v]`` … ``first[graph, g, v + 1]``.
+    """The keys of each pair v of parts of a group, ascending, in blocks ``first[graph, g, v]`` … of eight entries.
 
     The lower half of an entry is a key. The upper one sums up how much it and those before it are in the pair, in units
-    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. Pairs of a part of the
-    second partition lie side by side. The largest entries there are fill up the last block of a pair.
+    of 2⁻³² of the ``total``, as :class:`~sbmt.kernels.cpu.draws.lookup_tables.Tables` does. The largest entry there can
+    be fills up the last block of a pair. Pairs of a part of the second partition lie side by side.
     """
 
-    first: np.ndarray  # (graphs, g, s² + 1)
+    first: np.ndarray  # (graphs, g, s² + 1), of which the last is where blocks end
     entry: np.ndarray  # uint64 (8 · blocks,)
     last: np.ndarray  # uint32 (blocks and more,), the upper half of the last entry of each, for a search of 16
     total: np.ndarray  # (graphs, g, s²)
@@ -60,7 +60,7 @@ def list_members(graph, first_group, last_group, active, model, n_keys, members)
     """Lists the members of some groups of a graph by counting: of each pair of parts first how many, then which."""
     n_active, n_blocks = uint64(len(active)), blocks_of_group(n_keys, members.total.shape[2], active)
     begin, end = uint64(graph * n_keys), uint64((graph + 1) * n_keys)
-    first, entry, last, total = members.first[graph], members.entry, members.last, members.total[graph]
+    first, total, entry = members.first[graph], members.total[graph], members.entry
     place, so_far, scale = np.zeros(total.size, np.int64), np.zeros(total.size), np.empty(total.size)
     for j in range(begin, end):
         for g in range(uint64(first_group), uint64(last_group)):
@@ -90,15 +90,23 @@ def list_members(graph, first_group, last_group, active, model, n_keys, members)
                         word = uint64(min(so_far[v] * scale[v] + 0.5, LAST))
                         entry[uint64(place[v])] = word << HALF | (j - begin)
                         place[v] += 1
+    _close_blocks(graph, first_group, last_group, place, members)
+
+
+@kernel
+def _close_blocks(graph, first_group, last_group, end_of_pair, members):
+    """Makes the last entry of each pair the largest, fills up its last block, and reads off where each block ends."""
+    first, entry = members.first[graph], members.entry
     for g in range(first_group, last_group):
-        for i in range(total.shape[1]):
-            end, first_block, end_block = uint64(place[g * total.shape[1] + i]), uint64(first[g, i]), uint64(first[g, i + 1])
-            if first_block < end_block:
-                entry[end - uint64(1)] |= np.uint64(LAST) << HALF
-            for filling in range(end, end_block * uint64(BLOCK)):
-                entry[filling] = np.uint64(LAST) << HALF | KEY
-            for block in range(first_block, end_block):
-                last[block] = entry[block * uint64(BLOCK) + uint64(BLOCK - 1)] >> HALF
+        for i in range(first.shape[1] - 1):
+            begin, end = uint64(first[g, i]), uint64(first[g, i + 1])
+            filled = uint64(end_of_pair[g * (first.shape[1] - 1) + i])
+            if begin < end:
+                entry[filled - uint64(1)] |= np.uint64(LAST) << HALF
+            for e in range(filled, end * uint64(BLOCK)):
+                entry[e] = np.uint64(LAST) << HALF | KEY
+            for block in range(begin, end):
+                members.last[block] = entry[block * uint64(BLOCK) + uint64(BLOCK - 1)] >> HALF
 
 
 @kernel

@@ -234,24 +234,24 @@ def test_a_draw_follows_its_random_words_point_by_point(is_padded, exploration, 
 
 
 def test_the_law_where_searches_take_many_steps(monkeypatch):
-    """More parts, and pieces of a row's line, than are compared at once; and pairs whose keys differ much.
+    """More parts, and pieces of a row's line, than are compared at once; and pairs of many keys, which differ much.
 
     In one head the first keys count most, in the other the last, so that a key lies far from where keys alike would.
     """
     monkeypatch.setattr("sbmt.kernels.cpu.draws.crossed._DENSE", 1e9)
-    n_groups, size, active, n, m = 2, 20, 3, 3, 120
+    n_groups, size, active, n, m = 2, 20, 3, 3, 400
     generator = torch.Generator().manual_seed(0)
 
     def memberships(n, n_used, scale):
         chosen = torch.rand(1, 2, n, 2 * n_groups, n_used, generator=generator).topk(active).indices.sort(-1).values
         part = chosen * (size - 1) // (n_used - 1) + size * torch.arange(2 * n_groups)[:, None]
         weight = torch.rand(part.shape, generator=generator, dtype=torch.float64) * scale[..., None, None]
-        return part.int().flatten(3), weight.flatten(3) / active
+        return part.to(torch.int16).flatten(3), weight.flatten(3) / active
 
     query = memberships(n, size, torch.ones(1, 2, n, dtype=torch.float64))
     share = torch.full((m,), 0.15, dtype=torch.float64)
-    share[:12] = 1.0
-    key = memberships(m, 4, torch.stack([share, share.flip(0)])[None])
+    share[:40] = 1.0
+    key = memberships(m, active, torch.stack([share, share.flip(0)])[None])
     blocks = 5 * torch.rand(2, 2 * n_groups, size, size, generator=generator, dtype=torch.float64)
     model = CrossedModel(query, blocks, key, None, None, find_link("poisson"))
     masks, p = masks_of(model), model.expected_mask()

@@ -29,15 +29,18 @@ def turned(x, start, out, place):
     transpose_block(x, start, x.shape[1], out, place, out.shape[1])
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])
-def test_a_transposed_block_is_written_and_nothing_else(dtype):
-    x, out = np.arange(20 * 19).reshape(20, 19).astype(dtype), np.full((18, 21), -7, dtype)
+@pytest.mark.parametrize(
+    ("dtype", "into"), [(t, t) for t in (np.int32, np.float32, np.float64)] + [(np.int32, np.int16)]
+)
+def test_a_transposed_block_is_written_and_nothing_else(dtype, into):
+    x, out = np.arange(20 * 19).reshape(20, 19).astype(dtype), np.full((18, 21), -7, into)
     turned(x, 2 * 19 + 3, out, 21 + 4)
     expected = np.full_like(out, -7)
     expected[1:17, 4:20] = x[2:18, 3:19].T
     assert np.array_equal(out, expected)
-    with pytest.raises(numba.TypingError):
-        turned(x, 0, out.astype(np.int64), 0)
+    for wider in (np.int64, np.float16):
+        with pytest.raises(numba.TypingError):
+            turned(x, 0, out.astype(wider), 0)
 
 
 @pytest.mark.parametrize("n_vectors", [0, 1, 3])

@@ -96,7 +96,7 @@ def layer_with(**changed: str) -> Callable[[Case], AttentionOutput]:
     """The case's layer with some settings changed, in training mode where gradients are wanted."""
 
     def attend(case: Case) -> AttentionOutput:
-        layer = copy.copy(case.layer)  # shares the parameters
+        layer = copy.copy(case.layer) if changed else case.layer  # a copy shares the parameters
         for name, value in changed.items():
             setattr(layer, name, value)
         layer.training = torch.is_grad_enabled()

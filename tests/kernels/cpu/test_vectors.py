@@ -38,9 +38,9 @@ def test_a_transposed_block_is_written_and_nothing_else(dtype, into):
     expected = np.full_like(out, -7)
     expected[1:17, 4:20] = x[2:18, 3:19].T
     assert np.array_equal(out, expected)
-    for wider in (np.int64, np.float16):
+    for other in (np.int64, np.float16):
         with pytest.raises(numba.TypingError):
-            turned(x, 0, out.astype(wider), 0)
+            turned(x, 0, out.astype(other), 0)
 
 
 @pytest.mark.parametrize("n_vectors", [0, 1, 3])

@@ -176,7 +176,7 @@ def test_a_step_on_32768_tokens_takes_less_than_a_gibibyte():
         (dict(n_groups=2), "groups of equal size, each with a softmax"),
         (dict(n_groups=3, link="poisson", membership="softmax"), "groups of equal size, each with a softmax"),
         (dict(n_groups=0), "n_groups"),
-        (dict(n_groups=16385, link="poisson", membership="crossed"), "at most 32768 parts of all partitions.*got 32770"),
+        (dict(n_groups=16385, link="poisson", membership="crossed"), "at most 32768 parts.*got 32770"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message):

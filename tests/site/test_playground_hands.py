@@ -91,8 +91,9 @@ def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, address):
 
 def test_a_cell_can_be_watched(page):
     mask = page.locator("[data-part=probabilities]")
+    mask.hover()  # waits until the page stands still
     box = mask.bounding_box()
-    mask.click(position={"x": box["width"] - 3, "y": box["height"] - 3})  # waits until the page stands still
+    mask.click(position={"x": box["width"] - 3, "y": box["height"] - 3})
     assert [page.locator(f"[name=watch-{name}]").input_value() for name in ("query", "key")] == ["24", "24"]
     page.locator("[name=watch-key]").fill("1")
     assert state(page).nDraws == 1 and float(text(page, "says-exact").rstrip(" %")) < 5

@@ -8,7 +8,7 @@ from numba.extending import intrinsic
 
 from sbmt.kernels.cpu.vectors import Flat, repeat
 
-LINE = 64  # bytes
+LINE = 64  # bytes of a line
 
 
 @intrinsic

@@ -18,9 +18,9 @@ from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.repeated_tokens import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig, build_model
-from sbmt.experiments.training.generated import TEST_SEED
-from sbmt.experiments.training.repeated_tokens import fitted
 from sbmt.experiments.training.run import manifest
+from sbmt.experiments.training.tasks.generated import TEST_SEED
+from sbmt.experiments.training.tasks.repeated_tokens import fitted
 from sbmt.models import TokenTagger
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,8 +19,8 @@ from sbmt.experiments.files import write_json
 from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.repeated_tokens import SIZES
 from sbmt.experiments.training.run import manifest
+from sbmt.experiments.training.tasks.repeated_tokens import SIZES
 from sbmt.graph.edges import EdgeList
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.training.evaluate import evaluate
-from sbmt.experiments.training.language import MLM
 from sbmt.experiments.training.run import load_run, manifest
+from sbmt.experiments.training.tasks.language import MLM
 
 RESULT = Path(__file__).resolve().parents[1] / "paired.json"
 RUNS = RESULT.parents[1] / "runs"

@@ -26,7 +26,7 @@ from sbmt.experiments.costs import report
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import study
-from sbmt.experiments.training import language
+from sbmt.experiments.training.tasks import language
 from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.data.toy import KINDS, toy_source
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training import generated
-from sbmt.experiments.training.language import MlmConfig
-from sbmt.experiments.training.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.tasks import generated
+from sbmt.experiments.training.tasks.language import MlmConfig
+from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.long_range import LongRangeConfig
-from sbmt.experiments.training.sequence import SequenceConfig
+from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
+from sbmt.experiments.training.tasks.long_range import LongRangeConfig
+from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from tests.site.visits import ROOT
 
 pytestmark = pytest.mark.site

@@ -15,8 +15,9 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
-from sbmt.experiments.training.generated import GeneratedConfig
-from sbmt.experiments.training.language import (
+from sbmt.experiments.training.run import Step, read_config
+from sbmt.experiments.training.tasks.generated import GeneratedConfig
+from sbmt.experiments.training.tasks.language import (
     EPOCHS,
     PAPER_MLM,
     REDUCED_MLM,
@@ -26,12 +27,11 @@ from sbmt.experiments.training.language import (
     fine_tuning,
     reduced_settings,
 )
-from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
-from sbmt.experiments.training.recall import RECALL, RecallConfig
-from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
-from sbmt.experiments.training.run import Step, read_config
-from sbmt.experiments.training.sequence import SequenceConfig
-from sbmt.experiments.training.twins import TWINS, TwinsConfig
+from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
+from sbmt.experiments.training.tasks.recall import RECALL, RecallConfig
+from sbmt.experiments.training.tasks.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
+from sbmt.experiments.training.tasks.sequence import SequenceConfig
+from sbmt.experiments.training.tasks.twins import TWINS, TwinsConfig
 
 Resume = Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")]
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]

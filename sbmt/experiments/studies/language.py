@@ -11,7 +11,8 @@ from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
-from sbmt.experiments.training.language import (
+from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.tasks.language import (
     ANEW,
     GLUE_TASKS,
     PAPER_MLM,
@@ -21,7 +22,6 @@ from sbmt.experiments.training.language import (
     fine_tuning,
     reduced_settings,
 )
-from sbmt.experiments.training.run import Run
 
 TRIALS = {
     trial.name: trial
@@ -123,7 +123,7 @@ def run_language_studies(
 
     Args:
         names: Keys of :data:`TRIALS`.
-        tasks: Of :data:`~sbmt.experiments.training.language.GLUE_TASKS`.
+        tasks: Of :data:`~sbmt.experiments.training.tasks.language.GLUE_TASKS`.
         folder: Where all runs are kept.
         n_seeds: Runs of fine-tuning per attention and task.
         epochs: See :func:`fine_tuning_study`.

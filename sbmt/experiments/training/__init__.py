@@ -3,12 +3,12 @@
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.long_range import LongRangeConfig
-from sbmt.experiments.training.recall import RecallConfig
-from sbmt.experiments.training.repeated_tokens import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, SHIPPED_SHARED, Run, Scores, Step, load_run
-from sbmt.experiments.training.twins import TwinsConfig
+from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
+from sbmt.experiments.training.tasks.long_range import LongRangeConfig
+from sbmt.experiments.training.tasks.recall import RecallConfig
+from sbmt.experiments.training.tasks.repeated_tokens import SIZES, RepeatedTokensConfig
+from sbmt.experiments.training.tasks.twins import TwinsConfig
 
 __all__ = [
     "SHIPPED",

@@ -17,8 +17,8 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.data import BatchStream
-from sbmt.experiments.training.language import GlueConfig
 from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.tasks.language import GlueConfig
 from sbmt.models import ModelOutput
 
 _PREDICTION_BATCH = 32

@@ -29,11 +29,11 @@ from sbmt.experiments.files import (
 )
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.language import GLUE_TASKS, MLM, TOKENIZER, GlueConfig, MlmConfig, tokenizer_of
-from sbmt.experiments.training.long_range import LONG_RANGE_TASKS, LongRangeConfig
-from sbmt.experiments.training.recall import RECALL, RecallConfig
-from sbmt.experiments.training.repeated_tokens import REPEATED_TOKENS, RepeatedTokensConfig
-from sbmt.experiments.training.twins import TWINS, TwinsConfig
+from sbmt.experiments.training.tasks.language import GLUE_TASKS, MLM, TOKENIZER, GlueConfig, MlmConfig, tokenizer_of
+from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, LongRangeConfig
+from sbmt.experiments.training.tasks.recall import RECALL, RecallConfig
+from sbmt.experiments.training.tasks.repeated_tokens import REPEATED_TOKENS, RepeatedTokensConfig
+from sbmt.experiments.training.tasks.twins import TWINS, TwinsConfig
 
 CONFIGS: dict[str, type[TrainingConfig]] = {
     REPEATED_TOKENS: RepeatedTokensConfig,

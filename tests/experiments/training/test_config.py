@@ -9,10 +9,10 @@ from sbmt import SbmtError
 from sbmt.baselines.performer import PerformerOptions
 from sbmt.baselines.random_mask import RandomMaskOptions
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig
-from sbmt.experiments.training.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
 from sbmt.experiments.training.lightning_module import density_weight_at
-from sbmt.experiments.training.long_range import PAPER, LongRangeConfig
 from sbmt.experiments.training.run import read_config
+from sbmt.experiments.training.tasks.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
+from sbmt.experiments.training.tasks.long_range import PAPER, LongRangeConfig
 
 pytestmark = pytest.mark.bad_input
 

@@ -13,12 +13,13 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.block_model import pair_products
-from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, generated
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.callbacks import _State
 from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import Run, Step, load_run
+from sbmt.experiments.training.tasks import generated
 from sbmt.kernels.cutoffs import cutoffs
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 

@@ -21,7 +21,7 @@ from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
-from sbmt.experiments.training.sequence import SequenceConfig
+from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from sbmt.models import MaskedLM, SentenceClassifier
 from sbmt.models.sentence_classifier import Pooling
 from sbmt.registration import option

@@ -10,7 +10,7 @@ from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import INFO, ExampleFeed, TaskData
-from sbmt.experiments.training.sequence import SequenceConfig
+from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from sbmt.models import DualEncoder, SequenceClassifier
 from sbmt.models.dual_encoder import PairFeatures
 from sbmt.registration import option

@@ -8,7 +8,7 @@ from torch import nn
 
 from sbmt.experiments.data.batches import Batch, batch_of_tokens
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
-from sbmt.experiments.training.generated import RepeatsConfig
+from sbmt.experiments.training.tasks.generated import RepeatsConfig
 from sbmt.models import TokenTagger
 from sbmt.registration import option
 

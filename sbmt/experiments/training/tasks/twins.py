@@ -14,7 +14,7 @@ from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared
 from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.training.data import INFO, TaskData
-from sbmt.experiments.training.generated import RepeatsConfig
+from sbmt.experiments.training.tasks.generated import RepeatsConfig
 from sbmt.models import TokenTagger
 from sbmt.registration import option
 

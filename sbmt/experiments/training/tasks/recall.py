@@ -13,7 +13,7 @@ from sbmt.attention import edge_attention
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
-from sbmt.experiments.training.generated import GeneratedConfig
+from sbmt.experiments.training.tasks.generated import GeneratedConfig
 from sbmt.graph.edges import EdgeList
 from sbmt.models import Encoder, ModelOutput, TokenTagger
 from sbmt.registration import option

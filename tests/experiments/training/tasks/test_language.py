@@ -6,7 +6,7 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.language import (
+from sbmt.experiments.training.tasks.language import (
     GLUE_TASKS,
     PAPER_MLM,
     REDUCED_EPOCHS,

@@ -12,9 +12,9 @@ from sbmt.block_model import pair_products
 from sbmt.block_model.density import density_penalty
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, evaluate, fit, load_run
-from sbmt.experiments.training import generated as module
 from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
+from sbmt.experiments.training.tasks import generated as module
 from sbmt.kernels.cutoffs import cutoffs
 from tests.experiments.training.runs import Stopped, stop_after
 

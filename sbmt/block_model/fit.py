@@ -1,21 +1,18 @@
 """Fitting a block model to the attention by likelihood, from the sampled edges alone."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.crossed import fit_crossed
-from sbmt.precision import full_precision
 from sbmt.types import AttentionOutput
 
 Learning = Literal["straight_through", "likelihood"]
@@ -54,8 +51,7 @@ def fit_loss(
     Args:
         block_model: What is fitted.
         edges: The edges that were attended.
-        rate: Their rates without exploration, by whose gradient the block model learns; where
-            :func:`is_fitted_at_once`, they need none.
+        rate: Their rates without exploration, by whose gradient the block model learns.
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
@@ -69,27 +65,21 @@ def fit_loss(
 
     Paper: not in it; after Ball, Karrer and Newman (2011), with attention in place of counted edges.
     """
-    batch, heads, n_queries, _ = edges.shape
-    real = rate.new_tensor(batch * n_queries) if edges.query_mask is None else edges.query_mask.expand(batch, -1).sum()
     targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
-    if is_fitted_at_once(block_model):
-        given = rate.detach(), targets, edges_per_query, exploration, reach_of(window)
-        with full_precision(rate):
-            loss: Tensor = fit_crossed(*block_model.factors(), *mask, *given)[0]
+    if can_run_on(rate.device):
+        gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window))
     else:
-        loss = block_model.sum_of_rates().sum()
-        if can_run_on(rate.device):
-            gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window))
-        else:
-            targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
-            gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
-        loss = loss - edges_per_query * gained
-    return loss / (heads * real).clamp(min=1)
+        targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
+        gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
+    return per_query(block_model.sum_of_rates().sum() - edges_per_query * gained, edges)
 
 
-def is_fitted_at_once(block_model: BlockModel) -> TypeGuard[CrossedModel]:
-    """Whether a kernel computes the loss and all its gradients, and does without those of the edges' rates."""
-    return isinstance(block_model, CrossedModel) and can_run_on(block_model.device)
+def per_query(loss: Tensor, edges: EdgeList) -> Float[Tensor, ""]:
+    """A loss over the number of real queries of all examples and heads; 0 where there is none."""
+    batch, heads, n_queries, _ = edges.shape
+    if edges.query_mask is None:
+        return loss / (batch * heads * n_queries)
+    return loss / (heads * edges.query_mask.expand(batch, -1).sum()).clamp(min=1)
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:

@@ -52,8 +52,7 @@ def weigh_edges(
     has_gradients = rate.requires_grad and torch.is_grad_enabled()
     if can_run_on(rate.device) and link.is_poisson and law.is_poisson and not has_gradients:
         bias, expected = kernels.weigh(rate, *arguments, exploration, reach, SMALLEST_PROBABILITY)
-        total = expected.view(edges.shape[:3]).sum(-1)
-        return bias, share_of_pairs(total, edges.shape, edges.query_mask, edges.key_mask)
+        return bias, share_of_pairs(expected.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
     probability = link.probability(rate)
     is_drawn_so = law is link and exploration == 0
     drawn_with = probability.detach() if is_drawn_so else law.probability(rate.detach() + exploration)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmt.kernels.operator import operator, saved_backward
+from sbmt.kernels.operator import operator
 from sbmt.kernels.structures import CrossedFactors, Mask
 
 
@@ -56,12 +56,18 @@ def _(grad_query: Tensor, grad_key: Tensor, *arguments: Any) -> tuple[Tensor, ..
 def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:3], *output)
     ctx.n_partitions = inputs[3]
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate_memberships(
-    ctx: Any, of_query: Tensor, _: Tensor | None, of_key: Tensor, __: Tensor | None
+    ctx: Any, of_query: Tensor | None, _: Tensor | None, of_key: Tensor | None, __: Tensor | None
 ) -> tuple[Tensor | None, ...]:
+    if of_query is None and of_key is None:
+        return (None,) * 5
     needs_tokens, saved = any(ctx.needs_input_grad[:2]), list(ctx.saved_tensors)
+    of_query, of_key = (
+        torch.zeros_like(t) if of is None else of for of, t in ((of_query, saved[3]), (of_key, saved[5]))
+    )
     grads = part_memberships_backward(of_query, of_key, *saved[:3], saved[3:], ctx.n_partitions, needs_tokens)
     return *(grads[:2] if needs_tokens else (None, None)), grads[2], None, None
 
@@ -154,41 +160,3 @@ def _differentiate_totals(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 pair_totals.register_autograd(_differentiate_totals, setup_context=_save_totals)
-
-
-@operator(
-    "sbmt::fit_crossed",
-    schema=f"({FACTORS}, {_MASK}, Tensor rate, Tensor weights, float edges_per_query, float exploration, int reach) -> "
-    "(Tensor, Tensor, Tensor, Tensor)",
-    device_types="cpu",
-)
-def fit_crossed(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum of all rates less c times the gain, see :func:`sbmt.kernels.poisson.gain`, and its gradients.
-
-    The gradients are those of the queries' weights, the blocks and the keys' weights.
-    """
-    from sbmt.kernels.cpu import launch
-
-    return launch.fit_crossed(CrossedFactors(*arguments[:5]), Mask(*arguments[5:9]), *arguments[9:])
-
-
-@fit_crossed.register_fake
-def _(*arguments: Any) -> tuple[Tensor, ...]:
-    _, query_weight, blocks, _, key_weight = arguments[:5]
-    return blocks.new_empty(()), *(torch.empty_like(t) for t in (query_weight, blocks, key_weight))
-
-
-def _save_fit(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, query_weight, blocks, _, key_weight = inputs[:5]
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(query_weight, blocks, key_weight, *output[1:])
-
-
-def _differentiate_fit(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-    saved, nothing = list(ctx.saved_tensors), (None,) * 3
-    query, blocks, key = nothing if grad is None else saved_backward(grad, saved[3:], saved[:3])
-    return None, query, blocks, None, key, *(None,) * 9
-
-
-fit_crossed.register_autograd(_differentiate_fit, setup_context=_save_fit)

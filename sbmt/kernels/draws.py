@@ -87,7 +87,8 @@ def attend_drawn(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         Values, and for each graph how many edges it has and how many it expects without exploration.
     """
-    from sbmt.kernels.cpu.draws.attend import Tokens, attend_crossed
+    from sbmt.kernels.cpu.draws.attend import attend_crossed
+    from sbmt.kernels.cpu.graphs import Tokens
 
     return attend_crossed(Tokens(*arguments[:4]), arguments[4], CrossedFactors(*arguments[5:10]), *arguments[10:])
 

@@ -17,7 +17,7 @@ _REST = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys, float explorati
     device_types="cpu",
 )
 def weigh(rate: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    """The bias of every edge and the number of edges that every row expects, as :func:`weigh_edges` says.
+    """The bias of every edge and the number of edges that every graph expects, as :func:`weigh_edges` says.
 
     No gradient passes. Edges between tokens at most ``reach`` places apart are certain.
     """
@@ -27,8 +27,8 @@ def weigh(rate: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
 
 
 @weigh.register_fake
-def _(rate: Tensor, row_ptr: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(rate), rate.new_empty(row_ptr.shape[0] - 1)
+def _(rate: Tensor, row_ptr: Tensor, keys: Tensor, n_queries: int, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(rate), rate.new_empty((row_ptr.shape[0] - 1) // n_queries)
 
 
 @operator("sbmt::gain", schema=f"(Tensor rate, Tensor weights, {_REST}) -> (Tensor, Tensor)", device_types="cpu")

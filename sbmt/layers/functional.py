@@ -9,11 +9,12 @@ from torch import Tensor
 from sbmt.attention.dispatch import attend_along, check_backend
 from sbmt.attention.drawn import attend_while_drawing, can_draw_meanwhile
 from sbmt.attention.dropout import dropout_scale
+from sbmt.attention.fitted import attend_while_fitting, can_fit_meanwhile
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings, check_sink
 from sbmt.attention.tiles import attend_by_tiles, is_tiled
 from sbmt.block_model.density import sampled_density
 from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.fit import Learning, check_learning, fit_loss, is_fitted_at_once
+from sbmt.block_model.fit import Learning, check_learning, fit_loss
 from sbmt.block_model.gate import straight_through_gate
 from sbmt.block_model.model import BlockModel, check_block_model
 from sbmt.block_model.reweighting import weigh_edges
@@ -113,8 +114,8 @@ def sbm_attention(
         values, density = attend_by_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, block_model.expected_density())
 
-    is_plain = not (is_dense or dropout or return_edges)
-    if is_plain and can_draw_meanwhile(block_model, sampler, backend):
+    is_plain = not (is_dense or dropout)
+    if is_plain and not return_edges and can_draw_meanwhile(block_model, sampler, backend):
         rest = exploration, window, reweight, sink, seed, first_example
         values, *densities = attend_while_drawing(query, key, value, block_model, *rest)
         return AttentionOutput(values, *(density.expand(-1, query.shape[1]) for density in densities))
@@ -125,12 +126,20 @@ def sbm_attention(
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
     law, link = law_of(sampler, block_model.link), block_model.link
+    is_fitted = learning == "likelihood" and torch.is_grad_enabled()
+    heads = query.shape[1]
+    if is_plain and is_fitted and can_fit_meanwhile(block_model, law, backend):
+        assert edges_per_query is not None  # likelihood has it
+        fit = exploration, window, reweight, sink, edges_per_query
+        values, loss, expected_density = attend_while_fitting(query, key, value, block_model, edges, *fit)
+        density, expected_density = (t.expand(-1, heads) for t in (edges.density(), expected_density))
+        edges = edges.for_heads(heads)[0] if return_edges and edges.shape[1] < heads else edges
+        return AttentionOutput(values, density, expected_density, edges if return_edges else None, loss)
+
     gate = bias = None
     is_closed = block_model.has_closed_density
     needs_rate = learning == "likelihood" or reweight or not is_closed
-    is_at_once = learning == "likelihood" and is_fitted_at_once(block_model)
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not is_at_once):
-        rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
+    rate = block_model.edge_rate(edges) if needs_rate else query.new_empty(0)
     if learning == "straight_through" and torch.is_grad_enabled():
         gate = straight_through_gate(link.unclamped(rate)) if needs_rate else block_model.gate(edges)
         gate = gate if gate.requires_grad else None
@@ -145,14 +154,13 @@ def sbm_attention(
         expected_density = block_model.expected_density()
         expected_density = expected_density.detach() if learning == "likelihood" else expected_density
 
-    graph, heads = edges, query.shape[1]
+    graph = edges
     density = sampled_density(graph, gate).expand(-1, heads)
     source = None
     if graph.shape[1] < heads:  # shared
         edges, source = graph.for_heads(heads)
         gate, bias = (None if t is None else t.index_select(0, source) for t in (gate, bias))
     scale = dropout_scale(edges, dropout, dropout_seed, first_example, value.dtype) if dropout else None
-    is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights=is_fitted)
     values, weights = attend_along(query, key, value, edges, terms, backend)
 

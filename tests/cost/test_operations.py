@@ -73,9 +73,11 @@ def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, 
     return 2 * query[0] * query[1] * blocks[-1] + 2 * keys[0] * part[1]
 
 
-def fit_flops(query_part, query, blocks, part, weight, row_ptr, keys, n_queries, *rest, out_shape=None, **_):
-    """The sum of all rates; the gradients that are found on the way are the backward pass's."""
-    return 4 * query[0] // n_queries * blocks[1] // 2 * blocks[2] ** 3
+def fit_flops(query, key, value, sink, *rest, out_shape=None, **_):
+    """Attention and rates of edges, and the sum of all rates; gradients found on the way are the backward pass's."""
+    (_, of_query, blocks, _, _, _, keys, n_queries), copies = rest[:8], query[0] // rest[1][0]
+    along_edges = crossed_rates_flops(*rest[:7]) + 2 * copies * keys[0] * (key[1] + value[1])
+    return along_edges + 4 * of_query[0] // n_queries * blocks[1] // 2 * blocks[2] ** 3
 
 
 def crossed_draws_flops(query_part, query, blocks, part, weight, shape, *rest, out_shape=None, **_):
@@ -90,7 +92,7 @@ def flops_by_torch(model, *inputs):
     edges |= {
         torch.ops.sbmt.part_memberships: membership_flops,
         torch.ops.sbmt.crossed_rates: crossed_rates_flops,
-        torch.ops.sbmt.fit_crossed: fit_flops,
+        torch.ops.sbmt.attend_and_fit: fit_flops,
         torch.ops.sbmt.sample_crossed: crossed_draws_flops,
     }
     is_fitted = any(getattr(module, "learning", None) == "likelihood" for module in model.modules())

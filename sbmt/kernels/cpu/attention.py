@@ -14,7 +14,7 @@ from sbmt.kernels.cpu.products import dots, weighted_sum
 from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
 from sbmt.kernels.cpu.toolchain import kernel
 
-_EDGES = 1 << 11  # of some rows together, unless it is one row that has more
+EDGES = 1 << 11  # of some rows together, unless it is one row that has more
 
 
 @kernel
@@ -23,10 +23,10 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     query, key, value, gate, bias, sink, weight_scale = inputs
     row_ptr, keys, n_queries, n_keys = mask
     out, log_totals, weights = results
-    size, begin = max(_EDGES, n_keys) + SLACK, start
+    size, begin = max(EDGES, n_keys) + SLACK, start
     room, of_row = np.empty(size, query.dtype), np.empty(size, query.dtype)  # of edges: numbers, and one of each row
     while begin < stop:
-        end = _some_rows(begin, stop, row_ptr)
+        end = some_rows(begin, stop, row_ptr)
         base, last_edge = row_ptr[begin], row_ptr[end]
         x, log_total = room[: last_edge - base], log_totals[begin:end]
         _scores(begin, end, query, key, mask, gate, is_score_rule, x)
@@ -84,9 +84,9 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
     out, log_total, _ = results
     grad_query, grad_score, grad_gate, grad_bias, grad_sink, weights = grads
     scale, zero, one = query.dtype.type(1 / math.sqrt(query.shape[1])), query.dtype.type(0), query.dtype.type(1)
-    room, begin = np.empty(max(_EDGES, n_keys), query.dtype), start
+    room, begin = np.empty(max(EDGES, n_keys), query.dtype), start
     while begin < stop:
-        end = _some_rows(begin, stop, row_ptr)
+        end = some_rows(begin, stop, row_ptr)
         base, last_edge = row_ptr[begin], row_ptr[end]
         x, weight, grad = room[: last_edge - base], weights[base:last_edge], grad_score[base:last_edge]
         _scores(begin, end, query, key, mask, gate, is_score_rule, x)
@@ -137,10 +137,10 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
 
 
 @kernel
-def _some_rows(begin, stop, row_ptr):
+def some_rows(begin, stop, row_ptr):
     """The row after the last of those that are taken together, of which there is at least one."""
     end = begin + 1
-    while end < stop and row_ptr[end + 1] - row_ptr[begin] <= _EDGES:
+    while end < stop and row_ptr[end + 1] - row_ptr[begin] <= EDGES:
         end += 1
     return end
 

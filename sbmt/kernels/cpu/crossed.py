@@ -259,46 +259,58 @@ def _one_by_one(rates, active, part, weight, keys, offset, start, stop, out):
 def differentiate_rates(start, stop, grad, active, factors, mask, to_query, to_blocks, to_weight):
     """Fills the gradients of the queries' weights, S and the keys' weights from the edges of chunks start … stop.
 
-    A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. A graph's rows are
-    divided into ``to_weight.shape[0]`` chunks, each with gradients of S and of the graph's keys of its own, so that
-    their sums do not depend on who computed them.
+    A graph's rows are divided into ``to_weight.shape[0]`` chunks, each with gradients of S and of the graph's keys of
+    its own, so that their sums do not depend on who computed them.
+    """
+    n_chunks, n_queries, n_keys = to_weight.shape[0], mask.n_queries, mask.n_keys
+    for number in range(start, stop):
+        graph, chunk = number // n_chunks, number % n_chunks
+        of_chunk = to_weight[chunk]
+        to_blocks[number] = 0
+        of_chunk[graph * n_keys : (graph + 1) * n_keys] = 0
+        first = graph * n_queries + chunk * n_queries // n_chunks
+        last = graph * n_queries + (chunk + 1) * n_queries // n_chunks
+        differentiate_along_rows(first, last, grad, active, factors, mask, to_query, to_blocks[number], of_chunk)
+
+
+@kernel
+def differentiate_along_rows(start, stop, grad, active, factors, mask, to_query, to_blocks, to_weight):
+    """Fills the gradients of the weights of queries start … stop, and adds those of S and the keys' weights.
+
+    A row's edges give the gradient of its rates T = Q̂ S, from which those of Q̂ and S follow at once. All rows belong to
+    one graph, and ``to_blocks`` to its head.
     """
     query_part, query_weight, blocks, part, weight = factors
     row_ptr, keys, n_queries, n_keys = mask
     heads, n_partitions, size = blocks.shape[:3]
-    n_active = len(active)
+    n_active, graph = len(active), start // n_queries
+    head = graph % heads
     rates, to_rates = np.empty(n_partitions * size, blocks.dtype), np.empty(n_partitions * size, blocks.dtype)
-    n_chunks = to_weight.shape[0]
-    for number in range(start, stop):
-        graph, chunk = number // n_chunks, number % n_chunks
-        to_blocks[number] = 0
-        to_weight[chunk, graph * n_keys : (graph + 1) * n_keys] = 0
-        first_row, last_row = chunk * n_queries // n_chunks, (chunk + 1) * n_queries // n_chunks
-        for row in range(uint64(graph * n_queries + first_row), uint64(graph * n_queries + last_row)):
-            rates_of_row(row, graph % heads, active, query_part, query_weight, blocks, rates)
-            to_rates[:] = 0
-            edges = keys, graph * n_keys, row_ptr[row], row_ptr[row + 1]
-            gradients_of_edges(grad, rates, active, part, weight, *edges, to_rates, to_weight, chunk)
-            for s in range(query_part.shape[1]):
-                f = s // n_active
-                at, of_weight = f * size, grad.dtype.type(0)
-                a, w = query_part[row, s] - at, query_weight[row, s]
-                if size == LANES:
-                    here = (f * size + a) * size  # in the blocks of a head, or chunk
-                    of_head = graph % heads * n_partitions * size * size + here
-                    of_weight = dot(to_rates, uint64(at), blocks, uint64(of_head), uint64(LANES))
-                    add_scaled(w, to_rates, at, to_blocks, number * n_partitions * size * size + here)
-                else:
-                    for b in range(size):
-                        of_weight += to_rates[at + b] * blocks[graph % heads, f, a, b]
-                        to_blocks[number, f, a, b] += w * to_rates[at + b]
-                to_query[row, s] = of_weight
+    for row in range(uint64(start), uint64(stop)):
+        rates_of_row(row, head, active, query_part, query_weight, blocks, rates)
+        to_rates[:] = 0
+        edges = keys, graph * n_keys, row_ptr[row], row_ptr[row + 1]
+        gradients_of_edges(grad, rates, active, part, weight, *edges, to_rates, to_weight)
+        for s in range(query_part.shape[1]):
+            f = s // n_active
+            at, of_weight = f * size, grad.dtype.type(0)
+            a, w = query_part[row, s] - at, query_weight[row, s]
+            if size == LANES:
+                here = (f * size + a) * size  # in the blocks of a head
+                of_head = head * n_partitions * size * size + here
+                of_weight = dot(to_rates, uint64(at), blocks, uint64(of_head), uint64(LANES))
+                add_scaled(w, to_rates, at, to_blocks, here)
+            else:
+                for b in range(size):
+                    of_weight += to_rates[at + b] * blocks[head, f, a, b]
+                    to_blocks[f, a, b] += w * to_rates[at + b]
+            to_query[row, s] = of_weight
 
 
 def gradients_of_edges(grad, rates, active, part, weight, *rest):
     """Adds the gradients of a query's edges, which are ``keys, offset, start, stop``, see :func:`rates_of_edges`.
 
-    They are added to ``to_rates`` and to the chunk's share of ``to_weight``, the rest of the arguments.
+    They are added to ``to_rates`` and ``to_weight``, the rest of the arguments.
     """
     raise NotImplementedError  # to Python; see _gradients_of_edges
 
@@ -317,14 +329,14 @@ def _gradients_of_edges(grad, rates, active, part, weight, *rest):
 
 
 @kernel
-def _add_one_by_one(grad, rates, active, part, weight, keys, offset, start, stop, to_rates, to_weight, chunk):
+def _add_one_by_one(grad, rates, active, part, weight, keys, offset, start, stop, to_rates, to_weight):
     n_active = len(active)
     for e in range(uint64(start), uint64(stop)):
         if e + AHEAD < keys.size:
             later = offset + keys[e + AHEAD]
             prefetch(part, later)
             prefetch(weight, later)
-            prefetch(to_weight[chunk], later)
+            prefetch(to_weight, later)
         key, g = uint64(offset + keys[e]), grad[e]
         for group in range(part.shape[1] // (2 * n_active)):
             i = uint64(2 * group * n_active)
@@ -339,5 +351,5 @@ def _add_one_by_one(grad, rates, active, part, weight, keys, offset, start, stop
                 of_a, of_b = first * rates[a], second * rates[b]
                 to_rates[a] += first * weight[key, s]
                 to_rates[b] += second * weight[key, t]
-                to_weight[chunk, key, s] += of_a
-                to_weight[chunk, key, t] += of_b
+                to_weight[key, s] += of_a
+                to_weight[key, t] += of_b

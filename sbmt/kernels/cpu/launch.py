@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.cpu import attention, crossed, masks, poisson, products
+from sbmt.kernels.cpu.graphs import totals
 from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
@@ -219,51 +220,17 @@ def pair_totals(part: Tensor, weight: Tensor, n_partitions: int, size: int, n_gr
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int) -> Tensor:
     """The gradient of the weights."""
     of_weight = torch.zeros_like(weight)
-    _add_of_pairs(grad, part, weight, n_partitions, of_weight)
-    return of_weight
-
-
-def _add_of_pairs(grad: Tensor, part: Tensor, weight: Tensor, n_partitions: int, of_weight: Tensor) -> None:
     active, n_tokens = (0,) * (part.shape[1] // n_partitions), part.shape[0] // grad.shape[0]
     given = active, *map(as_arrays, (grad, part, weight)), n_tokens, of_weight.numpy()
     in_parallel(crossed.differentiate_pairs, equal_parts(part.shape[0], 2 * part.shape[1]), *given)
-
-
-def fit_crossed(
-    factors: CrossedFactors,
-    mask: Mask,
-    rate: Tensor,
-    weights: Tensor,
-    edges_per_query: float,
-    exploration: float,
-    reach: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum of all rates less c times the gain, and the gradients of the queries' weights, S and the keys' weights.
-
-    With how much queries and keys are in each pair of parts of a group, N and M, the sum is ⟨S₁ᵀ N S₂, M⟩.
-    """
-    query_part, query, blocks, key_part, key = factors
-    gained, of_rate = gain(rate, weights.contiguous(), mask, exploration, reach)
-    grads = of_query, of_blocks, of_key = crossed_rates_backward(of_rate.mul_(-edges_per_query), factors, mask)
-    heads, n_partitions, size, _ = blocks.shape
-    n_graphs = query.shape[0] // mask.n_queries
-    totals = (pair_totals(*side, n_partitions, size, n_graphs) for side in ((query_part, query), (key_part, key)))
-    n, m = (t.unflatten(0, (-1, heads)) for t in totals)
-    first, second = blocks[:, 0::2], blocks[:, 1::2]
-    from_query, from_key = n @ second, first @ m
-    reached = first.mT @ from_query
-    _add_of_pairs((from_key @ second.mT).flatten(0, 1), query_part, query, n_partitions, of_query)
-    _add_of_pairs(reached.flatten(0, 1), key_part, key, n_partitions, of_key)
-    of_blocks[:, 0::2] += (from_query @ m.mT).sum(0)
-    of_blocks[:, 1::2] += (n.mT @ from_key).sum(0)
-    return (reached * m).sum() - edges_per_query * gained, *grads
+    return of_weight
 
 
 def weigh(rate: Tensor, mask: Mask, exploration: float, reach: int, smallest: float) -> tuple[Tensor, Tensor]:
-    """What edges that were drawn by the Poisson law weigh, and how many each row expects."""
+    """What edges that were drawn by the Poisson law weigh, and how many each graph expects."""
     bias, expected = torch.empty_like(rate), rate.new_empty(mask.row_ptr.numel() - 1)
     _run(poisson.weigh_rows, mask.row_ptr, _FUNCTIONS, rate, mask, exploration, reach, smallest, bias, expected)
-    return bias, expected
+    return bias, totals(expected, mask.n_queries)
 
 
 def gain(rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> tuple[Tensor, Tensor]:

@@ -74,28 +74,22 @@ def add_gradients(
     stop: Any,
     to_rates: Any,
     to_weight: Any,
-    chunk: Any,
 ) -> Any:
-    """Adds the gradients of the rates that :func:`fill_rates` writes: to those of a query's rates, and of weights.
-
-    The latter are ``to_weight[chunk]``, ``(tokens, 16)``.
-    """
+    """Adds the gradients of the rates that :func:`fill_rates` writes: to those of a query's rates, and of weights."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         seen = _seen(context, builder, signature, arguments)
-        grad, rates, _, part, weight, keys, offset, start, stop, to_rates, to_weight, chunk = seen
+        grad, rates, _, part, weight, keys, offset, start, stop, to_rates, to_weight = seen
         n_active, tables = len(active), _tables(rates, len(active))
         steps = cgutils.alloca_once(builder, ir.ArrayType(rates.kind, LANES))
         all_steps = builder.bitcast(steps, rates.vector.as_pointer())
-        first = builder.mul(chunk, part.size)
         with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
             place, later = _places(builder, keys, offset, e, (part, weight))
-            ask(builder, to_weight.address(builder.add(first, later)))
+            ask(builder, to_weight.address(later))
             x, w = _look_up(builder, tables, n_active, part.load(place)), weight.load(place)
             other = _exchange(builder, _sum_partitions(builder, builder.fmul(x, w), n_active), n_active)
             factor = builder.fmul(rates.repeat(grad.number(e)), other)
-            to = builder.add(first, place)
-            to_weight.store(to_weight.multiply_and_add(factor, x, to_weight.load(to)), to)
+            to_weight.store(to_weight.multiply_and_add(factor, x, to_weight.load(place)), place)
             builder.store(builder.fmul(factor, w), all_steps, align=4)
             for lane in range(LANES):
                 at = builder.sext(part.number(builder.add(place, _int64(lane))), _int64)
@@ -104,7 +98,7 @@ def add_gradients(
         return context.get_dummy_value()
 
     int64 = types.int64
-    kinds = grad, rates, active, part, weight, keys, int64, int64, int64, to_rates, to_weight, int64
+    kinds = grad, rates, active, part, weight, keys, int64, int64, int64, to_rates, to_weight
     return types.none(*kinds), generate
 
 

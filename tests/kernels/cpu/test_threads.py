@@ -82,6 +82,21 @@ def test_memberships_and_attention_along_edges_drawn_meanwhile(set_threads, part
     assert (for_each_count(compute, set_threads, part_counts)[-3] != 0).any()
 
 
+def test_attention_that_is_fitted_meanwhile(set_threads, part_counts):
+    def compute():
+        model = model_of()  # whose memberships have gradients already
+        factors = model._query, model.part_blocks.requires_grad_(), model._key
+        inputs, sink = [t.requires_grad_() for t in tokens()], torch.zeros(3).requires_grad_()
+        settings = dict(window=4, exploration=0.1, reweight=True, generator=torch.Generator().manual_seed(0))
+        out = sbm_attention(*inputs, model, sink=sink, learning="likelihood", edges_per_query=9.0, **settings)
+        results = out.values, out.auxiliary_loss, out.expected_density
+        factor = torch.linspace(-1, 2, out.values.numel()).view_as(out.values)
+        loss = (out.values * factor).sum() + out.auxiliary_loss
+        return *(t.detach() for t in results), *torch.autograd.grad(loss, [*inputs, sink, *factors])
+
+    assert all((t != 0).any() for t in for_each_count(compute, set_threads, part_counts))
+
+
 def test_products_along_edges_and_their_gradients(set_threads, part_counts):
     def compute():
         case = make_case(2, 3, 29, 43, 7, 5, density=0.3)

@@ -124,7 +124,9 @@ def attend_drawn(density):
 def attend_and_fit(density):
     """Three copies of each graph; some of its edges a window of reach 1 makes certain."""
     *inputs, _ = attend_drawn(density)[:5]
-    return *(x.requires_grad_() for x in inputs), *crossed_rates(density), 0.1, 1, 0.05, 4.0
+    edges = crossed_rates(density)
+    scale = torch.linspace(0, 2, 3 * edges[6].numel(), dtype=torch.float64)
+    return *(x.requires_grad_() for x in inputs), scale, *edges, 0.1, 1, 0.05, 4.0
 
 
 def sample(density):

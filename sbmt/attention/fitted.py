@@ -33,13 +33,14 @@ def attend_while_fitting(
     window: int | None,
     reweight: bool,
     sink: Tensor | None,
+    weight_scale: Tensor | None,
     edges_per_query: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighs edges, attends, and finds the fit's gradients, some rows at a time, so that rates are never stored.
 
     Values, loss and gradients are those of :func:`sbmt.edge_attention` and :func:`~sbmt.block_model.fit.fit_loss`. The
     arguments are those of :func:`sbmt.sbm_attention`, which checks them, for inputs that :func:`can_fit_meanwhile`
-    accepts.
+    accepts, and dropout's factors for the edges of each head, if there are any.
 
     Returns:
         Values ``(batch, heads, n_queries, d_value)``, the loss, and the density that is expected without exploration,
@@ -49,8 +50,9 @@ def attend_while_fitting(
     """
     check_untransformed(query, key, value)
     given = [t.to(accumulator(value)) for t in (query, key, value)]
-    sinks, shape = given[0].new_empty(0) if sink is None else sink.to(given[0].dtype), block_model.shape
-    tokens = *(t.flatten(0, 2).contiguous() for t in given), sinks
+    shape, none = block_model.shape, given[0].new_empty(0)
+    terms = (none if t is None else t.to(none.dtype) for t in (sink, weight_scale))
+    tokens = *(t.flatten(0, 2).contiguous() for t in given), *terms
     smallest = SMALLEST_PROBABILITY if reweight else 1.0
     mask = edges.row_ptr, edges.keys, *shape[2:]
     fit = exploration, reach_of(window), smallest, edges_per_query

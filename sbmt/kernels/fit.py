@@ -13,17 +13,18 @@ from sbmt.kernels.structures import CrossedFactors, Mask
 
 @operator(
     "sbmt::attend_and_fit",
-    schema=f"(Tensor query, Tensor key, Tensor value, Tensor sink, {FACTORS}, Tensor row_ptr, Tensor keys, "
-    "int n_queries, int n_keys, float exploration, int reach, float smallest, float edges_per_query) -> "
+    schema=f"(Tensor query, Tensor key, Tensor value, Tensor sink, Tensor weight_scale, {FACTORS}, Tensor row_ptr, "
+    "Tensor keys, int n_queries, int n_keys, float exploration, int reach, float smallest, float edges_per_query) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     device_types="cpu",
 )
 def attend_and_fit(*arguments: Any) -> tuple[Tensor, ...]:
     r"""Attends along edges that were drawn by the Poisson law of crossed partitions, and fits these to the attention.
 
-    Tokens are those of :func:`sbmt.kernels.draws.attend_drawn`, and so is what raises scores. The loss is $\sum_{ij}
-    r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)$, in which $a$ is the mean over the heads that share a
-    graph, and the second sum leaves edges out between tokens at most ``reach`` places apart.
+    Tokens are those of :func:`sbmt.kernels.draws.attend_drawn`, and so is what raises scores. Weights are multiplied by
+    ``weight_scale``, a factor for each edge of each head, unless that has length 0. The loss is $\sum_{ij} r_{ij} - c
+    \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)$, in which $a$, before it is multiplied, is the mean over the heads
+    that share a graph, and the second sum leaves edges out between tokens at most ``reach`` places apart.
 
     Returns:
         Values, the loss, and for each graph how many edges it expects without exploration; then what the backward pass
@@ -34,13 +35,13 @@ def attend_and_fit(*arguments: Any) -> tuple[Tensor, ...]:
     from sbmt.kernels.cpu import fit
     from sbmt.kernels.cpu.graphs import Tokens
 
-    tokens, factors, mask = Tokens(*arguments[:4]), CrossedFactors(*arguments[4:9]), Mask(*arguments[9:13])
-    return fit.attend_and_fit(tokens, factors, mask, fit.Fit(*arguments[13:]))
+    given = Tokens(*arguments[:4]), arguments[4], CrossedFactors(*arguments[5:10]), Mask(*arguments[10:14])
+    return fit.attend_and_fit(*given, fit.Fit(*arguments[14:]))
 
 
 @attend_and_fit.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, sink: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    (_, query_weight, blocks, _, key_weight, _, keys, n_queries), n_rows = rest[:8], query.shape[0]
+def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    (query_weight, blocks, _, key_weight, _, keys, n_queries), n_rows = rest[3:10], query.shape[0]
     out, log_total = value.new_empty(n_rows, value.shape[1]), query.new_empty(n_rows, dtype=torch.float64)
     expected = blocks.new_empty(query_weight.shape[0] // n_queries)
     gradients = (torch.empty_like(t) for t in (query_weight, blocks, key_weight))
@@ -50,12 +51,12 @@ def _(query: Tensor, key: Tensor, value: Tensor, sink: Tensor, *rest: Any) -> tu
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)
-    tensors, (ctx.n_queries, ctx.n_keys) = inputs[:11], inputs[11:13]
+    tensors, (ctx.n_queries, ctx.n_keys) = inputs[:12], inputs[12:14]
     ctx.save_for_backward(*tensors, output[0], *output[3:])
 
 
 def _differentiate(ctx: Any, grad_out: Tensor | None, grad_loss: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    query, key, value, sink, *factors, row_ptr, keys, out, log_total, bias, of_query, of_blocks, of_key = (
+    query, key, value, sink, scale, *factors, row_ptr, keys, out, log_total, bias, of_query, of_blocks, of_key = (
         ctx.saved_tensors
     )
     of_tokens = of_sink = None
@@ -65,14 +66,14 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_loss: Tensor | None, 
             row_ptr, keys, source = repeat(row_ptr, keys, *sizes, copies)
             bias = bias.index_select(0, source)
         none, by_key = query.new_empty(0), (keys[:0],) * 3
-        inputs, rules = [query, key, value, none, bias, sink, none], (True, False, False)
+        inputs, rules = [query, key, value, none, bias, sink, scale], (True, False, False)
         given = [out, log_total, none], inputs, row_ptr, keys, *by_key, *sizes, *rules
         *of_tokens, _, _, of_sink = attend_backward(grad_out, none, *given)
     of_factors = (None,) * 3
     if grad_loss is not None:
         of_factors = saved_backward(grad_loss, [of_query, of_blocks, of_key], [factors[1], factors[2], factors[4]])
     to_query, to_blocks, to_key = of_factors
-    return *(of_tokens or (None,) * 3), of_sink, None, to_query, to_blocks, None, to_key, *(None,) * 8
+    return *(of_tokens or (None,) * 3), of_sink, None, None, to_query, to_blocks, None, to_key, *(None,) * 8
 
 
 attend_and_fit.register_autograd(_differentiate, setup_context=_save)

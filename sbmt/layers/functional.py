@@ -114,8 +114,8 @@ def sbm_attention(
         values, density = attend_by_tiles(query, key, value, block_model, *drawing)
         return AttentionOutput(values, density, block_model.expected_density())
 
-    is_plain = not (is_dense or dropout)
-    if is_plain and not return_edges and can_draw_meanwhile(block_model, sampler, backend):
+    is_plain = not (is_dense or dropout or return_edges)
+    if is_plain and can_draw_meanwhile(block_model, sampler, backend):
         rest = exploration, window, reweight, sink, seed, first_example
         values, *densities = attend_while_drawing(query, key, value, block_model, *rest)
         return AttentionOutput(values, *(density.expand(-1, query.shape[1]) for density in densities))
@@ -128,13 +128,15 @@ def sbm_attention(
     law, link = law_of(sampler, block_model.link), block_model.link
     is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     heads = query.shape[1]
-    if is_plain and is_fitted and can_fit_meanwhile(block_model, law, backend):
+    if is_fitted and not is_dense and can_fit_meanwhile(block_model, law, backend):
         assert edges_per_query is not None  # likelihood has it
-        fit = exploration, window, reweight, sink, edges_per_query
+        is_copied = edges.shape[1] < heads and (dropout or return_edges)
+        many = edges.for_heads(heads)[0] if is_copied else edges
+        scale = dropout_scale(many, dropout, dropout_seed, first_example, value.dtype) if dropout else None
+        fit = exploration, window, reweight, sink, scale, edges_per_query
         values, loss, expected_density = attend_while_fitting(query, key, value, block_model, edges, *fit)
         density, expected_density = (t.expand(-1, heads) for t in (edges.density(), expected_density))
-        edges = edges.for_heads(heads)[0] if return_edges and edges.shape[1] < heads else edges
-        return AttentionOutput(values, density, expected_density, edges if return_edges else None, loss)
+        return AttentionOutput(values, density, expected_density, many if return_edges else None, loss)
 
     gate = bias = None
     is_closed = block_model.has_closed_density

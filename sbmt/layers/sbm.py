@@ -248,10 +248,11 @@ class SBMAttention(nn.Module):
         A start of 0 is still open, so that a mean of weights over steps may begin with it.
         """
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
-        here = min(-LEAST_START, log(self.edges_per_query / n_keys))
-        log_start = self.log_start.masked_fill(self.log_start == 0, here)
-        if self.training and torch.is_grad_enabled():
-            self.log_start.copy_(log_start)
+        log_start = self.log_start.item()
+        if log_start == 0:
+            log_start = min(-LEAST_START, log(self.edges_per_query / n_keys))
+            if self.training and torch.is_grad_enabled():
+                self.log_start.fill_(log_start)
         return self.log_rate + log_start
 
     def _memberships(self, logits: Float[Tensor, "batch heads n k"]) -> Float[Tensor, "batch heads n k"]:

@@ -64,6 +64,16 @@ def test_it_is_so_where_heads_share_a_graph(monkeypatch):
     assert one[0].density.shape == one[0].expected_density.shape == (BATCH, 6)
 
 
+@pytest.mark.parametrize(("n_heads", "n_graphs"), [(HEADS, HEADS), (6, 1)])
+def test_it_is_so_with_dropout(n_heads, n_graphs, monkeypatch):
+    model = model_of(n_graphs, dtype=torch.float64)
+    one, other = both_ways(n_heads, model, monkeypatch, reweight=True, dropout=0.3)
+    assert_same(one, other)
+    whole, _ = both_ways(n_heads, model, monkeypatch, reweight=True)
+    assert not torch.equal(one[0].values, whole[0].values)
+    torch.testing.assert_close(one[0].auxiliary_loss, whole[0].auxiliary_loss)  # targets are weights before dropout
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_is_so_in_other_types(dtype, monkeypatch):
     assert_same(*both_ways(HEADS, model_of(), monkeypatch, dtype, reweight=True), tolerance=1e-4)

@@ -73,7 +73,7 @@ def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, 
     return 2 * query[0] * query[1] * blocks[-1] + 2 * keys[0] * part[1]
 
 
-def fit_flops(query, key, value, sink, *rest, out_shape=None, **_):
+def fit_flops(query, key, value, sink, scale, *rest, out_shape=None, **_):
     """Attention and rates of edges, and the sum of all rates; gradients found on the way are the backward pass's."""
     (_, of_query, blocks, _, _, _, keys, n_queries), copies = rest[:8], query[0] // rest[1][0]
     along_edges = crossed_rates_flops(*rest[:7]) + 2 * copies * keys[0] * (key[1] + value[1])

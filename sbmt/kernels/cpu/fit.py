@@ -52,7 +52,9 @@ class Fitted(NamedTuple):
     to_key: Tensor  # (chunks, graphs · n_keys, chosen)
 
 
-def attend_and_fit(tokens: Tokens, factors: CrossedFactors, mask: Mask, fit: Fit) -> tuple[Tensor, ...]:
+def attend_and_fit(
+    tokens: Tokens, weight_scale: Tensor, factors: CrossedFactors, mask: Mask, fit: Fit
+) -> tuple[Tensor, ...]:
     """See :func:`sbmt.kernels.fit.attend_and_fit`."""
     (query, _, value, _), (_, of_query, blocks, _, of_key) = tokens, factors
     n_rows, n_graphs = of_query.shape[0], of_query.shape[0] // mask.n_queries
@@ -75,7 +77,7 @@ def attend_and_fit(tokens: Tokens, factors: CrossedFactors, mask: Mask, fit: Fit
     in_parallel(sum_rates, equal_parts(n_graphs, work), active, *given)
     first = np.arange(n_graphs * n_chunks + 1) * mask.n_queries // n_chunks
     parts = balanced_parts(given[1].row_ptr[first], 4 * (query.shape[1] + value.shape[1] + of_query.shape[1]))
-    in_parallel(fit_chunks, parts, active, *given[:3], *map(as_arrays, (tokens, tuple(fit), fitted)))
+    in_parallel(fit_chunks, parts, active, *given[:3], *map(as_arrays, (tokens, weight_scale, tuple(fit), fitted)))
     loss = (pairs.total - fit.edges_per_query * totals(fitted.gain, mask.n_queries)).sum()
     of_blocks = fitted.to_blocks.unflatten(0, (-1, heads, n_chunks)).sum((0, 2))
     of_keys = fitted.to_key.sum(0) if n_chunks > 1 else fitted.to_key[0]
@@ -124,7 +126,7 @@ def _multiply(x, y, out):
 
 
 @kernel
-def fit_chunks(start, stop, active, factors, mask, pairs, tokens, fit, fitted):
+def fit_chunks(start, stop, active, factors, mask, pairs, tokens, weight_scale, fit, fitted):
     """Fills what comes of chunks start … stop of rows, into equally many of which each graph is divided."""
     row_ptr, keys, n_queries, n_keys = mask
     exploration, reach, smallest, edges_per_query = fit
@@ -139,6 +141,7 @@ def fit_chunks(start, stop, active, factors, mask, pairs, tokens, fit, fitted):
         expected, gain, to_query = fitted.expected[queries], fitted.gain[queries], fitted.to_query[queries]
         to_key = of_key[graph * n_keys : (graph + 1) * n_keys]
         to_key[:] = 0
+        edges = row_ptr[before], row_ptr[before + n_queries]  # of the graph
         first, last = chunk * n_queries // n_chunks, (chunk + 1) * n_queries // n_chunks
         row = first
         while row < last:
@@ -152,7 +155,9 @@ def fit_chunks(start, stop, active, factors, mask, pairs, tokens, fit, fitted):
             target[:n_edges] = 0
             for copy in range(graph * copies, (graph + 1) * copies):
                 query, key, value, sink = of_copy(tokens, copy, n_queries, n_keys)
-                inputs = AttentionInputs(query, key, value, none, bias, sink, none)
+                place = edges[0] * copies + (copy - graph * copies) * (edges[1] - edges[0]) + base - edges[0]
+                scale = weight_scale[place : place + n_edges] if weight_scale.size else none
+                inputs = AttentionInputs(query, key, value, none, bias, sink, scale)
                 rows = slice(copy * n_queries, (copy + 1) * n_queries)
                 results = AttentionResults(fitted.out[rows], fitted.log_total[rows], weights)
                 attend_rows(row, end, inputs, local, True, results)

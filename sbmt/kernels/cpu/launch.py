@@ -154,7 +154,8 @@ def part_memberships(
     query_part, key_part = (torch.empty_like(x, dtype=torch.int16) for x in memberships)
     both = (query.contiguous(), of_query, query_part), (key.contiguous(), of_key, key_part)
     given = (matrix.contiguous(), *(tuple(t.flatten(0, 1) for t in one) for one in both))
-    parts = equal_parts(query[..., 0].numel() + key[..., 0].numel(), matrix[0].numel())
+    n_tokens = sum(batch * heads * n for batch, heads, n, _ in (query.shape, key.shape))
+    parts = equal_parts(n_tokens, matrix.shape[1] * matrix.shape[2])
     in_parallel(crossed.choose_parts, parts, (0,) * n_active, *map(as_arrays, given))
     return of_query, query_part, of_key, key_part
 

@@ -26,14 +26,15 @@ def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any)
     """
     launch, n_ranges = launcher(kernel), len(bounds) - 1
     n_threads = 1 if n_ranges == 1 else torch.get_num_threads()
-    job = _equal_bounds(n_ranges, n_threads)[:-1].copy(), bounds, arguments
+    shares = _starts(n_ranges, n_threads)
     if n_threads == 1 or _is_forked or not all(openmp()):
+        job = shares.copy(), bounds, arguments
         others = [_pool().submit(launch, (0, 0), thread, *job) for thread in range(1, n_threads)]
         launch((0, 0), 0, *job)
         for other in others:
             other.result()
     else:
-        launch(openmp(), 0, *job)
+        launch(openmp(), 0, shares, bounds, arguments)
 
 
 def equal_parts(n: int, work_per_item: int) -> np.ndarray:
@@ -44,6 +45,11 @@ def equal_parts(n: int, work_per_item: int) -> np.ndarray:
 @lru_cache(1024)
 def _equal_bounds(n: int, parts: int) -> np.ndarray:
     return np.arange(parts + 1) * n // parts  # nobody changes them
+
+
+@lru_cache(1024)
+def _starts(n: int, parts: int) -> np.ndarray:
+    return _equal_bounds(n, parts)[:-1]
 
 
 def balanced_parts(row_ptr: np.ndarray, work_per_edge: int) -> np.ndarray:

@@ -82,9 +82,18 @@ def cell_uniforms(start, stop, row_ptr, keys, seed, n_queries, heads, first_exam
 
     Key j owns word j % 4 of block j // 4.
     """
-    block_of_key = np.empty((4, 1), np.uint32)
-    for row in range(start, stop):
-        graph = row // n_queries
-        for e in range(row_ptr[row], row_ptr[row + 1]):
-            fill_words(block_of_key, seed, keys[e] // 4, row % n_queries, graph % heads, graph // heads + first_example)
-            out[e] = (float(block_of_key[keys[e] % 4, 0]) + 0.5) / 4294967296.0
+    query = np.empty(row_ptr[stop] - row_ptr[start], np.uint32)
+    while start < stop:
+        graph = start // n_queries
+        last = min(stop, (graph + 1) * n_queries)
+        base, n_edges = row_ptr[start], row_ptr[last] - row_ptr[start]
+        for row in range(start, last):
+            query[row_ptr[row] - base : row_ptr[row + 1] - base] = row - graph * n_queries
+        key, uniform = keys[base : base + n_edges], out[base : base + n_edges]
+        head, example = uint32(graph % heads), uint32(graph // heads + first_example)
+        for e in range(n_edges):
+            j = uint32(key[e])
+            w0, w1, w2, w3 = _block((j >> uint32(2), query[e], head, example), seed)
+            even, odd = w2 if j & uint32(2) else w0, w3 if j & uint32(2) else w1
+            uniform[e] = (float(odd if j & uint32(1) else even) + 0.5) / 4294967296.0
+        start = last

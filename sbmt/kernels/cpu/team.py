@@ -41,7 +41,8 @@ def launcher(kernel: Callable[..., Any]) -> Callable[..., None]:
     entries: at first that of each is the first one of its share. A thread calls ``kernel(start, stop, *arguments)`` for
     each of its own, and then helps the others. So neighbouring ranges are mostly one thread's, which finds what they
     need in its cache, and what an earlier kernel left there. If the addresses ``openmp`` are 0, it is the calling
-    thread that works, as the one of that number, whoever else does; otherwise a team of threads does. An exception of a
+    thread that works, as the one of that number, whoever else does, and counts in ``next_range``; otherwise a team of
+    threads does, which counts in a copy. An exception of a
     kernel is raised here.
     """
     owner: Callable[..., Any] = kernel.py_func  # type: ignore[attr-defined]
@@ -64,11 +65,10 @@ def _take_ranges(thread, job):
 
 
 def _launch(openmp, thread, next_range, bounds, arguments):
-    job = next_range, bounds, _lend(arguments)
     if openmp[0]:
-        _in_a_team(work, openmp[0], openmp[1], next_range.size, job)
+        _in_a_team(work, openmp[0], openmp[1], next_range.size, (next_range.copy(), bounds, _lend(arguments)))
     else:
-        work(thread, job)
+        work(thread, (next_range, bounds, _lend(arguments)))
 
 
 def _copy(template: Callable[..., Any], owner: Callable[..., Any], **names: Any) -> Callable[..., Any]:

@@ -69,7 +69,13 @@ def real_tokens(
 def _without_padding(batch: int, n_queries: int, n_keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What nobody changes."""
     real = np.arange(n_keys, dtype=np.int32)[None].repeat(batch, 0)
-    return np.ones((batch, n_queries), np.bool_), real, np.full(batch, n_keys)
+    return all_real(batch, n_queries), real, np.full(batch, n_keys)
+
+
+@lru_cache(8)
+def all_real(batch: int, n: int) -> np.ndarray:
+    """A mask that hides nothing, likewise."""
+    return np.ones((batch, n), np.bool_)
 
 
 def bound_keys(model: Model) -> KeyBounds:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.cpu.crossed import rate_of_key, rates_of_row
-from sbmt.kernels.cpu.draws.bounds import real_tokens
+from sbmt.kernels.cpu.draws.bounds import all_real, real_tokens
 from sbmt.kernels.cpu.draws.candidates import Stream
 from sbmt.kernels.cpu.draws.distinct import new_bitmap, sort_distinct
 from sbmt.kernels.cpu.draws.members import BLOCK, Members, Reach, blocks_of_group, read_groups
@@ -102,7 +102,7 @@ def source_of(
     parts = equal_parts(n_graphs * n_groups, 4 * n_entries + 8 * size**3)
     in_parallel(read_groups, parts, active, model, n_keys, members, reach)
     is_query, keys, n_real = real_tokens((batch, heads, n_queries, n_keys), query_mask, key_mask)
-    is_key = np.ones((batch, n_keys), np.bool_) if key_mask is None else key_mask.contiguous().numpy()
+    is_key = all_real(batch, n_keys) if key_mask is None else key_mask.contiguous().numpy()
     real = Real(is_query, is_key, keys, n_real)
     drawing = _DENSE, exploration, min(half_window, n_keys), seed, first_example
     return Source(active, model, members, reach, real, *drawing)

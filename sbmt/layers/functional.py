@@ -67,7 +67,9 @@ def sbm_attention(
             or many edges are expected: the law is the same, edges of one seed are not.
             On the CPU ``"auto"`` and ``"cpu"`` draw and attend in one pass without gradients, dropout and edges to
             return, if the law is ``"exact"`` and clusters are crossed under the Poisson link, as in the preset
-            ``fitted`` (:func:`~sbmt.attention.drawn.attend_while_drawing`): edges and values are the same.
+            ``fitted`` (:func:`~sbmt.attention.drawn.attend_while_drawing`): edges and values are the same. With
+            gradients they attend along the edges of such clusters and fit these to the attention in one pass
+            (:func:`~sbmt.attention.fitted.attend_while_fitting`).
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.

@@ -55,6 +55,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(*tensors, output[0], *output[3:])
 
 
+def _for_each_copy(row_ptr: Tensor, keys: Tensor, bias: Tensor, *sizes: int) -> tuple[Tensor, Tensor, Tensor]:
+    row_ptr, keys, source = repeat(row_ptr, keys, *sizes)
+    return row_ptr, keys, bias.index_select(0, source)
+
+
 def _differentiate(ctx: Any, grad_out: Tensor | None, grad_loss: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     query, key, value, sink, scale, *factors, row_ptr, keys, out, log_total, bias, of_query, of_blocks, of_key = (
         ctx.saved_tensors
@@ -63,8 +68,7 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_loss: Tensor | None, 
     if grad_out is not None:
         sizes, copies = (ctx.n_queries, ctx.n_keys), int(query.shape[0] // factors[1].shape[0])
         if copies > 1:
-            row_ptr, keys, source = repeat(row_ptr, keys, *sizes, copies)
-            bias = bias.index_select(0, source)
+            row_ptr, keys, bias = _for_each_copy(row_ptr, keys, bias, *sizes, copies)
         none, by_key = query.new_empty(0), (keys[:0],) * 3
         inputs, rules = [query, key, value, none, bias, sink, scale], (True, False, False)
         given = [out, log_total, none], inputs, row_ptr, keys, *by_key, *sizes, *rules

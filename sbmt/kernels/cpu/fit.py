@@ -107,16 +107,16 @@ def sum_rates(start, stop, active, factors, mask, pairs, to_blocks):
             of_blocks = to_blocks[graph * n_chunks]
             _multiply(n, second, right)
             _multiply(first.T, right, of_m)
-            _multiply(right, m.T, of_blocks[2 * g])
+            _multiply(right, np.ascontiguousarray(m.T), of_blocks[2 * g])
             _multiply(first, m, right)
-            _multiply(right, second.T, of_n)
+            _multiply(right, np.ascontiguousarray(second.T), of_n)
             _multiply(n.T, right, of_blocks[2 * g + 1])
             total[graph] += np.sum(of_m * m)
 
 
 @kernel
 def _multiply(x, y, out):
-    """Sets ``out`` to the product of two small matrices."""
+    """Sets ``out`` to the product of two small matrices; the second is contiguous, so that its rows are vectors."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = 0

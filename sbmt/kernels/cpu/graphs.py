@@ -36,7 +36,7 @@ def of_copy(tokens, copy, n_queries, n_keys):
 
 
 def totals(x: Tensor, n_queries: int) -> Tensor:
-    """The sum over the rows of each graph. Torch's depends in its last digit on where in memory the numbers lie."""
+    """The sum over the rows of each graph, taken in float64."""
     out = x.new_empty(x.numel() // n_queries)
     _sum_graphs(x.numpy(), out.numpy())
     return out

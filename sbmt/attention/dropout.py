@@ -32,8 +32,8 @@ def _cell_uniforms(edges: EdgeList, seed: int, first_example: int) -> Tensor:
 def _uniforms_on_cpu(
     row_ptr: Tensor, keys: Tensor, seed: int, n_queries: int, n_heads: int, first_example: int
 ) -> Tensor:
-    from sbmt.kernels.cpu.parallel import balanced_parts, in_parallel
     from sbmt.kernels.cpu.philox import cell_uniforms
+    from sbmt.kernels.cpu.threads.parallel import balanced_parts, in_parallel
 
     out = torch.empty(keys.shape, dtype=torch.float64)
     graph = row_ptr.numpy(), keys.numpy()

@@ -48,7 +48,7 @@ def assert_same(one, other, tolerance=1e-12):
 @pytest.mark.parametrize("masks", [(None, None), PADDING], ids=["whole", "padded"])
 @pytest.mark.parametrize("exploration", [0.0, 0.1])
 def test_it_is_what_attending_and_fitting_give(exploration, masks, window, monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.fit._CHUNKS", 4 * BATCH * HEADS)  # several a graph
+    monkeypatch.setattr("sbmt.kernels.cpu.fit.CHUNKS", 4 * BATCH * HEADS)  # several a graph
     model = model_of(masks=masks, dtype=torch.float64)
     settings = dict(exploration=exploration, window=window, reweight=True)
     assert_same(*both_ways(HEADS, model, monkeypatch, **settings))

@@ -151,7 +151,7 @@ def test_rates_and_their_gradients_are_those_of_the_dense_model(quantity, has_ke
 
 
 def test_gradients_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("sbmt.kernels.cpu.parallel._LEAST_WORK", 1)
+    monkeypatch.setattr("sbmt.kernels.cpu.threads.parallel._LEAST_WORK", 1)
     monkeypatch.setattr("sbmt.kernels.cpu.launch._CHUNK", 4)  # rows of several examples in one
     found = []
     before = torch.get_num_threads()
@@ -284,7 +284,7 @@ def test_edges_depend_on_neither_threads_nor_batch_nor_room(way, monkeypatch):
 
     whole = draw(model)
     EdgeList(whole.row_ptr, whole.keys, whole.shape, whole.query_mask, whole.key_mask, check=True)
-    monkeypatch.setattr("sbmt.kernels.cpu.parallel._LEAST_WORK", 1)
+    monkeypatch.setattr("sbmt.kernels.cpu.threads.parallel._LEAST_WORK", 1)
     monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(draw(model).keys, whole.keys)

@@ -1,8 +1,8 @@
 """Kernels for the CPU, compiled by numba: plain loops over NumPy arrays that know nothing of the library's types.
 
-Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.parallel` can hand ranges to any
-number of threads without changing a bit of the result. A kernel's docstring says what it computes; the caller explains
-what that means.
+Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.threads.parallel` can hand ranges
+to any number of threads without changing a bit of the result. A kernel's docstring says what it computes; the caller
+explains what that means.
 """
 
 from functools import cache

@@ -13,13 +13,11 @@ from torch import Tensor
 from sbmt.kernels.cpu.attention import EDGES, attend_rows, some_rows
 from sbmt.kernels.cpu.crossed import differentiate_along_rows, differentiate_pairs, rates_along_rows, sum_pairs
 from sbmt.kernels.cpu.graphs import Tokens, of_copy, of_graph, totals
-from sbmt.kernels.cpu.launch import active_parts
-from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
+from sbmt.kernels.cpu.launch import CHUNKS, active_parts
 from sbmt.kernels.cpu.poisson import sum_gains, weigh_rows
+from sbmt.kernels.cpu.threads.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, CrossedFactors, Mask, as_arrays
-
-_CHUNKS = 4  # at least so many, over all graphs, whose gradients are summed first
 
 
 class Fit(NamedTuple):
@@ -59,7 +57,7 @@ def attend_and_fit(
     (query, _, value, _), (_, of_query, blocks, _, of_key) = tokens, factors
     n_rows, n_graphs = of_query.shape[0], of_query.shape[0] // mask.n_queries
     heads, n_partitions, size, _ = blocks.shape
-    n_chunks, active = max(1, _CHUNKS // n_graphs), active_parts(factors)
+    n_chunks, active = max(1, CHUNKS // n_graphs), active_parts(factors)
     of_pairs = (blocks.new_empty(n_graphs, n_partitions // 2, size, size) for _ in range(2))
     pairs = Pairs(blocks.new_empty(n_graphs), *of_pairs)
     fitted = Fitted(

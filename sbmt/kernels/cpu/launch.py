@@ -10,10 +10,10 @@ from torch import Tensor
 
 from sbmt.kernels.cpu import attention, crossed, masks, poisson, products
 from sbmt.kernels.cpu.graphs import totals
-from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
+from sbmt.kernels.cpu.threads.parallel import balanced_parts, equal_parts, in_parallel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, CrossedFactors, Mask, as_arrays
 
-_CHUNKS = 4  # at least so many, over all graphs, whose gradients of rates are summed first
+CHUNKS = 4  # at least so many, over all graphs, whose gradients are summed first
 _CHUNK = 2048  # tokens of a head whose gradients of the map to logits are summed first
 _FUNCTIONS = 16  # multiplications that an exponential or a logarithm of an edge counts for
 
@@ -193,7 +193,7 @@ def crossed_rates(factors: CrossedFactors, mask: Mask) -> Tensor:
 def crossed_rates_backward(grad: Tensor, factors: CrossedFactors, mask: Mask) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries' weights, S and the keys' weights."""
     blocks, n_graphs = factors.blocks, factors.query_weight.shape[0] // mask.n_queries
-    n_chunks = max(1, _CHUNKS // n_graphs)
+    n_chunks = max(1, CHUNKS // n_graphs)
     of_blocks = blocks.new_empty(n_graphs * n_chunks, *blocks.shape[1:])
     of_query, of_key = torch.empty_like(factors.query_weight), grad.new_empty(n_chunks, *factors.key_weight.shape)
     first = np.arange(n_graphs * n_chunks + 1) * mask.n_queries // n_chunks

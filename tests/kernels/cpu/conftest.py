@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt.kernels.cpu import parallel
+from sbmt.kernels.cpu.threads import parallel
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TESTS = ("tests/kernels/cpu/test_threads.py", "tests/kernels/cpu/test_crossed.py", "tests/block_model/test_crossed.py")
+TESTS = (
+    "tests/kernels/cpu/threads/test_threads.py",
+    "tests/kernels/cpu/test_crossed.py",
+    "tests/block_model/test_crossed.py",
+)
 
 
 def kernels():

@@ -55,7 +55,7 @@ def run(script):
 
 
 def test_everything_works_without_numba():
-    assert run(COMPLETE) in ("[]", "['sbmt.kernels.cpu.parallel']")
+    assert run(COMPLETE) in ("[]", "['sbmt.kernels.cpu.threads', 'sbmt.kernels.cpu.threads.parallel']")
 
 
 def test_kernels_are_imported_when_first_needed():

@@ -10,8 +10,8 @@ from sbmt.kernels.cpu.attention import attend_rows
 from sbmt.kernels.cpu.crossed import rates_along_rows
 from sbmt.kernels.cpu.draws.crossed import WORK, draw_some, new_scratch, source_of
 from sbmt.kernels.cpu.graphs import Tokens, of_copy, of_graph, totals
-from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.poisson import weigh_rows
+from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, CrossedFactors, Mask, as_arrays
 

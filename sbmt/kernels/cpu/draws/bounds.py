@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
+from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.structures import RateFactors
 

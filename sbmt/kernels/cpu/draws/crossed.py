@@ -16,8 +16,8 @@ from sbmt.kernels.cpu.draws.pieces import draw_in_pieces, join
 from sbmt.kernels.cpu.draws.points import Lines, Points, Rain, new_points, scatter
 from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
-from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.philox import BATCH
+from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 from sbmt.kernels.cpu.vectors import LANES
 from sbmt.kernels.structures import CrossedFactors, as_arrays

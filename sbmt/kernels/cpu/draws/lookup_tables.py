@@ -8,7 +8,7 @@ import numpy as np
 from numba import uint32, uint64
 
 from sbmt.kernels.cpu.draws.bounds import Model
-from sbmt.kernels.cpu.parallel import equal_parts, in_parallel
+from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 
 COLUMNS = 16  # clusters filled together: their memberships share a cache line

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.kernels.cpu.parallel import in_parallel
+from sbmt.kernels.cpu.threads.parallel import in_parallel
 from sbmt.kernels.cpu.toolchain import kernel
 
 _ROOM = 1 << 16  # keys of a piece that are drawn at a time

@@ -8,7 +8,7 @@ from sbmt.kernels.cpu.draws.bounds import KeyBounds, Model, RowBounds, as_model,
 from sbmt.kernels.cpu.draws.lookup_tables import with_tables
 from sbmt.kernels.cpu.draws.pieces import Pieces, draw_in_pieces, join
 from sbmt.kernels.cpu.draws.rows import draw_pieces
-from sbmt.kernels.cpu.parallel import balanced_parts
+from sbmt.kernels.cpu.threads.parallel import balanced_parts
 from sbmt.kernels.structures import RateFactors
 
 # Nanoseconds per step, hit, multiplication, cluster of a row and entry of a table; only their ratios matter.

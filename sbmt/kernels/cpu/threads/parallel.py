@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sbmt.kernels.cpu.team import launcher, openmp
+from sbmt.kernels.cpu.threads.team import launcher, openmp
 from sbmt.kernels.cpu.toolchain import kernel
 
 _LEAST_WORK = 1 << 16  # roughly the number of multiplications that is worth waking a thread for
@@ -20,9 +20,9 @@ _is_forked = False
 def in_parallel(kernel: Callable[..., Any], bounds: np.ndarray, *arguments: Any) -> None:
     """``kernel(start, stop, *arguments)`` for every two consecutive bounds, at most as many at once as torch may.
 
-    Each thread begins with a share of its own, see :func:`~sbmt.kernels.cpu.team.launcher`. The threads are torch's own
-    where they can be had, and plain ones elsewhere: kernels hold no GIL. Several threads may call this at once, and so
-    may a forked child, where torch's threads are gone.
+    Each thread begins with a share of its own, see :func:`~sbmt.kernels.cpu.threads.team.launcher`. The threads are
+    torch's own where they can be had, and plain ones elsewhere: kernels hold no GIL. Several threads may call this at
+    once, and so may a forked child, where torch's threads are gone.
     """
     launch, n_ranges = launcher(kernel), len(bounds) - 1
     n_threads = 1 if n_ranges == 1 else torch.get_num_threads()

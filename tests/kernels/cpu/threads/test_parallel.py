@@ -13,12 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.kernels.cpu import parallel
-from sbmt.kernels.cpu.parallel import balanced_parts, equal_parts, in_parallel
-from sbmt.kernels.cpu.team import _next, openmp
+from sbmt.kernels.cpu.threads import parallel
+from sbmt.kernels.cpu.threads.parallel import balanced_parts, equal_parts, in_parallel
+from sbmt.kernels.cpu.threads.team import _next, openmp
 from sbmt.kernels.cpu.toolchain import kernel
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @kernel
@@ -148,8 +148,8 @@ FORK = """
     import multiprocessing, os, threading
     import torch
     from sbmt import BlockModel, sample_edges
-    from sbmt.kernels.cpu import parallel
-    from sbmt.kernels.cpu.team import openmp
+    from sbmt.kernels.cpu.threads import parallel
+    from sbmt.kernels.cpu.threads.team import openmp
 
     torch.set_num_threads(2)
     parallel._LEAST_WORK = 1

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from sbmt.kernels.cpu.elementary import exp, log
-from sbmt.kernels.cpu.products import dots, weighted_sum
+from sbmt.kernels.cpu.products import dots_along_rows, sum_rows
 from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
 from sbmt.kernels.cpu.toolchain import kernel
 
@@ -21,7 +21,7 @@ EDGES = 1 << 11  # of some rows together, unless it is one row that has more
 def attend_rows(start, stop, inputs, mask, is_score_rule, results):
     """Fills rows start … stop of the results."""
     query, key, value, gate, bias, sink, weight_scale = inputs
-    row_ptr, keys, n_queries, n_keys = mask
+    row_ptr, _, n_queries, n_keys = mask
     out, log_totals, weights = results
     size, begin = max(EDGES, n_keys) + SLACK, start
     room, of_row = np.empty(size, query.dtype), np.empty(size, query.dtype)  # of edges: numbers, and one of each row
@@ -66,9 +66,7 @@ def attend_rows(start, stop, inputs, mask, is_score_rule, results):
             of_edge = weight_scale[base:last_edge]
             for i in range(x.size):
                 x[i] *= of_edge[i]
-        for row in range(begin, end):
-            first, last = row_ptr[row], row_ptr[row + 1]
-            weighted_sum(x[first - base :], value, row // n_queries * n_keys, keys, first, last, out[row])
+        sum_rows(begin, end, x, value, mask, base, out)
         begin = end
 
 
@@ -80,7 +78,7 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
     ds = w · (dw − Σ w dw), where Σ w dw = ⟨dout, out⟩ + Σ w u. A sink has the same ds, with a dw of zero.
     """
     query, key, value, gate, bias, sink, weight_scale = inputs
-    row_ptr, keys, n_queries, n_keys = mask
+    row_ptr, _, n_queries, n_keys = mask
     out, log_total, _ = results
     grad_query, grad_score, grad_gate, grad_bias, grad_sink, weights = grads
     scale, zero, one = query.dtype.type(1 / math.sqrt(query.shape[1])), query.dtype.type(0), query.dtype.type(1)
@@ -95,10 +93,9 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
             of_edge = bias[base:last_edge]
             for i in range(x.size):
                 weight[i] += of_edge[i]
+        dots_along_rows(begin, end, grad_out, value, mask, base, grad)
         for row in range(begin, end):
-            first, last = row_ptr[row], row_ptr[row + 1]
-            dots(grad_out[row], value, row // n_queries * n_keys, keys, first, last, grad[first - base :])
-            for i in range(first - base, last - base):
+            for i in range(row_ptr[row] - base, row_ptr[row + 1] - base):
                 weight[i] = query.dtype.type(weight[i] - log_total[row])
         for i in range(x.size):
             weight[i] = exp(weight[i])
@@ -130,9 +127,7 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
                     grad[i] *= g[i]
         for i in range(x.size):
             grad[i] *= scale
-        for row in range(begin, end):
-            first, last = row_ptr[row], row_ptr[row + 1]
-            weighted_sum(grad[first - base :], key, row // n_queries * n_keys, keys, first, last, grad_query[row])
+        sum_rows(begin, end, grad, key, mask, base, grad_query)
         begin = end
 
 
@@ -148,11 +143,8 @@ def some_rows(begin, stop, row_ptr):
 @kernel
 def _scores(begin, end, query, key, mask, gate, is_score_rule, x):
     """Computes the softmax's arguments along some rows, without bias: g · q·k / √d, or q·k / √d + ln g."""
-    row_ptr, keys, n_queries, n_keys = mask
-    base, scale = row_ptr[begin], query.dtype.type(1 / math.sqrt(query.shape[1]))
-    for row in range(begin, end):
-        first, last = row_ptr[row], row_ptr[row + 1]
-        dots(query[row], key, row // n_queries * n_keys, keys, first, last, x[first - base :])
+    base, scale = mask.row_ptr[begin], query.dtype.type(1 / math.sqrt(query.shape[1]))
+    dots_along_rows(begin, end, query, key, mask, base, x)
     for i in range(x.size):
         x[i] *= scale
     if gate.size:

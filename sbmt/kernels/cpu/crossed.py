@@ -22,6 +22,7 @@ from sbmt.kernels.cpu.toolchain import inlined, kernel
 from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at, transpose_block
 
 _LANES = 64  # rows whose scores are compared at once
+_INLINED = {"forceinline": True, "_nrt": False}  # as in :func:`~sbmt.kernels.cpu.toolchain.inlined`
 
 
 @kernel
@@ -234,7 +235,7 @@ def rates_of_edges(rates, active, part, weight, *edges):
     raise NotImplementedError  # to Python; see _rates_of_edges
 
 
-@overload(rates_of_edges)
+@overload(rates_of_edges, jit_options=_INLINED)
 def _rates_of_edges(rates, active, part, weight, *edges):
     if not can_look_up(weight, active):
         return lambda rates, active, part, weight, *edges: _one_by_one(rates, active, part, weight, *edges)
@@ -315,7 +316,7 @@ def gradients_of_edges(grad, rates, active, part, weight, *rest):
     raise NotImplementedError  # to Python; see _gradients_of_edges
 
 
-@overload(gradients_of_edges)
+@overload(gradients_of_edges, jit_options=_INLINED)
 def _gradients_of_edges(grad, rates, active, part, weight, *rest):
     if not can_look_up(weight, active):
         return lambda grad, rates, active, part, weight, *rest: _add_one_by_one(

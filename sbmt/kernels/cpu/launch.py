@@ -65,14 +65,14 @@ def attend_backward(
 def dots(query: Tensor, key: Tensor, mask: Mask) -> Tensor:
     """⟨query_i, key_j⟩ for every edge (i, j)."""
     out = query.new_empty(mask.keys.shape)
-    _run(products.dots_along_rows, mask.row_ptr, query.shape[1], query, key, mask, out)
+    _run(products.dots_along_rows, mask.row_ptr, query.shape[1], query, key, mask, 0, out)
     return out
 
 
 def sum_over_keys(weights: Tensor, key: Tensor, mask: Mask) -> Tensor:
     """Σ_j w_ij key_j for every query i."""
     out = key.new_empty(mask.row_ptr.numel() - 1, key.shape[1])
-    _run(products.sum_rows, mask.row_ptr, key.shape[1], weights, key, mask, out)
+    _run(products.sum_rows, mask.row_ptr, key.shape[1], weights, key, mask, 0, out)
     return out
 
 

@@ -1,6 +1,6 @@
 """CSR masks: in the order of their keys, merged, with a window, one for many heads; and which edges are in a window."""
 
-from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.toolchain import inlined, kernel
 
 
 @kernel
@@ -64,14 +64,22 @@ def fill_union(start, stop, first_ptr, first_keys, second_ptr, second_keys, row_
                 b += 1
 
 
-@kernel
+@inlined
+def first_from(key, keys, start, stop):
+    """The first place from start to stop whose key is not below ``key``, or stop; keys ascend."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        is_below = keys[middle] < key
+        start, stop = (middle + 1 if is_below else start), (stop if is_below else middle)
+    return start
+
+
+@inlined
 def near(row, mask, reach):
     """The edges of a row between tokens at most ``reach`` places apart, which lie side by side."""
     row_ptr, keys, n_queries, _ = mask
     query, first, last = row % n_queries, row_ptr[row], row_ptr[row + 1]
-    while first < last and keys[first] < query - reach:
-        first += 1
-    end = first
+    end = first = first_from(query - reach, keys, first, last)
     while end < last and keys[end] <= query + reach:
         end += 1
     return range(first, end)

@@ -25,7 +25,10 @@ def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expe
     for i in range(r.size):
         p = -expm1(-(r[i] + delta))
         of_edge[i] = -log(max(p, smallest))
-        share[i] = -expm1(-r[i]) / max(p, tiny)
+        share[i] = 1
+    if exploration > 0:
+        for i in range(r.size):
+            share[i] = expm1(-r[i]) / min(expm1(-(r[i] + delta)), -tiny)
     for row in range(start, stop):
         here = total(share, row_ptr[row] - base, row_ptr[row + 1] - base)
         for e in near(row, mask, reach):

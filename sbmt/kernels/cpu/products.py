@@ -4,31 +4,31 @@ Everything is flattened: row r of the mask and of ``query`` belongs to graph r /
 graph · n_keys + j of ``key``.
 """
 
-from numba import uint64
+from sbmt.kernels.cpu.masks import first_from
+from sbmt.kernels.cpu.toolchain import inlined, uncounted
+from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dots_at, sum_rows_at
 
-from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, sum_rows_at
 
-
-@kernel
-def dots_along_rows(start, stop, query, key, mask, out):
-    """out[e] = ⟨query_i, key_j⟩ for the edges e = (i, j) of rows start … stop."""
+@uncounted
+def dots_along_rows(start, stop, query, key, mask, base, out):
+    """out[e − base] = ⟨query_i, key_j⟩ for the edges e = (i, j) of rows start … stop."""
     row_ptr, keys, n_queries, n_keys = mask
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
-        dots(query[row], key, row // n_queries * n_keys, keys, first, last, out[first:last])
+        dots(query[row], key, row // n_queries * n_keys, keys, first, last, out[first - base : last - base])
 
 
-@kernel
-def sum_rows(start, stop, weights, key, mask, out):
-    """out_i = Σ_j w_ij key_j for the queries start … stop."""
+@uncounted
+def sum_rows(start, stop, weights, key, mask, base, out):
+    """out_i = Σ_j w_e key_j, with e = (i, j) and weights[e − base], for the queries start … stop."""
     row_ptr, keys, n_queries, n_keys = mask
     for row in range(start, stop):
         first, last = row_ptr[row], row_ptr[row + 1]
-        weighted_sum(weights[first:last], key, row // n_queries * n_keys, keys, first, last, out[row])
+        of_row = weights[first - base : last - base]
+        weighted_sum(of_row, key, row // n_queries * n_keys, keys, first, last, out[row])
 
 
-@kernel
+@uncounted
 def sum_columns(start, stop, weights, query, mask, out):
     """out_j = Σ_i w_ij query_i for the keys start … stop.
 
@@ -42,20 +42,10 @@ def sum_columns(start, stop, weights, query, mask, out):
         for row in range(graph * n_queries, (graph + 1) * n_queries):
             first, last = row_ptr[row], row_ptr[row + 1]
             if start > offset:
-                first = _first_from(start - offset, keys, first, last)
+                first = first_from(start - offset, keys, first, last)
             if stop < offset + n_keys:
-                last = _first_from(stop - offset, keys, first, last)
+                last = first_from(stop - offset, keys, first, last)
             add_to_rows(weights, query, row, out, offset, keys, first, last)
-
-
-@inlined
-def _first_from(key, keys, start, stop):
-    """The first place from start to stop whose key is not below ``key``, or stop; keys ascend."""
-    while start < stop:
-        middle = (start + stop) >> 1
-        is_below = keys[middle] < key
-        start, stop = (middle + 1 if is_below else start), (stop if is_below else middle)
-    return start
 
 
 # Everything that follows edges spends its time in the functions below.
@@ -64,14 +54,22 @@ def _first_from(key, keys, start, stop):
 @inlined
 def dots(vector, matrix, offset, index, start, stop, out):
     """Sets out[e − start] to ⟨vector, matrix[offset + index[e]]⟩ for start ≤ e < stop."""
-    width = uint64(vector.shape[0])
-    whole = width - width % uint64(LANES)
-    for i in range(uint64(stop - start)):
-        row = uint64(offset + index[uint64(start) + i])
-        total = dot(vector, uint64(0), matrix, row * width, whole)
-        for column in range(whole, width):
-            total += vector[column] * matrix[row, column]
-        out[i] = total
+    width, column = vector.shape[0], 0
+    while column + 4 * LANES <= width:
+        dots_at(4, vector, matrix, width, offset, index, start, stop, column, out)
+        column += 4 * LANES
+    if column + 2 * LANES <= width:
+        dots_at(2, vector, matrix, width, offset, index, start, stop, column, out)
+        column += 2 * LANES
+    if column + LANES <= width:
+        dots_at(1, vector, matrix, width, offset, index, start, stop, column, out)
+        column += LANES
+    if column < width:
+        for e in range(start, stop):
+            total = out.dtype.type(0) if column == 0 else out[e - start]
+            for i in range(column, width):
+                total += vector[i] * matrix[offset + index[e], i]
+            out[e - start] = total
 
 
 @inlined

@@ -18,7 +18,9 @@ from sbmt.kernels import structures
 _FAST = {"contract", "reassoc", "nsz"}
 
 
-def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST, forceinline: bool = False) -> Callable[..., Any]:
+def kernel(
+    function: Callable[..., Any], *, fast: set[str] = _FAST, forceinline: bool = False, counts_references: bool = True
+) -> Callable[..., Any]:
     """Compiles a function on its first call, once per combination of types; releases the GIL while it runs.
 
     The machine code is kept beside the source, or in the user's cache directory where that is read-only, or in
@@ -26,8 +28,8 @@ def kernel(function: Callable[..., Any], *, fast: set[str] = _FAST, forceinline:
     index is checked.
     """
     function = inspect.unwrap(function)  # tests wrap everything in shape checks, which cannot be compiled
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=fast, forceinline=forceinline)(function)
-    return keep_code(compiled, function)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fast, "forceinline": forceinline}
+    return keep_code(numba.njit(**options, _nrt=counts_references)(function), function)
 
 
 def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,12 +37,20 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel(function, fast={"contract"})
 
 
+def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """:func:`kernel` for loops that make no array and return none, so that the caller holds all that there are.
+
+    Nobody need count references to them then, which takes two calls for each row that is looked at.
+    """
+    return kernel(function, counts_references=False)
+
+
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """:func:`kernel` that becomes part of each kernel that calls it, where a call takes as long as what it does.
+    """:func:`uncounted` that becomes part of each kernel that calls it, where a call takes as long as what it does.
 
     Loops around it can then be vectorised as well.
     """
-    return kernel(function, forceinline=True)
+    return kernel(function, forceinline=True, counts_references=False)
 
 
 def keep_code(compiled: Any, function: Callable[..., Any]) -> Any:

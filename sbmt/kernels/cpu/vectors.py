@@ -13,6 +13,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 LANES = 16
+_TOGETHER = 4  # scalar products that are formed at once
 _int32, _int64 = ir.IntType(32), ir.IntType(64)
 
 
@@ -38,6 +39,52 @@ def dot(typing_context: Any, x: Any, x_start: Any, y: Any, y_start: Any, count: 
 
     fits = are_alike(x, y)
     return (x.dtype(x, types.uint64, y, types.uint64, types.uint64), generate) if fits else None
+
+
+@intrinsic(prefer_literal=True)
+def dots_at(
+    typing_context: Any,
+    n_vectors: Any,
+    vector: Any,
+    matrix: Any,
+    width: Any,
+    offset: Any,
+    index: Any,
+    start: Any,
+    stop: Any,
+    column: Any,
+    out: Any,
+) -> Any:
+    """Sets out[e − start] to Σ_i vector[column + i] · matrix[offset + index[e], column + i] over start ≤ e < stop.
+
+    Unless ``column`` is 0, it adds them. Otherwise as :func:`sum_rows_at`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, vector, matrix, width, offset, index, start, stop, column, out = (
+            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        columns = [builder.add(column, _int64(LANES * i)) for i in range(n_vectors.literal_value)]
+        numbers, last = [vector.load(i) for i in columns], builder.sub(stop, _int64(1))
+        is_sum = builder.icmp_signed(">", column, _int64(0))
+        with cgutils.for_range_slice(builder, start, stop, _int64(_TOGETHER)) as (e, _):
+            products = []
+            for ahead in range(_TOGETHER):  # of the last edge again, where there are no more
+                edge = _smaller(builder, builder.add(e, _int64(ahead)), last)
+                row, total = builder.mul(builder.add(offset, index.whole(edge)), width), vector.zeros
+                for i, x in zip(columns, numbers, strict=True):
+                    total = vector.multiply_and_add(x, matrix.load(builder.add(row, i)), total)
+                products.append(total)
+            place, count = builder.sub(e, start), builder.sub(stop, e)
+            so_far = out.load_some(_TOGETHER, place, builder.select(is_sum, count, _int64(0)))
+            out.store_some(builder.fadd(so_far, _sum_each(builder, products)), place, count)
+        return context.get_dummy_value()
+
+    if not (isinstance(n_vectors, types.IntegerLiteral) and are_alike(vector, matrix, out)):
+        return None
+    int64 = types.int64
+    return types.none(n_vectors, vector, matrix, int64, int64, index, int64, int64, int64, out), generate
 
 
 @intrinsic
@@ -125,9 +172,7 @@ def sum_rows_at(
         )
         totals = [cgutils.alloca_once_value(builder, out.zeros) for _ in range(n_vectors.literal_value)]
         with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
-            row = index.number(e)
-            row = builder.sext(row, _int64) if row.type.width < 64 else row
-            first = builder.add(builder.mul(builder.add(offset, row), width), column)
+            first = builder.add(builder.mul(builder.add(offset, index.whole(e)), width), column)
             weight = matrix.repeat(weights.number(builder.sub(e, shift)))
             for i, total in enumerate(totals):
                 numbers = matrix.load(builder.add(first, _int64(LANES * i)))
@@ -228,6 +273,27 @@ def pick(builder: Any, x: Any, y: Any, lanes: list[int]) -> Any:
     return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_int32, len(lanes)), lanes))
 
 
+def _sum_each(builder: Any, vectors: list[Any]) -> Any:
+    """A vector of the sum of each of some vectors, a power of two of them."""
+    n, step = len(vectors), 1
+    while len(vectors) > 1:  # two of them in one, whose sums take turns: of two numbers each, then of four, and so on
+        low = [LANES + lane - step if lane & step else lane for lane in range(LANES)]
+        high = [LANES + lane if lane & step else lane + step for lane in range(LANES)]
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [builder.fadd(pick(builder, x, y, low), pick(builder, x, y, high)) for x, y in pairs]
+        step *= 2
+    (sums,) = vectors
+    while sums.type.count > n:
+        half = sums.type.count // 2
+        low, high = (list(range(first, first + half)) for first in (0, half))
+        sums = builder.fadd(pick(builder, sums, sums, low), pick(builder, sums, sums, high))
+    return sums
+
+
+def _smaller(builder: Any, x: Any, y: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", x, y), x, y)
+
+
 class Flat:
     """A contiguous array as code sees it that is being generated."""
 
@@ -249,6 +315,11 @@ class Flat:
         self.check(place, _int64(1))
         return self._builder.load(self.address(place))
 
+    def whole(self, place: Any) -> Any:
+        """The whole number at a place, with 64 bits."""
+        number = self.number(place)
+        return self._builder.sext(number, _int64) if self.kind.width < 64 else number
+
     def address(self, place: Any) -> Any:
         """Where that is."""
         return self._builder.gep(self._array.data, [place])
@@ -265,6 +336,32 @@ class Flat:
     def store(self, numbers: Any, place: Any) -> None:
         """Writes them there."""
         self._builder.store(numbers, self._at(place), align=self._size)
+
+    def load_some(self, n: int, place: Any, count: Any) -> Any:
+        """A vector of n numbers from a place on: the first ``count``, and zeros, if there are fewer."""
+        zeros = ir.Constant(ir.VectorType(self.kind, n), [self.kind(0.0)] * n)
+        to, is_given = self._first(zeros.type, place, count)
+        return self._call_masked("load", zeros.type, to, _int32(self._size), is_given, zeros)
+
+    def store_some(self, numbers: Any, place: Any, count: Any) -> None:
+        """Writes the first ``count`` of some numbers there, or all if they are fewer."""
+        to, is_given = self._first(numbers.type, place, count)
+        self._call_masked("store", numbers.type, numbers, to, _int32(self._size), is_given)
+
+    def _first(self, vector: Any, place: Any, count: Any) -> tuple[Any, Any]:
+        """Where a vector lies from a place on, and which of its numbers are the first ``count``."""
+        builder, n = self._builder, vector.count
+        count = _smaller(builder, count, _int64(n))
+        self.check(place, count)
+        lanes = ir.Constant(ir.VectorType(_int64, n), list(range(n)))
+        is_given = builder.icmp_signed("<", lanes, repeat(builder, count, n))
+        return builder.bitcast(self.address(place), vector.as_pointer()), is_given
+
+    def _call_masked(self, what: str, vector: Any, *given: Any) -> Any:
+        kind = f"v{vector.count}f{8 * self._size}"
+        function = ir.FunctionType(ir.VoidType() if what == "store" else vector, [x.type for x in given])
+        name = f"llvm.masked.{what}.{kind}.p0{kind}"
+        return self._builder.call(cgutils.get_or_insert_function(self._builder.module, function, name), given)
 
     def repeat(self, number: Any) -> Any:
         """Sixteen times the same."""

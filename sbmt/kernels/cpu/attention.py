@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from sbmt.kernels.cpu.elementary import exp, log
-from sbmt.kernels.cpu.products import dots_along_rows, sum_rows
+from sbmt.kernels.cpu.products import dots_along_rows, product, sum_rows
 from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
 from sbmt.kernels.cpu.toolchain import kernel
 
@@ -81,37 +81,44 @@ def differentiate_rows(start, stop, inputs, mask, is_score_rule, results, grad_o
     row_ptr, _, n_queries, n_keys = mask
     out, log_total, _ = results
     grad_query, grad_score, grad_gate, grad_bias, grad_sink, weights = grads
-    scale, zero, one = query.dtype.type(1 / math.sqrt(query.shape[1])), query.dtype.type(0), query.dtype.type(1)
-    room, begin = np.empty(max(EDGES, n_keys), query.dtype), start
+    scale, size, begin = query.dtype.type(1 / math.sqrt(query.shape[1])), max(EDGES, n_keys), start
+    room, of_row = np.empty(size, query.dtype), np.empty(size + SLACK, query.dtype)
+    log_of_row = np.empty(size + SLACK)
     while begin < stop:
         end = some_rows(begin, stop, row_ptr)
         base, last_edge = row_ptr[begin], row_ptr[end]
         x, weight, grad = room[: last_edge - base], weights[base:last_edge], grad_score[base:last_edge]
+        of_returned = np.zeros(end - begin, query.dtype)
         _scores(begin, end, query, key, mask, gate, is_score_rule, x)
         weight[:] = x
         if bias.size:
             of_edge = bias[base:last_edge]
             for i in range(x.size):
                 weight[i] += of_edge[i]
-        dots_along_rows(begin, end, grad_out, value, mask, base, grad)
         for row in range(begin, end):
-            for i in range(row_ptr[row] - base, row_ptr[row + 1] - base):
-                weight[i] = query.dtype.type(weight[i] - log_total[row])
+            spread(log_total[row], log_of_row, row_ptr[row] - base, row_ptr[row + 1] - base)
         for i in range(x.size):
-            weight[i] = exp(weight[i])
+            weight[i] = exp(query.dtype.type(weight[i] - log_of_row[i]))
+        dots_along_rows(begin, end, grad_out, value, mask, base, grad)
+        if weight_scale.size:
+            of_edge = weight_scale[base:last_edge]
+            for i in range(x.size):
+                grad[i] *= of_edge[i]
+        if grad_weights.size:
+            of_edge = grad_weights[base:last_edge]
+            for i in range(x.size):
+                grad[i] += of_edge[i]
+                of_row[i] = weight[i] * of_edge[i]
+            for row in range(begin, end):
+                of_returned[row - begin] = total(of_row, row_ptr[row] - base, row_ptr[row + 1] - base)
         for row in range(begin, end):
-            first, last, mean = row_ptr[row] - base, row_ptr[row + 1] - base, zero
-            for i in range(out.shape[1]):
-                mean += grad_out[row, i] * out[row, i]
-            if grad_weights.size:
-                for i in range(first, last):
-                    mean += weight[i] * grad_weights[base + i]
-            for i in range(first, last):
-                c = weight_scale[base + i] if weight_scale.size else one
-                u = grad_weights[base + i] if grad_weights.size else zero
-                grad[i] = weight[i] * (c * grad[i] + u - mean)
+            first, last = row_ptr[row] - base, row_ptr[row + 1] - base
+            mean = product(grad_out, row, out, row) + of_returned[row - begin]
+            spread(mean, of_row, first, last)
             if sink.size and first < last:
                 grad_sink[row] = -exp(sink[row // n_queries % sink.size] - log_total[row]) * mean
+        for i in range(x.size):
+            grad[i] = weight[i] * (grad[i] - of_row[i])
         if weight_scale.size:
             of_edge = weight_scale[base:last_edge]
             for i in range(x.size):

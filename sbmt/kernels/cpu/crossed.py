@@ -30,26 +30,27 @@ def choose_parts(start, stop, active, centres, queries, keys):
     """Fills the parts of largest score of tokens, ascending, and their softmax, for each partition.
 
     Queries and keys are tokens, ``(graphs, n, width)``, memberships and parts. They are numbered from ``start`` to
-    ``stop`` across graphs, queries before keys. The scores of a token are its products with the centres of its head,
-    ``(heads, width + 1, parts)``, whose last row is added to them.
+    ``stop``, in each graph queries before keys, so that mostly one thread has all of a graph. The scores of a token are
+    its products with the centres of its head, ``(heads, width + 1, parts)``, whose last row is added to them.
     """
-    n_queries = queries[0].shape[0] * queries[0].shape[1]
-    _choose_parts(start, min(stop, n_queries), active, centres, *queries)
-    _choose_parts(max(start - n_queries, 0), stop - n_queries, active, centres, *keys)
+    n_queries, n_tokens = queries[0].shape[1], queries[0].shape[1] + keys[0].shape[1]
+    for graph in range(start // n_tokens, -(-stop // n_tokens)):
+        first, last = max(start - graph * n_tokens, 0), min(stop - graph * n_tokens, n_tokens)
+        head = graph % centres.shape[0]
+        _choose_parts(first, min(last, n_queries), active, centres, head, graph, *queries)
+        _choose_parts(max(first - n_queries, 0), last - n_queries, active, centres, head, graph, *keys)
 
 
 @kernel
-def _choose_parts(start, stop, active, centres, tokens, membership, part):
-    n, width, n_active, n_chosen = tokens.shape[1], tokens.shape[2], len(active), part.shape[2]
-    heads, n_parts, dtype = centres.shape[0], centres.shape[2], tokens.dtype
+def _choose_parts(start, stop, active, centres, head, graph, tokens, membership, part):
+    width, n_active, n_chosen = tokens.shape[2], len(active), part.shape[2]
+    n_parts, dtype = centres.shape[2], tokens.dtype
     columns, total = np.zeros((width + 1, _LANES), dtype), np.empty(_LANES, dtype)
     scores, chosen = np.empty((n_chosen, _LANES), dtype), np.empty((n_chosen, _LANES), np.int32)
     columns[width] = 1
-    size = n_parts * n_active // n_chosen
-    while start < stop:
-        graph, first = start // n, start % n
-        n_rows = min(_LANES, stop - start, n - first)
-        of_head = graph % heads * (width + 1) * n_parts
+    size, of_head = n_parts * n_active // n_chosen, head * (width + 1) * n_parts
+    for first in range(start, stop, _LANES):
+        n_rows = min(_LANES, stop - first)
         _transpose(tokens[graph, first : first + n_rows], columns)
         for f in range(n_parts // size):
             of_partition = slice(f * n_active, (f + 1) * n_active)
@@ -60,7 +61,6 @@ def _choose_parts(start, stop, active, centres, tokens, membership, part):
             which += f * size
         _transpose(scores, membership[graph, first : first + n_rows])
         _transpose(chosen, part[graph, first : first + n_rows])
-        start += n_rows
 
 
 @kernel

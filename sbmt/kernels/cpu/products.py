@@ -4,9 +4,11 @@ Everything is flattened: row r of the mask and of ``query`` belongs to graph r /
 graph · n_keys + j of ``key``.
 """
 
+from numba import uint64
+
 from sbmt.kernels.cpu.masks import first_from
 from sbmt.kernels.cpu.toolchain import inlined, uncounted
-from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dots_at, sum_rows_at
+from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, dots_at, sum_rows_at
 
 
 @uncounted
@@ -70,6 +72,17 @@ def dots(vector, matrix, offset, index, start, stop, out):
             for i in range(column, width):
                 total += vector[i] * matrix[offset + index[e], i]
             out[e - start] = total
+
+
+@inlined
+def product(x, i, y, j):
+    """⟨x_i, y_j⟩ of rows of equal length."""
+    width = uint64(x.shape[1])
+    whole = width - width % uint64(LANES)
+    total = dot(x, uint64(i) * width, y, uint64(j) * width, whole)
+    for column in range(whole, width):
+        total += x[i, column] * y[j, column]
+    return total
 
 
 @inlined

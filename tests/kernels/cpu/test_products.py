@@ -7,7 +7,7 @@ from sbmt.kernels.cpu.products import dots, weighted_sum
 
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 each_count = pytest.mark.parametrize("count", [0, 1, 4, 31])
-each_width = pytest.mark.parametrize("width", [1, 8, 16, 17, 32, 50, 64])
+each_width = pytest.mark.parametrize("width", [1, 8, 16, 17, 32, 50, 64, 130])
 
 
 def neighbours(count, width, dtype):
@@ -36,7 +36,7 @@ def test_products_and_weighted_sums_of_neighbours(count, width, dtype):
 
 
 @each_type
-@pytest.mark.parametrize("width", [2, 18])
+@pytest.mark.parametrize("width", [2, 18, 34])
 def test_infinity_and_not_a_number_keep_their_meaning(width, dtype):
     matrix = np.zeros((4, width), dtype)
     matrix[:, 0], matrix[:, -1] = [np.inf, -np.inf, np.nan, 1], 1

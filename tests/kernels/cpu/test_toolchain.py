@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from numba.core import caching, config
@@ -111,6 +112,23 @@ def test_only_kernels_may_regroup_sums_and_division_by_zero_is_infinite(folder):
 
     assert toolchain.to_the_letter(in_order)(1e16, 1.0) == 0.0 and toolchain.kernel(regrouped)(1e16, 1.0) == 1.0
     assert toolchain.kernel(quotient)(1.0, 0.0) == np.inf and np.isnan(toolchain.kernel(quotient)(0.0, 0.0))
+
+
+@pytest.mark.parametrize("decorator", [toolchain.uncounted, toolchain.inlined])
+def test_what_counts_no_references_neither_makes_arrays_nor_returns_them(folder, decorator):
+    def looks_at_rows(x):
+        return x[1][0] + x[1:][1, 0]
+
+    def makes_one(n):
+        return np.empty(n).size
+
+    def returns_one(x):
+        return x[1:]
+
+    assert decorator(looks_at_rows)(np.array([[1.0], [2.0], [3.0]])) == 5
+    for refused, given in ((makes_one, 3), (returns_one, np.ones(3))):
+        with pytest.raises(numba.TypingError, match="returning of array"):
+            decorator(refused)(given)
 
 
 @pytest.mark.slow

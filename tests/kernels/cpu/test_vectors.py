@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.vectors import LANES, dot, running_sums, sum_rows_at, transpose_block
+from sbmt.kernels.cpu.vectors import LANES, dot, dots_at, running_sums, sum_rows_at, transpose_block
 
 
 @numba.njit
@@ -17,6 +17,11 @@ def product(x, at, y, count):
 @numba.njit
 def sums(weights, matrix, index, column, out):
     sum_rows_at(2, weights, 0, matrix, matrix.shape[1], 0, index, 0, index.size, column, out, column)
+
+
+@numba.njit
+def products(vector, matrix, index, column, out):
+    dots_at(2, vector, matrix, matrix.shape[1], 0, index, 0, index.size, column, out)
 
 
 @numba.njit
@@ -70,6 +75,17 @@ def test_indices_are_checked_where_that_is_asked_for(monkeypatch):
             checked(*given[:i], wrong, *given[i + 1 :])
 
 
+def test_products_with_rows_are_checked_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    checked, index = numba.njit(products.py_func), np.array([0, 2, 1, 0, 2])
+    given = np.ones(3 * LANES), np.ones((3, 3 * LANES)), index, LANES, np.arange(5.0)
+    checked(*given)  # reads no edge after the last one, nor writes there
+    np.testing.assert_array_equal(given[-1], np.arange(5.0) + 2 * LANES)
+    for i, wrong in enumerate((np.ones(2 * LANES), np.ones((2, 3 * LANES)), index + 1, LANES + 1, np.ones(4))):
+        with pytest.raises(IndexError, match="end"):
+            checked(*given[:i], wrong, *given[i + 1 :])
+
+
 def test_places_of_a_transposed_block_are_checked_where_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
     checked, x = numba.njit(turned.py_func), np.zeros((16, 17))
@@ -86,3 +102,5 @@ def test_arrays_of_other_types_are_refused():
             product(x, 0, other, LANES)
         with pytest.raises(numba.TypingError):
             sums(x, x.reshape(1, -1), np.zeros(1, np.int64), 0, other)
+        with pytest.raises(numba.TypingError):
+            products(x, x.reshape(1, -1), np.zeros(1, np.int64), 0, other)

@@ -15,7 +15,7 @@ from numba import uint32, uint64
 from numba.extending import overload
 
 from sbmt.kernels.cpu.elementary import exp
-from sbmt.kernels.cpu.largest import keep_largest
+from sbmt.kernels.cpu.largest import COLUMNS, keep_largest
 from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
 from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import inlined, kernel
@@ -55,7 +55,7 @@ def _choose_parts(start, stop, active, centres, head, graph, tokens, membership,
         for f in range(n_parts // size):
             of_partition = slice(f * n_active, (f + 1) * n_active)
             score, which = scores[of_partition], chosen[of_partition]
-            for column in range(0, n_rows, LANES):
+            for column in range(0, n_rows, COLUMNS):
                 keep_largest(active, centres, of_head + f * size, size, columns, column, score, which)
             _softmax_and_sort(n_rows, active, score, which, total)
             which += f * size

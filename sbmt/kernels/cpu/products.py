@@ -7,11 +7,11 @@ graph · n_keys + j of ``key``.
 from numba import uint64
 
 from sbmt.kernels.cpu.masks import first_from
-from sbmt.kernels.cpu.toolchain import inlined, uncounted
+from sbmt.kernels.cpu.toolchain import inlined, borrowing
 from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, dots_at, sum_rows_at
 
 
-@uncounted
+@borrowing
 def dots_along_rows(start, stop, query, key, mask, base, out):
     """out[e − base] = ⟨query_i, key_j⟩ for the edges e = (i, j) of rows start … stop."""
     row_ptr, keys, n_queries, n_keys = mask
@@ -20,7 +20,7 @@ def dots_along_rows(start, stop, query, key, mask, base, out):
         dots(query[row], key, row // n_queries * n_keys, keys, first, last, out[first - base : last - base])
 
 
-@uncounted
+@borrowing
 def sum_rows(start, stop, weights, key, mask, base, out):
     """out_i = Σ_j w_e key_j, with e = (i, j) and weights[e − base], for the queries start … stop."""
     row_ptr, keys, n_queries, n_keys = mask
@@ -30,7 +30,7 @@ def sum_rows(start, stop, weights, key, mask, base, out):
         weighted_sum(of_row, key, row // n_queries * n_keys, keys, first, last, out[row])
 
 
-@uncounted
+@borrowing
 def sum_columns(start, stop, weights, query, mask, out):
     """out_j = Σ_i w_ij query_i for the keys start … stop.
 

@@ -37,7 +37,7 @@ def to_the_letter(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel(function, fast={"contract"})
 
 
-def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
+def borrowing(function: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`kernel` for loops that make no array and return none, so that the caller holds all that there are.
 
     Nobody need count references to them then, which takes two calls for each row that is looked at.
@@ -46,7 +46,7 @@ def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """:func:`uncounted` that becomes part of each kernel that calls it, where a call takes as long as what it does.
+    """:func:`borrowing` that becomes part of each kernel that calls it, where a call takes as long as what it does.
 
     Loops around it can then be vectorised as well.
     """

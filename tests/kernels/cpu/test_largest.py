@@ -6,7 +6,7 @@ import pytest
 from numba import int64
 from numba.core import config
 
-from sbmt.kernels.cpu.largest import keep_largest
+from sbmt.kernels.cpu.largest import COLUMNS, keep_largest
 from sbmt.kernels.cpu.vectors import LANES
 
 COUNT, PITCH = 5, 40
@@ -14,7 +14,7 @@ COUNT, PITCH = 5, 40
 
 @numba.njit
 def largest_products(active, matrix, first, n_rows, x, largest, which):
-    for column in range(0, x.shape[1], LANES):
+    for column in range(0, x.shape[1], COLUMNS):
         keep_largest(active, matrix, int64(first), int64(n_rows), x, int64(column), largest, which)
 
 

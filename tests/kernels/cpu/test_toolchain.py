@@ -114,7 +114,7 @@ def test_only_kernels_may_regroup_sums_and_division_by_zero_is_infinite(folder):
     assert toolchain.kernel(quotient)(1.0, 0.0) == np.inf and np.isnan(toolchain.kernel(quotient)(0.0, 0.0))
 
 
-@pytest.mark.parametrize("decorator", [toolchain.uncounted, toolchain.inlined])
+@pytest.mark.parametrize("decorator", [toolchain.borrowing, toolchain.inlined])
 def test_what_counts_no_references_neither_makes_arrays_nor_returns_them(folder, decorator):
     def looks_at_rows(x):
         return x[1][0] + x[1:][1, 0]

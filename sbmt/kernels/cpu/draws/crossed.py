@@ -18,7 +18,7 @@ from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.philox import BATCH
 from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
-from sbmt.kernels.cpu.toolchain import kernel, uncounted
+from sbmt.kernels.cpu.toolchain import kernel, borrowing
 from sbmt.kernels.cpu.vectors import LANES
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
@@ -130,7 +130,7 @@ def new_scratch(source):
     return Scratch(lines, rain, points, new_bitmap(n_keys), coins, words)
 
 
-@uncounted
+@borrowing
 def draw_some(start, stop, source, scratch, out, counts):
     """Draws the first few of rows start … stop, all of one graph.
 

@@ -28,9 +28,9 @@ def keep_largest(
 ) -> Any:
     """Writes the largest of Σ_k matrix[k, first + i] · x[k, column + c] over i < n_rows, and at which i they are.
 
-    For each c < :data:`COLUMNS`, ``largest[s, column + c]`` descends over s, of which there are as many as ``active`` has entries.
-    Of equal products any may win. Whatever they are, NaN included, ``which`` holds different numbers for each c, if
-    there are as many. ``x`` has as many rows as the matrix; ``first`` is added to the place of a row in the matrix,
+    For each c < :data:`COLUMNS`, ``largest[s, column + c]`` descends over s, of which there are as many as ``active``
+    has entries. Of equal products any may win. Whatever they are, NaN included, ``which`` holds different numbers for
+    each c, if there are as many. ``x`` has as many rows as the matrix; ``first`` is added to the place of a row there,
     which counts as flat and may be one of several that lie one after the other.
     """
 

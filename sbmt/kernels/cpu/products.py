@@ -7,7 +7,7 @@ graph · n_keys + j of ``key``.
 from numba import uint64
 
 from sbmt.kernels.cpu.masks import first_from
-from sbmt.kernels.cpu.toolchain import inlined, borrowing
+from sbmt.kernels.cpu.toolchain import borrowing, inlined
 from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, dots_at, sum_rows_at
 
 

@@ -30,10 +30,11 @@ def attend_crossed(
     tokens: Tokens, smallest: float, factors: CrossedFactors, shape: list[int], *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attends along the edges of :func:`source_of`; see :func:`sbmt.kernels.draws.attend_drawn`."""
-    source, weight, n_queries = source_of(factors, shape, *rest), factors.query_weight, shape[2]
+    weight, n_queries = factors.query_weight, shape[2]
     n_rows, out = weight.shape[0], tokens.value.new_empty(tokens.query.shape[0], tokens.value.shape[1])
     drawn = Drawn(out, torch.empty(n_rows, dtype=torch.int64), weight.new_empty(n_rows))
-    in_parallel(attend_while_drawing, equal_parts(n_rows, WORK), source, smallest, *map(as_arrays, (tokens, drawn)))
+    given = smallest, *map(as_arrays, (tokens, drawn))
+    in_parallel(attend_while_drawing, equal_parts(n_rows, WORK), source_of(factors, shape, *rest), *given)
     return out, totals(drawn.degrees, n_queries), totals(drawn.expected, n_queries)
 
 

@@ -18,7 +18,7 @@ from sbmt.kernels.cpu.draws.rows import toss
 from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.philox import BATCH
 from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
-from sbmt.kernels.cpu.toolchain import kernel, borrowing
+from sbmt.kernels.cpu.toolchain import borrowing, kernel
 from sbmt.kernels.cpu.vectors import LANES
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
@@ -99,12 +99,12 @@ def source_of(
     total, width = np.empty((n_graphs, n_groups, size, size)), -(-size // LANES) * LANES
     sums = (torch.empty(total.size, width, dtype=torch.uint32) for _ in range(2))  # aligned with lines of the cache
     reach = Reach(total, *map(as_arrays, sums))
-    parts = equal_parts(n_graphs * n_groups, 4 * n_entries + 8 * size**3)
-    in_parallel(read_groups, parts, active, model, n_keys, members, reach)
     is_query, keys, n_real = real_tokens((batch, heads, n_queries, n_keys), query_mask, key_mask)
     is_key = all_real(batch, n_keys) if key_mask is None else key_mask.contiguous().numpy()
     real = Real(is_query, is_key, keys, n_real)
     drawing = _DENSE, exploration, min(half_window, n_keys), seed, first_example
+    parts = equal_parts(n_graphs * n_groups, 4 * n_entries + 8 * size**3)
+    in_parallel(read_groups, parts, active, model, n_keys, members, reach)
     return Source(active, model, members, reach, real, *drawing)
 
 

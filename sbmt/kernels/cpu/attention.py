@@ -11,8 +11,8 @@ import numpy as np
 
 from sbmt.kernels.cpu.elementary import exp, log
 from sbmt.kernels.cpu.products import dots_along_rows, product, sum_rows
-from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.vectors.spans import SLACK, largest, spread, total
 
 EDGES = 1 << 11  # of some rows together, unless it is one row that has more
 

@@ -15,11 +15,12 @@ from numba import uint32, uint64
 from numba.extending import overload
 
 from sbmt.kernels.cpu.elementary import exp
-from sbmt.kernels.cpu.largest import COLUMNS, keep_largest
-from sbmt.kernels.cpu.look_up import AHEAD, add_gradients, can_look_up, fill_rates
-from sbmt.kernels.cpu.prefetch import prefetch
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES, add_scaled, dot, sum_rows_at, transpose_block
+from sbmt.kernels.cpu.vectors.flat import LANES
+from sbmt.kernels.cpu.vectors.largest import COLUMNS, keep_largest
+from sbmt.kernels.cpu.vectors.look_up import AHEAD, add_gradients, can_look_up, fill_rates
+from sbmt.kernels.cpu.vectors.prefetch import prefetch
+from sbmt.kernels.cpu.vectors.sums import add_scaled, dot, sum_rows_at, transpose_block
 
 _LANES = 64  # rows whose scores are compared at once
 _INLINED = {"forceinline": True, "_nrt": False}  # as in :func:`~sbmt.kernels.cpu.toolchain.inlined`

@@ -8,8 +8,8 @@ import numpy as np
 
 from sbmt.kernels.cpu.elementary import expm1, log
 from sbmt.kernels.cpu.masks import near
-from sbmt.kernels.cpu.spans import SLACK, total
 from sbmt.kernels.cpu.toolchain import kernel
+from sbmt.kernels.cpu.vectors.spans import SLACK, total
 
 
 @kernel

@@ -8,7 +8,8 @@ from numba import uint64
 
 from sbmt.kernels.cpu.masks import first_from
 from sbmt.kernels.cpu.toolchain import borrowing, inlined
-from sbmt.kernels.cpu.vectors import LANES, add_to_rows_at, dot, dots_at, sum_rows_at
+from sbmt.kernels.cpu.vectors.flat import LANES
+from sbmt.kernels.cpu.vectors.sums import add_to_rows_at, dot, dots_at, sum_rows_at
 
 
 @borrowing

@@ -19,7 +19,7 @@ from sbmt.kernels.cpu.launch import active_parts
 from sbmt.kernels.cpu.philox import BATCH
 from sbmt.kernels.cpu.threads.parallel import equal_parts, in_parallel
 from sbmt.kernels.cpu.toolchain import borrowing, kernel
-from sbmt.kernels.cpu.vectors import LANES
+from sbmt.kernels.cpu.vectors.flat import LANES
 from sbmt.kernels.structures import CrossedFactors, as_arrays
 
 _DENSE = 0.5

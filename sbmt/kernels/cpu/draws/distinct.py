@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sbmt.kernels.cpu.draws.sorting import sort_few
 from sbmt.kernels.cpu.toolchain import inlined, kernel
+from sbmt.kernels.cpu.vectors.sorting import sort_few
 
 FEW = 128  # up to this many numbers are sorted in registers
 

@@ -6,9 +6,9 @@ import numpy as np
 from numba import uint64
 
 from sbmt.kernels.cpu.draws.candidates import WORD
-from sbmt.kernels.cpu.search import LINE
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import dot, running_sums
+from sbmt.kernels.cpu.vectors.search import LINE
+from sbmt.kernels.cpu.vectors.sums import dot, running_sums
 
 LAST = 4294967295  # random words stay below it
 HALF, KEY = np.uint64(32), np.uint64(LAST)  # of an entry of members

@@ -14,10 +14,10 @@ from sbmt.kernels.cpu.draws.counts import count_points
 from sbmt.kernels.cpu.draws.distinct import FEW
 from sbmt.kernels.cpu.draws.members import BLOCK, HALF, KEY, LAST
 from sbmt.kernels.cpu.philox import fill_columns
-from sbmt.kernels.cpu.prefetch import prefetch
-from sbmt.kernels.cpu.search import first_above
 from sbmt.kernels.cpu.toolchain import inlined, kernel
-from sbmt.kernels.cpu.vectors import LANES
+from sbmt.kernels.cpu.vectors.flat import LANES
+from sbmt.kernels.cpu.vectors.prefetch import prefetch
+from sbmt.kernels.cpu.vectors.search import first_above
 
 _BEFORE = np.uint64(LANES // 2)  # blocks that a search begins before the one that it guesses
 _ROWS, _POINTS = 64, 1 << 12  # that are drawn at a time

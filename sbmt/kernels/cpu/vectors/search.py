@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import Flat, repeat
+from sbmt.kernels.cpu.vectors.flat import Flat, repeat
 
 LINE = 64  # bytes of a line
 

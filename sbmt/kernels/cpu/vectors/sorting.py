@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers, pick, repeat
+from sbmt.kernels.cpu.vectors.flat import LANES, Flat, has_wide_registers, pick, repeat
 
 _int32, _int64 = ir.IntType(32), ir.IntType(64)
 _LAST = 2**31 - 1  # which stands for no number

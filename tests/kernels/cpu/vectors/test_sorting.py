@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.core import config
 
-from sbmt.kernels.cpu.draws.sorting import sort_few
+from sbmt.kernels.cpu.vectors.sorting import sort_few
 
 WIDTHS = (16, 32, 64, 128)
 

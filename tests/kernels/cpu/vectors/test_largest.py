@@ -6,8 +6,8 @@ import pytest
 from numba import int64
 from numba.core import config
 
-from sbmt.kernels.cpu.largest import COLUMNS, keep_largest
-from sbmt.kernels.cpu.vectors import LANES
+from sbmt.kernels.cpu.vectors.flat import LANES
+from sbmt.kernels.cpu.vectors.largest import COLUMNS, keep_largest
 
 COUNT, PITCH = 5, 40
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numba
 import pytest
 
-from sbmt.kernels.cpu.look_up import can_look_up
+from sbmt.kernels.cpu.vectors.look_up import can_look_up
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CHECK = """
 import numba, pytest
 assert pytest.main(["-q", "-p", "no:cacheprovider", "tests/kernels/cpu/test_crossed.py", "-k", "looked_up"]) == 0
-from sbmt.kernels.cpu.look_up import can_look_up
+from sbmt.kernels.cpu.vectors.look_up import can_look_up
 assert not can_look_up(numba.float32[::1], (0, 0))
 """
 

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike, has_wide_registers
+from sbmt.kernels.cpu.vectors.flat import LANES, Flat, are_alike, has_wide_registers
 
 # Rows and columns whose products are formed together, each sixteen in registers of their own.
 ROWS, COLUMNS = (8, 2 * LANES) if has_wide_registers() else (4, LANES)

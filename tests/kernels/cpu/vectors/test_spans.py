@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numba.core import config
 
-from sbmt.kernels.cpu.spans import SLACK, largest, spread, total
+from sbmt.kernels.cpu.vectors.spans import SLACK, largest, spread, total
 
 N = 70  # longer than two steps of the code
 

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from sbmt.kernels.cpu.prefetch import prefetch
+from sbmt.kernels.cpu.vectors.prefetch import prefetch
 
 
 def asks(array, row):

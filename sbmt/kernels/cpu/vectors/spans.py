@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors import LANES, Flat, are_alike, pick, repeat
+from sbmt.kernels.cpu.vectors.flat import LANES, Flat, are_alike, pick, repeat
 
 _STEP = 2 * LANES  # most rows end within the first step, so that the processor guesses right
 SLACK = _STEP - 1

@@ -6,7 +6,8 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.vectors import LANES, dot, dots_at, running_sums, sum_rows_at, transpose_block
+from sbmt.kernels.cpu.vectors.flat import LANES
+from sbmt.kernels.cpu.vectors.sums import dot, dots_at, running_sums, sum_rows_at, transpose_block
 
 
 @numba.njit

@@ -6,7 +6,7 @@ import pytest
 from numba import uint64
 from numba.core import config
 
-from sbmt.kernels.cpu.search import LINE, first_above
+from sbmt.kernels.cpu.vectors.search import LINE, first_above
 
 
 @numba.njit

@@ -11,8 +11,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.prefetch import ask
-from sbmt.kernels.cpu.vectors import LANES, Flat, has_wide_registers, pick
+from sbmt.kernels.cpu.vectors.flat import LANES, Flat, has_wide_registers, pick
+from sbmt.kernels.cpu.vectors.prefetch import ask
 
 AHEAD = 20  # edges before it is needed, a key is asked for
 _int64, _int32 = ir.IntType(64), ir.IntType(32)

@@ -16,7 +16,8 @@ from sbmt.kernels.cpu.vectors.spans import SLACK, total
 def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expected):
     """Fills the biases of the edges of rows start … stop, and the number of edges that each row expects.
 
-    With p = 1 − e^−(r + δ), a bias is −ln max(p, smallest), and an edge counts (1 − e^−r) / p; p = 1 if it is certain.
+    With p = 1 − e^−(r + δ), a bias is −ln max(p, smallest), and an edge counts (1 − e^−r) / p, so 1 without
+    exploration; p = 1 if it is certain.
     """
     row_ptr, dtype = mask.row_ptr, rate.dtype.type
     base, end = row_ptr[start], row_ptr[stop]
@@ -25,7 +26,7 @@ def weigh_rows(start, stop, rate, mask, exploration, reach, smallest, bias, expe
     for i in range(r.size):
         p = -expm1(-(r[i] + delta))
         of_edge[i] = -log(max(p, smallest))
-        share[i] = 1
+        share[i] = r[i] > 0
     if exploration > 0:
         for i in range(r.size):
             share[i] = expm1(-r[i]) / min(expm1(-(r[i] + delta)), -tiny)

@@ -31,15 +31,18 @@ def choose_parts(start, stop, active, centres, queries, keys):
     """Fills the parts of largest score of tokens, ascending, and their softmax, for each partition.
 
     Queries and keys are tokens, ``(graphs, n, width)``, memberships and parts. They are numbered from ``start`` to
-    ``stop``, in each graph queries before keys, so that mostly one thread has all of a graph. The scores of a token are
-    its products with the centres of its head, ``(heads, width + 1, parts)``, whose last row is added to them.
+    ``stop``, in each graph queries before keys, so that mostly one thread has all of a graph; either may have fewer
+    graphs. The scores of a token are its products with the centres of its head, ``(heads, width + 1, parts)``, whose
+    last row is added to them.
     """
     n_queries, n_tokens = queries[0].shape[1], queries[0].shape[1] + keys[0].shape[1]
     for graph in range(start // n_tokens, -(-stop // n_tokens)):
         first, last = max(start - graph * n_tokens, 0), min(stop - graph * n_tokens, n_tokens)
         head = graph % centres.shape[0]
-        _choose_parts(first, min(last, n_queries), active, centres, head, graph, *queries)
-        _choose_parts(max(first - n_queries, 0), last - n_queries, active, centres, head, graph, *keys)
+        if graph < queries[0].shape[0]:
+            _choose_parts(first, min(last, n_queries), active, centres, head, graph, *queries)
+        if graph < keys[0].shape[0]:
+            _choose_parts(max(first - n_queries, 0), last - n_queries, active, centres, head, graph, *keys)
 
 
 @kernel

@@ -154,7 +154,8 @@ def part_memberships(
     query_part, key_part = (torch.empty_like(x, dtype=torch.int16) for x in memberships)
     both = (query.contiguous(), of_query, query_part), (key.contiguous(), of_key, key_part)
     given = (matrix.contiguous(), *(tuple(t.flatten(0, 1) for t in one) for one in both))
-    n_tokens = sum(batch * heads * n for batch, heads, n, _ in (query.shape, key.shape))
+    n_graphs = max(batch * heads for batch, heads, _, _ in (query.shape, key.shape))
+    n_tokens = n_graphs * (query.shape[2] + key.shape[2])
     parts = equal_parts(n_tokens, matrix.shape[1] * matrix.shape[2])
     in_parallel(crossed.choose_parts, parts, (0,) * n_active, *map(as_arrays, given))
     return of_query, query_part, of_key, key_part

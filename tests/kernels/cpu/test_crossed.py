@@ -28,6 +28,20 @@ def test_the_largest_are_found_in_ascending_order(size, n_active, dtype):
     assert torch.equal(grouped.gather(-1, chosen).sort(-1).values, expected)
 
 
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(90, 33), (33, 90)])
+@pytest.mark.parametrize(("of_queries", "of_keys"), [(3, 3), (3, 1), (1, 3)])
+def test_queries_and_keys_of_any_number_have_the_parts_that_each_has_alone(of_queries, of_keys, n_queries, n_keys):
+    torch.manual_seed(0)
+    query, key = torch.randn(of_queries, 2, n_queries, 5), torch.randn(of_keys, 2, n_keys, 5)
+    rest = torch.randn(2, 6, 32), 2, 2
+    found = part_memberships(query, key, *rest)
+    for alone, mine in ((query, found[:2]), (key, found[2:])):
+        for example in range(alone.shape[0]):
+            one = alone[example : example + 1]
+            weight, part, *_ = part_memberships(one, one[:, :, :1], *rest)
+            assert torch.equal(mine[0][example], weight[0]) and torch.equal(mine[1][example], part[0])
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf"), float("inf")])
 def test_parts_exist_whatever_the_scores(bad):
     scores = torch.full((2, 40), bad)

@@ -136,3 +136,9 @@ class Flat:
     def _at(self, place: Any) -> Any:
         self.check(place, _int64(LANES))
         return self._builder.bitcast(self.address(place), self.vector.as_pointer())
+
+
+def seen(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
+    """The arguments of generated code, arrays as :class:`Flat`."""
+    pairs = zip(signature.args, arguments, strict=True)
+    return [Flat(context, builder, kind, x) if isinstance(kind, types.Array) else x for kind, x in pairs]

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors.flat import LANES, Flat, has_wide_registers, pick
+from sbmt.kernels.cpu.vectors.flat import LANES, has_wide_registers, pick, seen
 from sbmt.kernels.cpu.vectors.prefetch import ask
 
 AHEAD = 20  # edges before it is needed, a key is asked for
@@ -42,7 +42,7 @@ def fill_rates(
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rates, _, part, weight, keys, offset, start, stop, out = _seen(context, builder, signature, arguments)
+        rates, _, part, weight, keys, offset, start, stop, out = seen(context, builder, signature, arguments)
         n_active, tables = len(active), _tables(rates, len(active))
         with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
             place, _ = _places(builder, keys, offset, e, (part, weight))
@@ -78,8 +78,9 @@ def add_gradients(
     """Adds the gradients of the rates that :func:`fill_rates` writes: to those of a query's rates, and of weights."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        seen = _seen(context, builder, signature, arguments)
-        grad, rates, _, part, weight, keys, offset, start, stop, to_rates, to_weight = seen
+        grad, rates, _, part, weight, keys, offset, start, stop, to_rates, to_weight = seen(
+            context, builder, signature, arguments
+        )
         n_active, tables = len(active), _tables(rates, len(active))
         steps = cgutils.alloca_once(builder, ir.ArrayType(rates.kind, LANES))
         all_steps = builder.bitcast(steps, rates.vector.as_pointer())
@@ -100,11 +101,6 @@ def add_gradients(
     int64 = types.int64
     kinds = grad, rates, active, part, weight, keys, int64, int64, int64, to_rates, to_weight
     return types.none(*kinds), generate
-
-
-def _seen(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
-    pairs = zip(signature.args, arguments, strict=True)
-    return [Flat(context, builder, kind, x) if isinstance(kind, types.Array) else x for kind, x in pairs]
 
 
 def _tables(rates: Any, n_active: int) -> list[Any]:

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from sbmt.kernels.cpu.vectors.flat import LANES, Flat, are_alike, pick, smaller
+from sbmt.kernels.cpu.vectors.flat import LANES, Flat, are_alike, pick, seen, smaller
 
 _TOGETHER = 4  # scalar products that are formed at once
 _int32, _int64 = ir.IntType(32), ir.IntType(64)
@@ -56,10 +56,7 @@ def dots_at(
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, vector, matrix, width, offset, index, start, stop, column, out = (
-            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
-            for kind, value in zip(signature.args, arguments, strict=True)
-        )
+        _, vector, matrix, width, offset, index, start, stop, column, out = seen(context, builder, signature, arguments)
         columns = [builder.add(column, _int64(LANES * i)) for i in range(n_vectors.literal_value)]
         numbers, last = [vector.load(i) for i in columns], builder.sub(stop, _int64(1))
         is_sum = builder.icmp_signed(">", column, _int64(0))
@@ -161,9 +158,8 @@ def sum_rows_at(
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, weights, shift, matrix, width, offset, index, start, stop, column, out, place = (
-            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
-            for kind, value in zip(signature.args, arguments, strict=True)
+        _, weights, shift, matrix, width, offset, index, start, stop, column, out, place = seen(
+            context, builder, signature, arguments
         )
         totals = [cgutils.alloca_once_value(builder, out.zeros) for _ in range(n_vectors.literal_value)]
         with cgutils.for_range_slice(builder, start, stop, _int64(1)) as (e, _):
@@ -204,9 +200,8 @@ def add_to_rows_at(
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, weights, x, place, matrix, width, offset, index, start, stop, column = (
-            Flat(context, builder, kind, value) if isinstance(kind, types.Array) else value
-            for kind, value in zip(signature.args, arguments, strict=True)
+        _, weights, x, place, matrix, width, offset, index, start, stop, column = seen(
+            context, builder, signature, arguments
         )
         steps = [_int64(LANES * i) for i in range(n_vectors.literal_value)]
         added = [x.load(builder.add(place, step)) for step in steps]

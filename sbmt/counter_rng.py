@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -53,7 +52,8 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_used: WeakSet[torch.Generator] = WeakSet()  # generators that were used outside a backward pass
+_MOST_USED = 64
+_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
 
 
 @not_compiled
@@ -65,13 +65,16 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if torch._C._current_graph_task_id() == -1:  # no backward pass is running
-        _used.add(generator)
-    elif generator in _used:
+        _used.pop(id(generator), None)
+        _used[id(generator)] = generator
+        for oldest in list(_used)[:-_MOST_USED]:
+            _used.pop(oldest, None)
+    elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
             do = "call torch.manual_seed instead, or make the generator inside the checkpointed function"
             raise SbmtError("no generator= from outside under activation checkpointing", "one", do)
-        _used.discard(generator)
+        _used.pop(id(generator), None)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from sbmt import EdgeList, MultiHeadAttention, SbmtError, build_attention, edge_attention, sample_edges
+from sbmt import EdgeList, MultiHeadAttention, SbmtError, build_attention, counter_rng, edge_attention, sample_edges
 
 pytestmark = pytest.mark.bad_input
 
@@ -33,6 +33,15 @@ def test_a_generator_from_outside_is_refused_under_checkpointing(layer, use_reen
             is_checkpointed=True,
             use_reentrant=use_reentrant,
         )
+
+
+def test_few_generators_are_remembered():
+    """Torch 2.11 has no weak references to them."""
+    counter_rng._used.clear()
+    for seed in range(3 * counter_rng._MOST_USED):
+        counter_rng.draw_seed(torch.Generator().manual_seed(seed))
+    seeds = [generator.initial_seed() for generator in counter_rng._used.values()]
+    assert seeds == list(range(2 * counter_rng._MOST_USED, 3 * counter_rng._MOST_USED))
 
 
 @pytest.mark.parametrize("source", ["torch", "new", "kept"])

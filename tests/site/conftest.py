@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 
+from tests.site.playground_page import STILL
 from tests.site.visits import ROOT, Visit
 
 
@@ -82,4 +83,5 @@ def page(visit: Visit) -> object:
     """The playground, all of it in sight."""
     page = visit.open("playground.html").page
     page.set_viewport_size({"width": 1280, "height": 1400})
+    page.evaluate(STILL)
     return page

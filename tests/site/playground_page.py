@@ -14,6 +14,15 @@ STATE = """() => {
         frequency: tally[law].hits / nDraws, within: mean(within), across: mean(across),
         kinds: session.kinds.flat() };
 }"""
+STILL = """async () => {
+    await document.fonts.ready;
+    const height = () => document.documentElement.scrollHeight;
+    for (let before = height(), frames = 0; frames < 5; frames += 1) {
+        await new Promise(requestAnimationFrame);
+        if (height() !== before) [before, frames] = [height(), 0];
+    }
+}"""
+"""Waits until letters have come and nothing moves any more."""
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 

@@ -1,8 +1,8 @@
 """Registers of the GPU kernels, which are built without a GPU; writes ``results/gpu_builds.json``.
 
 ``python results/measure/gpu_builds.py`` needs Triton and takes a minute. The kernels are built for compute capability
-9.0, that of an H200, for heads of width 64 in bfloat16 and 128 clusters; the launches are those of the tests. Numbers
-depend on Triton's version, and say nothing about time.
+9.0, that of an H200, for heads of width 64 in bfloat16 and 128 clusters, or for four groups of crossed partitions into
+16 parts; the launches are those of the tests. Numbers depend on Triton's version, and say nothing about time.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from sbmt.command import run_command
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
 from tests.kernels.gpu.builds import build
-from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches
+from tests.kernels.gpu.launches import crossed_launches, draw_launches, row_launches, tile_launches
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +32,11 @@ TITLES = {
         "rows, gradients of queries' memberships",
         "rows, gradients of keys' memberships",
     ],
+    "choose": ["crossed, choosing parts"],
+    "scatter": ["crossed, counting points", "crossed, scattering points"],
+    "rates_along": ["crossed, rates of edges"],
+    "to_queries": ["crossed, gradients of queries' rates"],
+    "to_keys": ["crossed, gradients of keys' memberships"],
 }
 """The kernels that do most of the work, by name; a kernel with several titles is launched once for each."""
 
@@ -41,7 +46,7 @@ def build_kernels() -> list[dict[str, Any]]:
     titles = {name: iter(mine) for name, mine in TITLES.items()}
     tiles, rows = (launches(torch.bfloat16, D, N_CLUSTERS) for launches in (tile_launches, row_launches))
     found = []
-    for launch in [*tiles, *draw_launches(N_CLUSTERS), *rows]:
+    for launch in [*tiles, *draw_launches(N_CLUSTERS), *rows, *crossed_launches(torch.float32)]:
         if launch.name in titles:
             built = build(launch, CAPABILITY)
             one = {"kernel": next(titles[launch.name]), "registers": built.registers, "spilled": built.spilled}

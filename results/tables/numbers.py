@@ -12,6 +12,7 @@ from typing import Any
 
 from results.tables.claims import read_claims
 from results.tables.files import Files, find
+from sbmt.experiments.benchmarks.cases import MADE_UP
 from sbmt.experiments.plots.benchmarks import crossing
 
 LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
@@ -129,6 +130,19 @@ def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: s
     return find(cases, **wanted)["results"]["sbm"]["ratio"]
 
 
+def gpu_ratio(files: Files, most_tokens: int, mode: str, which: str) -> float:
+    """Time of the fastest of our ways on a GPU over full attention's there.
+
+    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and so many tokens or fewer.
+    """
+    ratios = [
+        min(case["results"][name]["ratio"] for name in ("sparse", "tiled", "auto"))
+        for case in files.load("gpu/bench")["suites"]["gpu"]["found"]["cases"]
+        if case["kind"] in MADE_UP and case["n"] <= most_tokens and case["is_training"] == (mode == "training")
+    ]
+    return EXTREMES[which](ratios)
+
+
 def fitted_break_even(files: Files, mode: str, which: str) -> float:
     """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention.
 
@@ -197,6 +211,7 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {name: partial(over_seeds, one) for 
         points_lost,
         layer_density,
         time_ratio,
+        gpu_ratio,
         fitted_ratio,
         fitted_break_even,
         memory_ratio,

@@ -42,18 +42,18 @@ def _group(name: str, rows: Sequence[dict[str, Any]], pictures: dict[str, dict[s
 def _origins(rows: Sequence[dict[str, Any]], results: Results) -> str:
     """What the files have in common, which targets measure several of them, and a table with the rest."""
     found = [row["file"] for row in rows if results.has(row["file"])]
-    places = list(dict.fromkeys(place for name in found if (place := _place(name, results))))
-    heads = ("question", "file", "again", "how much, how and when", *["on"] * (len(places) > 1))
+    places = Counter(place for name in found if (place := _place(name, results)))
+    usual = max(places, key=places.__getitem__)
     targets = [f"`{one}`" for one, n_files in Counter(row["again"] for row in rows).items() if n_files > 1]
-    lines = ["Measured on " + "; or on ".join(f"{place}" for place in places) + "."]
+    lines = [f"Measured on {usual}{', unless a row says otherwise' if len(places) > 1 else ''}."]
     lines += [f"Many files at once are made again by {', '.join(targets)}.", ""]
     table = []
     for row in (row for row in rows if results.has(row["file"])):
         name = row["file"]
-        cells = [row["question"], f"`{name}.json`", f"`{command_of(name, results)}`"]
-        cells += [_measured(_studies(name, results)), *[_place(name, results) or "any"] * (len(places) > 1)]
-        table.append(cells)
-    return "\n".join([*lines, grid(heads, table)])
+        measured, place = _measured(_studies(name, results)), _place(name, results)
+        measured += f", on {place}" if place not in ("", usual) else ""
+        table.append([row["question"], f"`{name}.json`", f"`{command_of(name, results)}`", measured])
+    return "\n".join([*lines, grid(("question", "file", "again", "how much, how and when"), table)])
 
 
 def _measured(studies: Sequence[dict[str, Any]]) -> str:

@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from sbmt.block_model.link import Link
-from sbmt.block_model.model import BlockModel, blockwise, in_range
+from sbmt.block_model.model import BlockModel, _Product, blockwise, in_range
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 from sbmt.kernels import crossed as kernels
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.kernels.structures import CrossedFactors
 from sbmt.precision import full_precision
 
@@ -67,10 +68,13 @@ def skips_nodes(d: int, width: int, n_parts: int) -> bool:
 
 
 def _largest(logits: Tensor, n_partitions: int, n_active: int) -> Chosen:
-    n_parts, logits = logits.shape[-1], logits.unflatten(-1, (n_partitions, -1))
-    part = logits.detach().topk(n_active, -1).indices.sort(-1).values
-    first = torch.arange(0, n_parts, logits.shape[-1], device=logits.device)[:, None]
-    return (part + first).to(torch.int16).flatten(-2), logits.gather(-1, part).softmax(-1).flatten(-2)
+    if has_gpu_kernels(logits.device):
+        part = kernels.largest_parts(logits.detach(), n_partitions, n_active)
+    else:
+        by_partition = logits.detach().unflatten(-1, (n_partitions, -1))
+        first = torch.arange(0, logits.shape[-1], by_partition.shape[-1], device=logits.device)[:, None]
+        part = (by_partition.topk(n_active, -1).indices.sort(-1).values + first).flatten(-2).to(torch.int16)
+    return part, logits.gather(-1, part.long()).unflatten(-1, (n_partitions, -1)).softmax(-1).flatten(-2)
 
 
 class CrossedModel(BlockModel):
@@ -109,7 +113,8 @@ class CrossedModel(BlockModel):
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
         self.part_blocks = in_range("block_matrix", part_blocks, link.largest_entry**0.5)
-        self._rates = None
+        self._rates: Tensor | None = None
+        self._part_rates: Tensor | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -133,6 +138,18 @@ class CrossedModel(BlockModel):
         """Likewise."""
         return self._crossed(self._in_parts(self.key_part, self._key))
 
+    def part_rates(self) -> Float[Tensor, "batch heads n_queries parts"]:
+        r"""$\hat Q^f S^f$ for each partition f: the product of two is a query's rates to a group's clusters.
+
+        It is computed once, and shared as :attr:`query_rates` is.
+        """
+        in_parts = self._in_parts(self.query_part, self._query)
+        if self._part_rates is None:
+            with torch.no_grad(), full_precision(self._query):
+                self._part_rates = blockwise(in_parts, self.part_blocks)
+        rates: Tensor = _Product.apply(in_parts, self.part_blocks, self._part_rates)
+        return rates
+
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""As for any block model, from how much queries and keys are in each pair of parts.
 
@@ -153,20 +170,21 @@ class CrossedModel(BlockModel):
         if can_run_on(self.device):
             rate: Tensor = kernels.crossed_rates(*factors, edges.row_ptr, edges.keys, *edges.shape[2:])
             return rate
-        with full_precision(self._query):
-            rates = blockwise(self._in_parts(self.query_part, self._query), self.part_blocks).flatten(0, 2)
-        keys, part, weight = edges.key_rows(), *factors[3:]
+        rates, (part, weight) = self.part_rates().flatten(0, 2), factors[3:]
+        if has_gpu_kernels(self.device):
+            has_gradients = torch.is_grad_enabled() and (rates.requires_grad or weight.requires_grad)
+            mask = edges.row_ptr, edges.keys, *(edges.by_key if has_gradients else (edges.keys[:0],) * 3)
+            return kernels.rates_by_parts(rates, part, weight, self.part_blocks.shape[1], *mask, *edges.shape[2:])
+        keys = edges.key_rows()
         of_parts = rates.flatten()[edges.rows()[:, None] * rates.shape[1] + part[keys]] * weight[keys]  # edges chosen
         first, second = of_parts.unflatten(1, (self.part_blocks.shape[1] // 2, 2, -1)).sum(-1).unbind(-1)
         return (first * second).sum(-1)
 
     def _first_clusters(self) -> tuple[Tensor, Tensor]:
         size = self.part_blocks.shape[2]
-        with full_precision(self._query):
-            rates = blockwise(self._in_parts(self.query_part, self._query), self.part_blocks)
         query, key = (
             t[..., : 2 * size].unflatten(-1, (2, size)).argmax(-1)
-            for t in (rates, self._in_parts(self.key_part, self._key))
+            for t in (self.part_rates(), self._in_parts(self.key_part, self._key))
         )  # the largest of products is the product of the largest
         return query[..., 0] * size + query[..., 1], key[..., 0] * size + key[..., 1]
 

@@ -1,4 +1,4 @@
-"""The operators of block models whose clusters are crossed partitions; there are kernels for the CPU only."""
+"""The operators of block models whose clusters are crossed partitions, for CPU and GPU kernels."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.operator import operator
+from sbmt.kernels.rows import MASK, masks_of
 from sbmt.kernels.structures import CrossedFactors, Mask
 
 
@@ -75,6 +76,20 @@ def _differentiate_memberships(
 part_memberships.register_autograd(_differentiate_memberships, setup_context=_save_memberships)
 
 
+@operator("sbmt::largest_parts")
+def largest_parts(logits: Tensor, n_partitions: int, n_active: int) -> Tensor:
+    """The numbers of each token's ``n_active`` largest logits of each partition, ascending, by a GPU."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(logits):
+        return launch.largest(logits, n_partitions, n_active)
+
+
+@largest_parts.register_fake
+def _(logits: Tensor, n_partitions: int, n_active: int) -> Tensor:
+    return logits.new_empty(*logits.shape[:-1], n_partitions * n_active, dtype=torch.int16)
+
+
 FACTORS = "Tensor query_part, Tensor query_weight, Tensor blocks, Tensor key_part, Tensor key_weight"
 _MASK = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys"
 
@@ -122,6 +137,53 @@ def _differentiate_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 crossed_rates.register_autograd(_differentiate_rates, setup_context=_save_rates)
+
+
+_BY_PARTS = f"Tensor rate, Tensor part, Tensor weight, int n_partitions, {MASK}"
+
+
+@operator("sbmt::rates_by_parts", schema=f"({_BY_PARTS}) -> Tensor")
+def rates_by_parts(rate: Tensor, part: Tensor, weight: Tensor, n_partitions: int, *mask: Any) -> Tensor:
+    """:func:`crossed_rates` by a GPU, from the queries' rates to all parts, ``(graphs · n_queries, parts)``."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(rate):
+        return launch.rates_along(rate, part, weight, n_partitions, masks_of(*mask)[0])
+
+
+@rates_by_parts.register_fake
+def _(rate: Tensor, part: Tensor, weight: Tensor, n_partitions: int, *mask: Any) -> Tensor:
+    return rate.new_empty(mask[1].shape)
+
+
+@operator("sbmt::rates_by_parts_backward", schema=f"(Tensor grad, {_BY_PARTS}) -> (Tensor, Tensor)")
+def rates_by_parts_backward(
+    grad: Tensor, rate: Tensor, part: Tensor, weight: Tensor, n_partitions: int, *mask: Any
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the rates to parts, and of the keys' weights."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(grad):
+        return launch.rates_backward(grad.contiguous(), rate, part, weight, n_partitions, *masks_of(*mask))
+
+
+@rates_by_parts_backward.register_fake
+def _(grad: Tensor, rate: Tensor, part: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(rate), torch.empty_like(weight)
+
+
+def _save_by_parts(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3], *inputs[4:9])
+    ctx.n_partitions, *ctx.sizes = inputs[3], *inputs[9:]
+
+
+def _differentiate_by_parts(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    factors, mask = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    of_rate, of_weight = rates_by_parts_backward(grad, *factors, ctx.n_partitions, *mask, *ctx.sizes)
+    return of_rate, None, of_weight, *(None,) * 8
+
+
+rates_by_parts.register_autograd(_differentiate_by_parts, setup_context=_save_by_parts)
 
 
 @operator("sbmt::pair_totals", device_types="cpu")

@@ -51,6 +51,27 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
+def draw_from_parts(
+    rate: Tensor,
+    factors: CrossedFactors,
+    shape: tuple[int, int, int, int],
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    exploration: float,
+    seed: int,
+    first_example: int,
+) -> Tensor | None:
+    """Cells of independent edges of crossed partitions under the Poisson link, ascending, by a GPU.
+
+    ``rate`` is how much each query reaches every part, ``(batch · heads · n_queries, parts)``. None is returned where
+    rows have so many points per key that other ways to draw are faster.
+    """
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(rate):
+        return launch.draw(rate, factors, shape, query_mask, key_mask, exploration, seed, first_example)
+
+
 CROSSED = (
     f"{FACTORS}, int[] shape, Tensor? query_mask, Tensor? key_mask, float exploration, int half_window, int seed, "
     "int first_example"

@@ -9,8 +9,9 @@ from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, cell_words, edge_words, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.draws import draw_crossed, draw_exact
-from sbmt.kernels.structures import RateFactors
+from sbmt.kernels.draws import draw_crossed, draw_exact, draw_from_parts
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.kernels.structures import CrossedFactors, RateFactors
 from sbmt.samplers.streams import (
     choose_by_weight,
     cumulative_table,
@@ -49,6 +50,10 @@ def sample_exact(
 
 def _draw(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
+    if isinstance(block_model, CrossedModel) and link.is_poisson and has_gpu_kernels(block_model.device):
+        cells = _draw_from_parts(block_model, exploration, seed, first_example)
+        if cells is not None:
+            return EdgeList.from_cells(cells, block_model.shape, *masks)
     if link.has_kernels:
         rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
         factors = RateFactors(rates, key, *masks, exploration, link.is_poisson)
@@ -56,6 +61,12 @@ def _draw(block_model: BlockModel, exploration: float, seed: int, first_example:
         if found is not None:
             return EdgeList(*found, block_model.shape, *masks)
     return sample_with_torch(block_model, exploration, seed, first_example)
+
+
+def _draw_from_parts(block_model: CrossedModel, exploration: float, seed: int, first_example: int) -> Tensor | None:
+    rates, factors = block_model.part_rates().detach(), CrossedFactors(*(t.detach() for t in block_model.factors()))
+    masks = block_model.query_mask, block_model.key_mask
+    return draw_from_parts(rates.flatten(0, 2), factors, block_model.shape, *masks, exploration, seed, first_example)
 
 
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:

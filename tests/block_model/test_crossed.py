@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
+from sbmt import EdgeList, SbmtError, sample_edges
 from sbmt.block_model import crossed
 from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.fit import fit_loss
@@ -14,54 +14,24 @@ from sbmt.block_model.link import find_link
 from sbmt.counter_rng import WORD, Purpose, random_blocks
 from sbmt.layers import SBMAttention
 from sbmt.samplers.exact import sample_exact
+from tests.block_model.crossed_models import (
+    ACTIVE,
+    BATCH,
+    GROUPS,
+    HEADS,
+    SIZE,
+    M,
+    N,
+    both_models,
+    dense,
+    edges_of,
+    padding,
+    tokens,
+    twin,
+)
 from tests.statistics import binomial_p_values
 
-BATCH, HEADS, N, M, GROUPS, SIZE, ACTIVE = 2, 3, 9, 11, 2, 3, 2
 SHARE = 1e-8  # of the suite's false alarms, for each cell's test below
-
-
-def tokens(n, seed=0, dtype=torch.float64, width=4):
-    """Tokens, a map of them to nodes of width 5, and centres among these."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(BATCH, HEADS, n, width, generator=generator, dtype=dtype)
-    node_map = torch.nn.Linear(width, 5, dtype=dtype)
-    with torch.no_grad():
-        for parameter in node_map.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype) / 2)
-    centres = torch.randn(HEADS, 2 * GROUPS * SIZE, 5, generator=generator, dtype=dtype)
-    return x.requires_grad_(), node_map, centres.requires_grad_()
-
-
-def twin(x, node_map, centres, n_active=ACTIVE):
-    """The softmax over each partition in which all but the largest logits are −∞."""
-    logits = (node_map(x) @ centres.mT).unflatten(-1, (2 * GROUPS, -1))
-    least = logits.topk(n_active, -1).values[..., -1:]
-    return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)
-
-
-def dense(part, weight):
-    return weight.new_zeros(*weight.shape[:-1], 2 * GROUPS * SIZE).scatter_add(-1, part.long(), weight)
-
-
-def crossing(in_parts):
-    """Memberships in pairs of parts."""
-    first, second = in_parts.unflatten(-1, (GROUPS, 2, SIZE)).unbind(-2)
-    return torch.einsum("...ga,...gb->...gab", first, second).flatten(-3)
-
-
-def both_models(masks=(None, None), scale=1.0):
-    """A crossed model with asymmetric blocks, and its dense twin, on the same leaves."""
-    generator = torch.Generator().manual_seed(5)
-    leaves = [tokens(n, seed)[0] for n, seed in ((N, 1), (M, 2))]
-    _, node_map, centres = tokens(N, 3)
-    shape = HEADS, 2 * GROUPS, SIZE, SIZE
-    blocks = torch.rand(shape, generator=generator, dtype=torch.float64).mul(scale**0.5).requires_grad_()
-    few = part_memberships(*leaves, node_map, centres, 2 * GROUPS, ACTIVE)
-    model = CrossedModel(few[0], blocks, few[1], *masks, find_link("poisson"))
-    pairs = torch.stack([torch.stack([torch.kron(*head[2 * g : 2 * g + 2]) for g in range(GROUPS)]) for head in blocks])
-    query, key = (crossing(twin(x, node_map, centres)) for x in leaves)
-    plain = BlockModel(query, pairs, key, *masks, link="poisson")
-    return model, plain, [*leaves, *node_map.parameters(), centres, blocks]
 
 
 def masks_of(model, n_seeds=10, repeats=400, exploration=0.0):
@@ -77,19 +47,6 @@ def masks_of(model, n_seeds=10, repeats=400, exploration=0.0):
         for seed in range(n_seeds)
     ]
     return torch.cat(drawn).view(-1, *model.shape)
-
-
-def padding():
-    lengths = torch.tensor([[N], [4]]), torch.tensor([[6], [M]])
-    return [torch.arange(n) < length for n, length in zip((N, M), lengths, strict=True)]
-
-
-def edges_of(model, density=0.3):
-    is_edge = torch.rand(model.shape, generator=torch.Generator().manual_seed(0)) < density
-    for mask, axis in ((model.query_mask, -1), (model.key_mask, -2)):
-        if mask is not None:
-            is_edge &= mask[:, None].unsqueeze(axis)
-    return EdgeList.from_dense(is_edge, model.query_mask, model.key_mask)
 
 
 @pytest.mark.parametrize("n_active", [1, 2, SIZE])

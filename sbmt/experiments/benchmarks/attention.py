@@ -63,12 +63,17 @@ def of_both_kinds(*points: tuple[int, float], **more: int) -> list[Setting]:
     return [Setting(n, density, kind, **more) for kind in MADE_UP for n, density in points]
 
 
-def _gpu_grid(sizes: tuple[int, ...], densities: tuple[float, ...], pace: Pace, without: str = "") -> Grid:
-    """Eight heads of width 64, which flash kernels are made for."""
+def _gpu_grid(
+    lengths: tuple[int, ...], sizes: tuple[int, ...], densities: tuple[float, ...], pace: Pace, without: str = ""
+) -> Grid:
+    """Fitted masks as they were trained, and eight heads of width 64, which flash kernels are made for."""
     points = [(n, density) for n in sizes for density in densities]
     contestants = {name: one for name, one in GPU_CONTESTANTS.items() if name != without}
-    settings = of_both_kinds(*points, n_heads=8, d_head=64)
-    return Grid({"gpu": settings}, pace, contestants, [], ("sparse", "tiled"), CUDA, torch.bfloat16)
+    sweeps = {
+        "fitted": [fitted_setting(n, 16.0, kind) for n in lengths for kind in ("fitted", "shared")],
+        "gpu": of_both_kinds(*points, n_heads=8, d_head=64),
+    }
+    return Grid(sweeps, pace, contestants, [], ("sparse", "tiled"), CUDA, torch.bfloat16)
 
 
 FULL = Grid(
@@ -108,8 +113,13 @@ FITTED_QUICK = Grid(
     {name: one for name, one in FITTED_CONTESTANTS.items() if name != "flex"},
     [],
 )
-GPU_FULL = _gpu_grid((4096, 16384, 65536, 8192, 1024), (0.001, 0.01, 0.02, 0.1, 0.5, EVERY_PAIR), pace=Pace(1.0, 3, 21))
-GPU_QUICK = _gpu_grid((4096, 1024), (0.01, 0.1), pace=Pace(0.3, 3, 11), without="flex")
+GPU_FULL = _gpu_grid(
+    (4096, 16384, 65536, 1024),
+    (4096, 16384, 65536, 8192, 1024),
+    (0.001, 0.01, 0.02, 0.1, 0.5, EVERY_PAIR),
+    pace=Pace(1.0, 3, 21),
+)
+GPU_QUICK = _gpu_grid((4096,), (4096, 1024), (0.01, 0.1), pace=Pace(0.3, 3, 11), without="flex")
 
 
 def run(

@@ -108,8 +108,11 @@ def test_16_bit_tokens_meet_a_layer_in_float32():
 
 
 def test_all_that_the_gpu_is_asked_for_can_be_built():
-    settings = GPU_FULL.settings()
+    settings = GPU_FULL.sweeps["gpu"]
     assert len(settings) == 60 and (settings[0].n_heads, settings[0].d_head) == (8, 64)
+    assert [s.n for s in GPU_FULL.settings()[: len(GPU_FULL.sweeps["fitted"])]] == [
+        n for n in (4096, 16384, 65536, 1024) for _ in ("fitted", "shared")
+    ]
     for kind, density in {(s.kind, s.density) for s in settings if s.density in (0.001, EVERY_PAIR)}:
         model = build(replace(settings[0], n=256, kind=kind, density=density)).block_model()
         assert model.expected_density().mean().item() == pytest.approx(density, rel=0.1)

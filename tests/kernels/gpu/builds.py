@@ -20,6 +20,7 @@ TYPES = {
     torch.float16: "fp16",
     torch.int64: "i64",
     torch.int32: "i32",
+    torch.int16: "i16",
     torch.bool: "i1",
 }
 OPTIONS = ("num_warps", "num_stages")

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import torch
 
-from sbmt.kernels.structures import AttentionInputs, ByKey, Drawing, Mask, RateFactors, TileInputs
+from sbmt.kernels.structures import AttentionInputs, ByKey, CrossedFactors, Drawing, Mask, RateFactors, TileInputs
 from sbmt.precision import accumulator
 from tests.kernels.gpu.builds import Launch, recorded
 
@@ -82,4 +82,27 @@ def draw_launches(n_clusters: int, *, is_padded: bool = False, is_poisson: bool 
     no_edges = patch.object(torch, "empty", torch.zeros)  # counts that were never written are zeros
     with recorded() as launches, no_edges:
         draws.draw_by_skipping(factors, bounds, 1 << 40, 0)
+    return launches
+
+
+def crossed_launches(
+    dtype: torch.dtype, size: int = 16, *, is_padded: bool = False, n_active: int = 2, n: int = N
+) -> list[Launch]:
+    """Crossed partitions: choosing parts; entering keys, counting points and scattering them; rates and gradients."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    n_groups, heads = 4, 2
+    n_parts, n_rows = 2 * n_groups * size, heads * n
+    rate, weight = torch.zeros(n_rows, n_parts, dtype=dtype), torch.zeros(n_rows, 2 * n_groups * n_active, dtype=dtype)
+    part, blocks = weight.to(torch.int16), torch.zeros(heads, 2 * n_groups, size, size, dtype=dtype)
+    padding = torch.ones(1, n, dtype=torch.bool) if is_padded else None
+    mask = Mask(torch.arange(n_rows + 1), torch.zeros(n_rows, dtype=torch.int64), n, n)
+    by_key = ByKey(mask.row_ptr, mask.keys.int(), mask.keys.int())
+    shape = (1, heads, n, n)
+    with recorded() as launches, patch.object(torch, "empty", torch.zeros):  # what was never written is zero
+        launch.largest(rate, 2 * n_groups, n_active)
+        factors = CrossedFactors(part, weight, blocks, part, weight)
+        launch.draw(rate, factors, shape, padding, padding, 0.01, 1 << 40, 0)
+        launch.rates_along(rate, part, weight, 2 * n_groups, mask)
+        launch.rates_backward(mask.keys.to(dtype), rate, part, weight, 2 * n_groups, mask, by_key)
     return launches

@@ -9,7 +9,7 @@ import torch
 
 from sbmt.kernels.gpu import is_interpreted
 from tests.kernels.gpu.builds import build
-from tests.kernels.gpu.launches import draw_launches, row_launches, tile_launches
+from tests.kernels.gpu.launches import crossed_launches, draw_launches, row_launches, tile_launches
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or is_interpreted() or torch.cuda.is_available(),
@@ -46,7 +46,8 @@ def test_counts_of_one():
     """Triton builds such numbers into kernels, which must not treat them as numbers that come at run time."""
     tiles = tile_launches(torch.bfloat16, 8, 1, window=1, dropout=0.5, heads=1, n=1)
     rows = row_launches(torch.bfloat16, 8, 1, is_dropped=True, has_terms=True, n_rows=1, n=1)
-    for launch in [*tiles, *rows, *draw_launches(1, is_poisson=True, n=1)]:
+    crossed = crossed_launches(torch.float32, 1, n_active=1, n=1)
+    for launch in [*tiles, *rows, *draw_launches(1, is_poisson=True, n=1), *crossed]:
         build(launch, 90)
 
 
@@ -67,6 +68,11 @@ def test_drawing(is_poisson):
     launches = draw_launches(128, is_padded=is_poisson, is_poisson=is_poisson)
     assert [launch.arguments["IS_COUNT"] for launch in launches] == [True, False]
     assert_they_build(launches, 80, n_kernels=1)
+
+
+@pytest.mark.parametrize(("capability", "dtype"), [(80, torch.float32), (90, torch.float64)])
+def test_crossed(capability, dtype):
+    assert_they_build(crossed_launches(dtype, is_padded=capability == 80), capability, n_kernels=6)
 
 
 def test_the_published_registers_are_those_of_the_kernels():

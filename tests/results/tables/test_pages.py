@@ -22,7 +22,8 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glo
 @pytest.fixture
 def tree(tmp_path):
     """A copy of the pages, the result files and the hooks; notebooks, which are only read, are linked."""
-    results = [*(ROOT / "results").glob("*.*"), *(ROOT / "results" / "machines").glob("*/*")]
+    results = [*(ROOT / "results").glob("*.*"), *(ROOT / "results").glob("gpu/*.json")]
+    results += (ROOT / "results" / "machines").glob("*/*")
     for path in [*PAGES, *(ROOT / "docs" / "hooks").glob("*.py"), *results]:
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,12 @@ from sbmt.kernels.gpu.toolchain import IS_INTERPRETED, constant, kernel
 
 
 @constant
+def power_of_two(width):
+    """The least power of two that is not below ``width``, nor below 2."""
+    return max(2, 1 << (width - 1).bit_length())
+
+
+@constant
 def block_of(width):
     """The columns of a block that holds ``width`` of them: a power of two, and enough for a matrix product."""
     return max(16, 1 << (width - 1).bit_length())

@@ -58,10 +58,11 @@ def draw_from_parts(
     query_mask: Tensor | None,
     key_mask: Tensor | None,
     exploration: float,
+    reach: int,
     seed: int,
     first_example: int,
 ) -> Tensor | None:
-    """Cells of independent edges of crossed partitions under the Poisson link, ascending, by a GPU.
+    """Cells of independent edges of crossed partitions under the Poisson link and of a window, ascending, by a GPU.
 
     ``rate`` is how much each query reaches every part, ``(batch · heads · n_queries, parts)``. None is returned where
     rows have so many points per key that other ways to draw are faster.
@@ -69,7 +70,7 @@ def draw_from_parts(
     from sbmt.kernels.gpu.crossed import launch
 
     with torch.cuda.device_of(rate):
-        return launch.draw(rate, factors, shape, query_mask, key_mask, exploration, seed, first_example)
+        return launch.draw(rate, factors, shape, query_mask, key_mask, exploration, reach, seed, first_example)
 
 
 CROSSED = (

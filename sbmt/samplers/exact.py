@@ -39,21 +39,16 @@ def sample_exact(
 
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
-    link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
-    if isinstance(block_model, CrossedModel) and link.is_poisson and can_run_on(block_model.device):
-        given = *(t.detach() for t in block_model.factors()), list(block_model.shape), *masks
-        row_ptr, keys = draw_crossed(*given, exploration, reach_of(window), seed, first_example)
-        return EdgeList(row_ptr, keys, block_model.shape, *masks)
+    if isinstance(block_model, CrossedModel) and block_model.link.is_poisson:
+        found = _draw_from_parts(block_model, exploration, reach_of(window), seed, first_example)
+        if found is not None:
+            return found
     edges = _draw(block_model, exploration, seed, first_example)
     return edges if window is None else edges.with_window(window)
 
 
 def _draw(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
     link, masks = block_model.link, (block_model.query_mask, block_model.key_mask)
-    if isinstance(block_model, CrossedModel) and link.is_poisson and has_gpu_kernels(block_model.device):
-        cells = _draw_from_parts(block_model, exploration, seed, first_example)
-        if cells is not None:
-            return EdgeList.from_cells(cells, block_model.shape, *masks)
     if link.has_kernels:
         rates, key = block_model.query_rates.detach(), block_model.key_membership.detach()
         factors = RateFactors(rates, key, *masks, exploration, link.is_poisson)
@@ -63,10 +58,20 @@ def _draw(block_model: BlockModel, exploration: float, seed: int, first_example:
     return sample_with_torch(block_model, exploration, seed, first_example)
 
 
-def _draw_from_parts(block_model: CrossedModel, exploration: float, seed: int, first_example: int) -> Tensor | None:
-    rates, factors = block_model.part_rates().detach(), CrossedFactors(*(t.detach() for t in block_model.factors()))
-    masks = block_model.query_mask, block_model.key_mask
-    return draw_from_parts(rates.flatten(0, 2), factors, block_model.shape, *masks, exploration, seed, first_example)
+def _draw_from_parts(
+    block_model: CrossedModel, exploration: float, reach: int, seed: int, first_example: int
+) -> EdgeList | None:
+    """Edges and a window by kernels; None where there are none, or where a GPU leaves dense masks to others."""
+    shape, masks = block_model.shape, (block_model.query_mask, block_model.key_mask)
+    factors = CrossedFactors(*(t.detach() for t in block_model.factors()))
+    if can_run_on(block_model.device):
+        row_ptr, keys = draw_crossed(*factors, list(shape), *masks, exploration, reach, seed, first_example)
+        return EdgeList(row_ptr, keys, shape, *masks)
+    if not has_gpu_kernels(block_model.device):
+        return None
+    rates = block_model.part_rates().detach().flatten(0, 2)
+    cells = draw_from_parts(rates, factors, shape, *masks, exploration, reach, seed, first_example)
+    return None if cells is None else EdgeList.from_cells(cells, shape, *masks)
 
 
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:

@@ -102,7 +102,7 @@ def crossed_launches(
     with recorded() as launches, patch.object(torch, "empty", torch.zeros):  # what was never written is zero
         launch.largest(rate, 2 * n_groups, n_active)
         factors = CrossedFactors(part, weight, blocks, part, weight)
-        launch.draw(rate, factors, shape, padding, padding, 0.01, 1 << 40, 0)
+        launch.draw(rate, factors, shape, padding, padding, 0.01, 1, 1 << 40, 0)
         launch.rates_along(rate, part, weight, 2 * n_groups, mask)
         launch.rates_backward(mask.keys.to(dtype), rate, part, weight, 2 * n_groups, mask, by_key)
     return launches

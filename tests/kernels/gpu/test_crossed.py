@@ -12,7 +12,7 @@ from sbmt.kernels.gpu import is_interpreted
 from sbmt.layers import SBMAttention, functional
 from sbmt.samplers import draw_edges
 from sbmt.samplers.exact import sample_exact
-from tests.block_model.crossed_models import both_models, edges_of, padding
+from tests.block_model.crossed_models import N, both_models, edges_of, padding
 from tests.kernels.gpu.device import DEVICE
 from tests.statistics import binomial_p_values
 
@@ -93,6 +93,22 @@ def test_edges_depend_on_seed_and_address_alone():
     assert torch.equal(checked(sample_exact(last, 0.02, 5, 1)).to_dense()[0], whole[1]) and whole[1].any()
     assert torch.equal(checked(sample_exact(model, 0.02, 5, 0)).to_dense(), whole)
     assert not torch.equal(checked(sample_exact(model, 0.02, 6, 0)).to_dense(), whole)
+
+
+@pytest.mark.parametrize("n_points", [4, 1024])
+@pytest.mark.parametrize("window", [0, 5, 1000])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_window_is_drawn_along_as_if_it_were_added(is_padded, window, n_points, monkeypatch):
+    monkeypatch.setattr("sbmt.kernels.gpu.crossed.launch.POINTS", n_points)
+    model, _, _ = both_models(device=DEVICE)
+    key = tuple(t[:, :, :N] for t in (model.key_part, model._key))
+    masks = [padding()[0].to(DEVICE), (torch.arange(N) < torch.tensor([[6], [N]])).to(DEVICE)]
+    masks = masks if is_padded else (None, None)
+    model = CrossedModel((model.query_part, model._query), 0.3 * model.part_blocks, key, *masks, model.link)
+    alone, found = (checked(sample_exact(model, 0.02, 5, 0, width)) for width in (None, window))
+    expected = alone.with_window(window)
+    assert 0 < alone.n_edges < expected.n_edges
+    assert torch.equal(found.row_ptr, expected.row_ptr) and torch.equal(found.keys, expected.keys)
 
 
 def test_batches_of_points_continue_each_other(monkeypatch):

@@ -31,10 +31,11 @@ def draw(
     query_mask: Tensor | None,
     key_mask: Tensor | None,
     exploration: float,
+    reach: int,
     seed: int,
     first_example: int,
 ) -> Tensor | None:
-    r"""The cells of edges that have probability $1 - e^{-(r_{ij} + \delta)}$, independently; ascending.
+    r"""The cells of edges of probability $1 - e^{-(r_{ij} + \delta)}$, independently, and of a window; ascending.
 
     A row's Poisson points are scattered over the pairs of parts, and each names a key there
     (:func:`sbmt.kernels.gpu.crossed.points.scatter`); cells named twice are merged. There is nothing to thin, and no
@@ -48,6 +49,7 @@ def draw(
         query_mask: bool ``(batch, n_queries)``.
         key_mask: bool ``(batch, n_keys)``.
         exploration: δ.
+        reach: Pairs of real tokens at most so many places apart are edges in any case; -1 for none.
         seed: int64.
         first_example: Number of the batch's first example.
 
@@ -63,7 +65,7 @@ def draw(
     members = _members(factors, n_keys, heads, batch * heads * n_groups * size**2, masks[1])
     delta = torch.full((1,), exploration, dtype=torch.float64, device=device)
     given = (rate, *members, *masks, delta)
-    sizes = (seed, first_example, heads, n_queries, n_keys, DENSE, TOO_MANY)
+    sizes = (seed, first_example, heads, n_queries, n_keys, min(reach, n_keys), DENSE, TOO_MANY)
     n_active = factors.key_part.shape[1] // n_partitions
     options = {"GROUPS": n_groups, "SIZE": size, "ENTRIES": n_groups * n_active**2, "POINTS": POINTS, "num_warps": 1}
     counts = torch.empty(n_rows, dtype=torch.int64, device=device)

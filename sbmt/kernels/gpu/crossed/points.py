@@ -46,16 +46,18 @@ def enter(
 @kernel
 def scatter(
     rate, mass, pair_ptr, sums, entries, query_mask, key_mask, delta_in, point_ptr, out,
-    seed, first_example, n_heads, n_queries, n_keys, dense, too_many,
+    seed, first_example, n_heads, n_queries, n_keys, reach, dense, too_many,
     GROUPS: tl.constexpr, SIZE: tl.constexpr, ENTRIES: tl.constexpr, POINTS: tl.constexpr, IS_COUNT: tl.constexpr,
 ):  # fmt: skip
     r"""Counts the points of a row, or writes the cells that they name from ``point_ptr[row]`` on; -1 for none.
 
-    The points lie on a line, at distances that are exponential variates. On it part b of the first partition of group g
-    is $u_b \sum_c M_{bc} v_c$ long, where u and v are the query's rates to the parts of the group's partitions, and M
-    says how much the keys are in each pair; behind all of them comes exploration, δ · n long. A point falls to a part,
-    from there to a pair in proportion to $M_{bc} v_c$, and in it to a key in proportion to what that adds to M, whose
-    running ``sums`` are those of the pairs' ``entries``. A row with more than ``dense`` · n points counts ``too_many``.
+    The first 2 · ``reach`` + 1 of them name the keys at most so many places away; a reach of -1 stands for none. The
+    others lie on a line, at distances that are exponential variates. On it part b of the first partition of group g is
+    $u_b \sum_c M_{bc} v_c$ long, where u and v are the query's rates to the parts of the group's partitions, and M says
+    how much the keys are in each pair; behind all of them comes exploration, δ · n long. A point falls to a part, from
+    there to a pair in proportion to $M_{bc} v_c$, and in it to a key in proportion to what that adds to M, whose
+    running ``sums`` are those of the pairs' ``entries``. A row with more than ``dense`` · n points counts
+    ``too_many``.
     """
     LINES: tl.constexpr = power_of_two(GROUPS * SIZE)
     row = tl.program_id(0).to(tl.int64)
@@ -73,17 +75,26 @@ def scatter(
     ends = tl.cumsum((u * tl.sum(v * m, 1)).to(tl.float64), 0)
     reached = tl.max(ends, 0)
     end = reached + tl.load(delta_in) * n_keys
+    n_near = tl.full((), 0, tl.int64) + n_keys  # those before this number may be in the window
     if query_mask is not None:
-        end = tl.where(tl.load(query_mask + example * n_queries + query) != 0, end, 0.0)
-    is_dense = end > dense * n_keys
+        has_edges = tl.load(query_mask + example * n_queries + query) != 0
+        end, n_near = tl.where(has_edges, end, 0.0), tl.where(has_edges, n_near, 0)
+    is_dense, width = end > dense * n_keys, tl.maximum(2 * reach + 1, 0)
     place = tl.where(is_dense, end, 0.0).to(tl.float64)
-    n_points = tl.where(is_dense, too_many, 0).to(tl.int64)
+    n_points = tl.where(is_dense, too_many, width).to(tl.int64)
     n_blocks = tl.full((), 0, tl.int64)
     start = tl.full((), 0, tl.int64) if IS_COUNT else tl.load(point_ptr + row)
+    if not IS_COUNT:
+        for first in range(0, width, POINTS):
+            numbers = first + tl.arange(0, POINTS)
+            keys = query - reach + numbers
+            is_near = (numbers < width) & (keys >= 0) & (keys < n_near)
+            if key_mask is not None:
+                is_near &= tl.load(key_mask + example * n_keys + keys, is_near, other=0) != 0
+            tl.store(out + start + numbers, tl.where(is_near, row * n_keys + keys, -1), numbers < width)
+    key_seed, number = seed.to(tl.int64), example + first_example
     while place < end:
-        w0, w1, w2, w3 = words_from(
-            seed.to(tl.int64), n_blocks, query, head + CANDIDATE, example + first_example, POINTS
-        )
+        w0, w1, w2, w3 = words_from(key_seed, n_blocks, query, head + CANDIDATE, number, POINTS)
         places = place + tl.cumsum(exponential(w0, w1), 0)
         is_point = places < end
         if not IS_COUNT:

@@ -109,6 +109,12 @@ def rated_edges(density, has_weights):
     return rate, *weights, edges.row_ptr, edges.keys, 5, 7, 0.1, 1
 
 
+def rates_by_parts(density):
+    _, _, _, part, weight = crossed_factors()
+    rate = torch.rand(20, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    return rate, part, weight, 4, *mask_and_by_key(small_case(density).edges)
+
+
 def sample_crossed(density):
     return *(x.detach() for x in crossed_factors()), [2, 2, 5, 7], *padding(), density, 1, -5, 3
 
@@ -152,14 +158,17 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "sample_exact": (draws.draw_on_cpu, lambda density: [sample(density)]),
     "part_memberships": (crossed.part_memberships, lambda density: [part_memberships(True), part_memberships(False)]),
     "crossed_rates": (crossed.crossed_rates, lambda density: [crossed_rates(density)]),
-    "weigh": (poisson.weigh, lambda density: [(*rated_edges(density, False), 0.05)]),
-    "gain": (poisson.gain, lambda density: [rated_edges(density, True)]),
+    "weigh": (poisson.weigh, lambda density: [(*rated_edges(density, False), 0.05, False)]),
+    "gain": (poisson.gain, lambda density: [(*rated_edges(density, True), False)]),
     "pair_totals": (crossed.pair_totals, lambda density: [pair_totals()]),
     "sample_crossed": (draws.draw_crossed, lambda density: [sample_crossed(density)]),
     "attend_and_fit": (fit.attend_and_fit, lambda density: [attend_and_fit(density)]),
     "attend_drawn": (draws.attend_drawn, lambda density: [attend_drawn(density)]),
+    "largest_parts": (crossed.largest_parts, lambda density: [(torch.rand(2, 3, 5, 12) * density, 4, 2)]),
+    "rates_by_parts": (crossed.rates_by_parts, lambda density: [rates_by_parts(density)]),
 }
-ON_GPU = ["attend", "edge_dot", "edge_gate", "attend_tiles"]  # whose kernels Triton's interpreter can run
+GPU_ALONE = ["attend_tiles", "largest_parts", "rates_by_parts"]
+ON_GPU = [*GPU_ALONE, "attend", "edge_dot", "edge_gate", "weigh", "gain"]  # that Triton's interpreter can run
 
 
 def test_every_operator_of_the_library_is_listed():
@@ -168,14 +177,14 @@ def test_every_operator_of_the_library_is_listed():
 
 
 @pytest.mark.parametrize("density", DENSITIES)
-@pytest.mark.parametrize("name", [name for name in CASES if name != "attend_tiles"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in GPU_ALONE])
 def test_operators_keep_torch_s_rules(name, density):
     operator, arguments = CASES[name]
     for given in arguments(density)[: None if density else 1]:
         torch.library.opcheck(operator.overload, given)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "attend_tiles"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in GPU_ALONE])
 def test_a_plain_call_gives_what_the_dispatcher_gives(name):
     operator, arguments = CASES[name]
     for given in arguments(0.4):
@@ -215,7 +224,7 @@ def test_modes_and_profilers_see_operators():
 def test_operators_keep_them_on_the_gpu(name):
     operator, arguments = CASES[name]
     for given in arguments(0.4)[:2]:
-        given = given if name == "attend_tiles" else (*given[:-1], True)  # the last one is use_gpu
+        given = given if name in GPU_ALONE else (*given[:-1], True)  # the last one is use_gpu
         torch.library.opcheck(operator.overload, given)
 
 

@@ -13,6 +13,7 @@ from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.types import AttentionOutput
 
 Learning = Literal["straight_through", "likelihood"]
@@ -66,8 +67,9 @@ def fit_loss(
     Paper: not in it; after Ball, Karrer and Newman (2011), with attention in place of counted edges.
     """
     targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
-    if can_run_on(rate.device):
-        gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window))
+    use_gpu = not can_run_on(rate.device)
+    if has_gpu_kernels(rate.device) or not use_gpu:
+        gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window), use_gpu)
     else:
         targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
         gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()

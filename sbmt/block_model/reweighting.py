@@ -11,6 +11,7 @@ from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import share_of_pairs
 from sbmt.kernels import poisson as kernels
 from sbmt.kernels.cpu import can_run_on
+from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
@@ -50,8 +51,10 @@ def weigh_edges(
     """
     arguments = edges.row_ptr, edges.keys, *edges.shape[2:]
     has_gradients = rate.requires_grad and torch.is_grad_enabled()
-    if can_run_on(rate.device) and link.is_poisson and law.is_poisson and not has_gradients:
-        bias, expected = kernels.weigh(rate, *arguments, exploration, reach, SMALLEST_PROBABILITY)
+    use_gpu = not can_run_on(rate.device)
+    has_kernels = has_gpu_kernels(rate.device) or not use_gpu
+    if has_kernels and link.is_poisson and law.is_poisson and not has_gradients:
+        bias, expected = kernels.weigh(rate, *arguments, exploration, reach, SMALLEST_PROBABILITY, use_gpu)
         return bias, share_of_pairs(expected.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
     probability = link.probability(rate)
     is_drawn_so = law is link and exploration == 0

@@ -1,4 +1,4 @@
-"""The operators of edges that were drawn by the Poisson law; there are kernels for the CPU only."""
+"""The operators of edges that were drawn by the Poisson law, for CPU and GPU kernels."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.operator import operator, saved_backward
+from sbmt.kernels.rows import kernels_on
 from sbmt.kernels.structures import Mask
 
 _REST = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys, float exploration, int reach"
@@ -13,17 +14,16 @@ _REST = "Tensor row_ptr, Tensor keys, int n_queries, int n_keys, float explorati
 
 @operator(
     "sbmt::weigh",
-    schema=f"(Tensor rate, {_REST}, float smallest) -> (Tensor, Tensor)",
-    device_types="cpu",
+    schema=f"(Tensor rate, {_REST}, float smallest, bool use_gpu) -> (Tensor, Tensor)",
 )
 def weigh(rate: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     """The bias of every edge and the number of edges that every graph expects, as :func:`weigh_edges` says.
 
     No gradient passes. Edges between tokens at most ``reach`` places apart are certain.
     """
-    from sbmt.kernels.cpu import launch
-
-    return launch.weigh(rate.contiguous(), Mask(*arguments[:4]), *arguments[4:])
+    given = rate.contiguous(), Mask(*arguments[:4]), *arguments[4:-1]
+    with torch.cuda.device_of(rate):
+        return tuple(kernels_on(arguments[-1]).weigh(*given))
 
 
 @weigh.register_fake
@@ -31,12 +31,12 @@ def _(rate: Tensor, row_ptr: Tensor, keys: Tensor, n_queries: int, *rest: Any) -
     return torch.empty_like(rate), rate.new_empty((row_ptr.shape[0] - 1) // n_queries)
 
 
-@operator("sbmt::gain", schema=f"(Tensor rate, Tensor weights, {_REST}) -> (Tensor, Tensor)", device_types="cpu")
+@operator("sbmt::gain", schema=f"(Tensor rate, Tensor weights, {_REST}, bool use_gpu) -> (Tensor, Tensor)")
 def gain(rate: Tensor, weights: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     """Σ_ij a_ij ln(r_ij + δ) over the edges that are not certain, and its gradient; none of a passes."""
-    from sbmt.kernels.cpu import launch
-
-    return launch.gain(rate.contiguous(), weights.contiguous(), Mask(*arguments[:4]), *arguments[4:])
+    given = rate.contiguous(), weights.contiguous(), Mask(*arguments[:4]), *arguments[4:-1]
+    with torch.cuda.device_of(rate):
+        return tuple(kernels_on(arguments[-1]).gain(*given))
 
 
 @gain.register_fake
@@ -52,7 +52,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _differentiate(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     rate, of_rate = ctx.saved_tensors
-    return None if grad is None else saved_backward(grad, [of_rate], [rate])[0], *(None,) * 7
+    return None if grad is None else saved_backward(grad, [of_rate], [rate])[0], *(None,) * 8
 
 
 gain.register_autograd(_differentiate, setup_context=_save)

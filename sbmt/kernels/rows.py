@@ -14,7 +14,7 @@ from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Ma
 from sbmt.precision import accumulator
 
 
-def _kernels(use_gpu: bool) -> Any:
+def kernels_on(use_gpu: bool) -> Any:
     """The module that launches kernels; both have the functions that are called here."""
     if use_gpu:
         from sbmt.kernels.gpu.rows import launch as on_gpu
@@ -48,7 +48,7 @@ def attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     *_, is_score_rule, return_weights, use_gpu = arguments
     inputs, (mask, _) = AttentionInputs(*arguments[:7]), masks_of(*arguments[7:14])
     with torch.cuda.device_of(inputs.query):
-        return tuple(_kernels(use_gpu).attend(inputs, mask, is_score_rule, return_weights))
+        return tuple(kernels_on(use_gpu).attend(inputs, mask, is_score_rule, return_weights))
 
 
 @attend.register_fake
@@ -75,7 +75,7 @@ def attend_backward(
     *mask, is_score_rule, needs_bias, use_gpu = rest
     given = AttentionResults(*results), AttentionInputs(*inputs), *masks_of(*mask), is_score_rule, needs_bias
     with torch.cuda.device_of(grad_out):
-        return tuple(_kernels(use_gpu).attend_backward(grad_out.contiguous(), grad_weights.contiguous(), *given))
+        return tuple(kernels_on(use_gpu).attend_backward(grad_out.contiguous(), grad_weights.contiguous(), *given))
 
 
 @attend_backward.register_fake
@@ -121,7 +121,7 @@ def edge_dot(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
     """⟨query_i, key_j⟩ for every edge (i, j)."""
     *mask, use_gpu = rest
     with torch.cuda.device_of(query):
-        out: Tensor = _kernels(use_gpu).dots(query, key, masks_of(*mask)[0])
+        out: Tensor = kernels_on(use_gpu).dots(query, key, masks_of(*mask)[0])
     return out
 
 
@@ -138,7 +138,7 @@ def edge_gate(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor, *rest: 
 def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Σ_j g_ij key_j for every query i, and Σ_i g_ij query_i for every key j."""
     *both, use_gpu = rest
-    (mask, by_key), grad, kernels = masks_of(*both), grad.contiguous(), _kernels(use_gpu)
+    (mask, by_key), grad, kernels = masks_of(*both), grad.contiguous(), kernels_on(use_gpu)
     with torch.cuda.device_of(query):
         return kernels.sum_over_keys(grad, key, mask), kernels.sum_over_queries(grad, query, mask, by_key)
 

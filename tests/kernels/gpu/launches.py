@@ -68,6 +68,8 @@ def row_launches(
         row_launch.dots(rates, rates, mask)
         row_launch.sum_over_keys(per_edge, rates, mask)
         row_launch.sum_over_queries(per_edge, rates, mask, by_key)
+        row_launch.weigh(number, mask, 0.01, 1, 0.05)
+        row_launch.gain(number, number, mask, 0.01, 1)
     return launches
 
 

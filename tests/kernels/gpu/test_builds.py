@@ -60,7 +60,7 @@ def test_counts_of_one():
     ],
 )
 def test_rows(capability, dtype, d, options):
-    assert_they_build(row_launches(dtype, d, 128, **options), capability, n_kernels=6)
+    assert_they_build(row_launches(dtype, d, 128, **options), capability, n_kernels=8)
 
 
 @pytest.mark.parametrize("is_poisson", [True, False])

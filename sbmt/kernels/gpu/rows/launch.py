@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from sbmt.kernels.gpu.rows import attention as row_attention
+from sbmt.kernels.gpu.rows import poisson
 from sbmt.kernels.gpu.rows import sums as row_sums
 from sbmt.kernels.gpu.rows.pieces import Pieces, cut_rows
 from sbmt.kernels.structures import AttentionInputs, AttentionResults, ByKey, Mask
@@ -88,6 +89,23 @@ def sum_over_queries(
     """Σ_i w_ij query_i for every key j, of the queries' type unless another is given."""
     transposed = Mask(by_key.column_ptr, by_key.queries, mask.n_keys, mask.n_queries)
     return _sum(weights, query, transposed, (by_key.positions, mask.row_ptr), dtype or query.dtype)
+
+
+def weigh(rate: Tensor, mask: Mask, exploration: float, reach: int, smallest: float) -> tuple[Tensor, Tensor]:
+    """What edges that were drawn by the Poisson law weigh, and how many each graph expects."""
+    bias, expected = torch.empty_like(rate), rate.new_empty(mask.row_ptr.numel() - 1)
+    given = rate, *mask[:2], rate.new_full((1,), exploration), bias, expected, mask.n_queries, reach
+    options = {"TINY": torch.finfo(rate.dtype).tiny, "SMALLEST": smallest, "EDGES": EDGES, "num_warps": 1}
+    poisson.weigh[(expected.numel(),)](*given, **options)
+    return bias, expected.view(-1, mask.n_queries).sum(1)
+
+
+def gain(rate: Tensor, weights: Tensor, mask: Mask, exploration: float, reach: int) -> tuple[Tensor, Tensor]:
+    """How well rates explain the weights of edges, and the gradient of that."""
+    of_row, of_rate = rate.new_empty(mask.row_ptr.numel() - 1), torch.empty_like(rate)
+    given = rate, weights, *mask[:2], rate.new_full((1,), exploration), of_row, of_rate, mask.n_queries, reach
+    poisson.gain[(of_row.numel(),)](*given, TINY=torch.finfo(rate.dtype).tiny, EDGES=EDGES, num_warps=1)
+    return of_row.sum(), of_rate
 
 
 def _sum(

@@ -70,7 +70,8 @@ def rates_of_tile(row_rates, rows, column_rates, columns, total, CLUSTERS: tl.co
 def poisson_link(r):
     """Computes 1 − e^(−r), by its series where the difference would lose digits."""
     series = r * (1 - r / 2 * (1 - r / 3 * (1 - r / 4 * (1 - r / 5 * (1 - r / 6 * (1 - r / 7))))))
-    return tl.where(r < 0.25, series, 1 - tl.exp(-r))
+    bound: tl.constexpr = 0.01 if r.dtype == tl.float64 else 0.25
+    return tl.where(r < bound, series, 1 - tl.exp(-r))
 
 
 @kernel

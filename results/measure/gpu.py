@@ -76,7 +76,7 @@ def last_lines(log: Path, n_lines: int) -> str:
 def measure_tests(out: Path, seconds: float) -> None:
     """Runs the tests."""
     log = out / "tests.log"
-    code = call([sys.executable, "-m", "pytest", *TESTS, "-q", "-p", "no:cacheprovider"], seconds, log)
+    code = call([sys.executable, "-m", "pytest", "-k", "gpu", *TESTS, "-q", "-p", "no:cacheprovider"], seconds, log)
     found = {"exit_code": code, "summary": last_lines(log, 1)}
     write_json(out / "tests.json", found | {"manifest": manifest()})
     print("tests:", found["summary"], flush=True)

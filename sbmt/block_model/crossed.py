@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from sbmt.block_model.link import Link
-from sbmt.block_model.model import BlockModel, _Product, blockwise, in_range
+from sbmt.block_model.model import BlockModel, blockwise, in_range, with_known_product
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 from sbmt.kernels import crossed as kernels
@@ -147,8 +147,7 @@ class CrossedModel(BlockModel):
         if self._part_rates is None:
             with torch.no_grad(), full_precision(self._query):
                 self._part_rates = blockwise(in_parts, self.part_blocks)
-        rates: Tensor = _Product.apply(in_parts, self.part_blocks, self._part_rates)
-        return rates
+        return with_known_product(in_parts, self.part_blocks, self._part_rates)
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""As for any block model, from how much queries and keys are in each pair of parts.

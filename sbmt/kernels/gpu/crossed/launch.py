@@ -10,7 +10,7 @@ from sbmt.kernels.structures import ByKey, CrossedFactors, Mask
 
 ROWS, TOKENS, EDGES, POINTS = 64, 32, 32, 32  # that a program takes at a time
 DENSE = 0.5  # points per key from which on a row takes less time key by key
-TOO_MANY = 1 << 48
+TOO_MANY = 1 << 36  # points; an int64 holds those of 2²⁶ such rows
 
 
 def largest(logits: Tensor, n_partitions: int, n_active: int) -> Tensor:
@@ -99,9 +99,9 @@ def _members(
     sizes = (n_tokens, n_heads, n_keys, n_pairs)
     points.enter[(-(-n_tokens // TOKENS),)](part, weight, key_mask, pair, share, *sizes, **options, num_warps=1)
     pair, entries = pair.sort(stable=True)
-    sums = pad(share[entries].cumsum(0), (1, 0))
+    sums = pad(share[entries].cumsum(0), (1, 0))  # may pass the largest int64, which leaves differences as they are
     pair_ptr = torch.searchsorted(pair, torch.arange(n_pairs + 1, dtype=pair.dtype, device=pair.device))
-    mass = (sums[pair_ptr].diff().double() / float(1 << 40)).float()
+    mass = (sums[pair_ptr].diff().double() / points.UNIT.value).float()
     return mass, pair_ptr, sums, entries
 
 

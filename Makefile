@@ -20,8 +20,10 @@ INSTALL ?= $(BIN)/python -m pip install --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 
-# Two worker processes with one thread each suit small machines; PYTEST_WORKERS=0 runs in one process.
+# Two worker processes with one thread each suit small machines; PYTEST_WORKERS=0 runs in one process. A worker that
+# crashes ends the run: if it were replaced, xdist would wait for ever.
 PYTEST_WORKERS ?= 2
+WORKERS = -n $(PYTEST_WORKERS) --max-worker-restart 0
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 GPU_ARGS ?=
@@ -75,7 +77,7 @@ lint: $(STAMP)
 # Files keep their order, so that those that hold one long test do not come last.
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
-	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Triton has no wheels but for Linux, and takes 1 GB, so that only these tests install it. PyTorch for CUDA brings its own.
 # Kernels are built for GPUs that need not be there, and run by Triton's interpreter, or on a GPU with INTERPRET=0.
@@ -84,9 +86,9 @@ gpu-test: $(STAMP)
 ifeq ($(shell uname -s),Linux)
 	$(BIN)/python -c 'import triton' 2>/dev/null || \
 	    $(INSTALL) --no-deps $(TRITON)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/kernels/gpu/test_builds.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/kernels/gpu/test_builds.py $(WORKERS) $(PYTEST_ARGS)
 	TRITON_INTERPRET=$(INTERPRET) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k gpu \
-	    tests/kernels/gpu tests/attention tests/test_operators.py -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	    tests/kernels/gpu tests/attention tests/test_operators.py $(WORKERS) $(PYTEST_ARGS)
 else
 	@echo "gpu-test: there is no Triton for this system"
 endif
@@ -95,7 +97,7 @@ endif
 notebooks-test: $(STAMP)
 ifneq ($(NOTEBOOKS),)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 \
-	    -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) $(NOTEBOOKS)
+	    $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(NOTEBOOKS)
 endif
 
 lab-test: $(STAMP)

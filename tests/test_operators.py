@@ -165,9 +165,10 @@ CASES = {  # for each operator, where it is defined, and arguments; torch traces
     "attend_and_fit": (fit.attend_and_fit, lambda density: [attend_and_fit(density)]),
     "attend_drawn": (draws.attend_drawn, lambda density: [attend_drawn(density)]),
     "largest_parts": (crossed.largest_parts, lambda density: [(torch.rand(2, 3, 5, 12) * density, 4, 2)]),
+    "part_rates": (crossed.part_rates, lambda density: [(*crossed_factors()[:3], 5)]),
     "rates_by_parts": (crossed.rates_by_parts, lambda density: [rates_by_parts(density)]),
 }
-GPU_ALONE = ["attend_tiles", "largest_parts", "rates_by_parts"]
+GPU_ALONE = ["attend_tiles", "largest_parts", "part_rates", "rates_by_parts"]
 ON_GPU = [*GPU_ALONE, "attend", "edge_dot", "edge_gate", "weigh", "gain"]  # that Triton's interpreter can run
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from sbmt.block_model.link import Link
-from sbmt.block_model.model import BlockModel, blockwise, in_range, with_known_product
+from sbmt.block_model.model import BlockModel, blockwise, in_range
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.padding import zero_padding
 from sbmt.kernels import crossed as kernels
@@ -113,8 +113,7 @@ class CrossedModel(BlockModel):
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
         self.part_blocks = in_range("block_matrix", part_blocks, link.largest_entry**0.5)
-        self._rates: Tensor | None = None
-        self._part_rates: Tensor | None = None
+        self._rates = None
 
     @property
     def n_clusters(self) -> int:
@@ -139,15 +138,13 @@ class CrossedModel(BlockModel):
         return self._crossed(self._in_parts(self.key_part, self._key))
 
     def part_rates(self) -> Float[Tensor, "batch heads n_queries parts"]:
-        r"""$\hat Q^f S^f$ for each partition f: the product of two is a query's rates to a group's clusters.
-
-        It is computed once, and shared as :attr:`query_rates` is.
-        """
-        in_parts = self._in_parts(self.query_part, self._query)
-        if self._part_rates is None:
-            with torch.no_grad(), full_precision(self._query):
-                self._part_rates = blockwise(in_parts, self.part_blocks)
-        return with_known_product(in_parts, self.part_blocks, self._part_rates)
+        r"""$\hat Q^f S^f$ for each partition f: the product of two is a query's rates to a group's clusters."""
+        if has_gpu_kernels(self.device):
+            part, weight, blocks, *_ = self.factors()
+            rates: Tensor = kernels.part_rates(part, weight, blocks, self.shape[2])
+            return rates.unflatten(0, self.shape[:3])
+        with full_precision(self._query):
+            return blockwise(self._in_parts(self.query_part, self._query), self.part_blocks)
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""As for any block model, from how much queries and keys are in each pair of parts.

@@ -125,7 +125,8 @@ class BlockModel:
         if self._rates is None:
             with torch.no_grad(), full_precision(self._query):
                 self._rates = blockwise(self.query_membership, self.blocks)
-        return with_known_product(self.query_membership, self.blocks, self._rates)
+        rates: Tensor = _Product.apply(self.query_membership, self.blocks, self._rates)
+        return rates
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
@@ -365,12 +366,6 @@ def blockwise(membership: Tensor, blocks: Tensor) -> Tensor:
     """The product with the block matrix, group by group: ``(…, heads, n, k)`` and ``(heads, g, k/g, k/g)``."""
     parts = membership.chunk(blocks.shape[1], -1)
     return torch.cat([part @ block for part, block in zip(parts, blocks.unbind(1), strict=True)], -1)
-
-
-def with_known_product(membership: Tensor, blocks: Tensor, product: Tensor) -> Tensor:
-    """:func:`blockwise` where its value is known: each use gets a graph of its own."""
-    found: Tensor = _Product.apply(membership, blocks, product)
-    return found
 
 
 class _Product(torch.autograd.Function):

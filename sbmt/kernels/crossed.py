@@ -139,6 +139,48 @@ def _differentiate_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 crossed_rates.register_autograd(_differentiate_rates, setup_context=_save_rates)
 
 
+@operator("sbmt::part_rates")
+def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
+    """Each query's rates to all parts, ``(graphs · n_queries, parts)``, by a GPU."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(weight):
+        return launch.part_rates(part, weight, blocks, n_queries)
+
+
+@part_rates.register_fake
+def _(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
+    return weight.new_empty(part.shape[0], blocks.shape[1] * blocks.shape[2])
+
+
+@operator("sbmt::part_rates_backward")
+def part_rates_backward(
+    grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the weights and of the blocks."""
+    from sbmt.kernels.gpu.crossed import launch
+
+    with torch.cuda.device_of(grad):
+        return launch.part_rates_backward(grad.contiguous(), part, weight, blocks, n_queries)
+
+
+@part_rates_backward.register_fake
+def _(grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(weight), torch.empty_like(blocks)
+
+
+def _save_part_rates(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.n_queries = inputs[3]
+
+
+def _differentiate_part_rates(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return None, *part_rates_backward(grad, *ctx.saved_tensors, ctx.n_queries), None
+
+
+part_rates.register_autograd(_differentiate_part_rates, setup_context=_save_part_rates)
+
+
 _BY_PARTS = f"Tensor rate, Tensor part, Tensor weight, int n_partitions, {MASK}"
 
 

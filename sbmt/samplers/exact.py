@@ -69,7 +69,8 @@ def _draw_from_parts(
         return EdgeList(row_ptr, keys, shape, *masks)
     if not has_gpu_kernels(block_model.device):
         return None
-    rates = block_model.part_rates().detach().flatten(0, 2)
+    with torch.no_grad():
+        rates = block_model.part_rates().flatten(0, 2)
     cells = draw_from_parts(rates, factors, shape, *masks, exploration, reach, seed, first_example)
     return None if cells is None else EdgeList.from_cells(cells, shape, *masks)
 

@@ -105,6 +105,8 @@ def crossed_launches(
         launch.largest(rate, 2 * n_groups, n_active)
         factors = CrossedFactors(part, weight, blocks, part, weight)
         launch.draw(rate, factors, shape, padding, padding, 0.01, 1, 1 << 40, 0)
+        launch.part_rates(part, weight, blocks, n)
+        launch.part_rates_backward(rate, part, weight, blocks, n)
         launch.rates_along(rate, part, weight, 2 * n_groups, mask)
         launch.rates_backward(mask.keys.to(dtype), rate, part, weight, 2 * n_groups, mask, by_key)
     return launches

@@ -7,6 +7,7 @@ import torch
 from sbmt import EdgeList
 from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.link import find_link
+from sbmt.block_model.model import blockwise
 from sbmt.kernels.crossed import largest_parts
 from sbmt.kernels.gpu import is_interpreted
 from sbmt.layers import SBMAttention, functional
@@ -129,6 +130,20 @@ def test_rates_beyond_all_bounds_draw_every_key_and_rates_of_zero_none(value):
     nobody = [torch.zeros(model.shape[0], n, dtype=torch.bool, device=DEVICE) for n in model.shape[2:]]
     model = CrossedModel(sides[0], model.part_blocks, sides[1], *nobody, model.link)
     assert checked(sample_exact(model, 0.1, 1, 0)).n_edges == 0
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_rates_to_parts_and_their_gradients_are_products_with_the_blocks(is_padded):
+    model, _, leaves = both_models(padding() if is_padded else (None, None), device=DEVICE)
+    mine, theirs = model.part_rates(), blockwise(model._in_parts(model.query_part, model._query), model.part_blocks)
+    torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-13)
+    factors = torch.linspace(-1, 2, mine.numel(), dtype=mine.dtype, device=DEVICE).view_as(mine)
+    used = [leaf for i, leaf in enumerate(leaves) if i != 1]  # all but the keys' tokens
+    for x, y in zip(
+        *(torch.autograd.grad((r * factors).sum(), used, retain_graph=True) for r in (mine, theirs)), strict=True
+    ):
+        assert y.abs().max() > 1e-3
+        torch.testing.assert_close(x, y, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("is_padded", [False, True])

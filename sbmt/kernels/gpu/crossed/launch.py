@@ -7,6 +7,7 @@ from torch.nn.functional import pad
 from sbmt.kernels.gpu.crossed import points, rates
 from sbmt.kernels.gpu.crossed.largest import choose
 from sbmt.kernels.structures import ByKey, CrossedFactors, Mask
+from sbmt.precision import full_precision
 
 ROWS, TOKENS, EDGES, POINTS = 64, 32, 32, 32  # that a program takes at a time
 DENSE = 0.5  # points per key from which on a row takes less time key by key
@@ -105,9 +106,31 @@ def _members(
     return mass, pair_ptr, sums, entries
 
 
+def part_rates(part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int) -> Tensor:
+    """The queries' rates to all parts."""
+    n_rows, (heads, n_partitions, size, _) = part.shape[0], blocks.shape
+    out = weight.new_empty(n_rows, n_partitions * size)
+    options = _sizes(out, part, n_partitions) | {"ROWS": TOKENS}
+    rates.to_parts[(-(-n_rows // TOKENS),)](part, weight, blocks, out, n_rows, n_queries, heads, **options)
+    return out
+
+
+def part_rates_backward(
+    grad: Tensor, part: Tensor, weight: Tensor, blocks: Tensor, n_queries: int
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the weights and of the blocks."""
+    n_rows, (heads, n_partitions, size, _) = part.shape[0], blocks.shape
+    of_weight, options = torch.empty_like(weight), _sizes(grad, part, n_partitions) | {"ROWS": TOKENS}
+    rates.to_weights[(-(-n_rows // TOKENS),)](grad, part, blocks, of_weight, n_rows, n_queries, heads, **options)
+    in_parts = torch.zeros_like(grad).scatter_add(-1, part.long(), weight)
+    both = (t.view(-1, heads, n_queries, n_partitions, size) for t in (in_parts, grad))
+    with full_precision(weight):
+        return of_weight, torch.einsum("bhnfp,bhnfs->hfps", *both)
+
+
 def rates_along(rate: Tensor, part: Tensor, weight: Tensor, n_partitions: int, mask: Mask) -> Tensor:
     """The rate of every edge."""
-    out, options = rate.new_empty(mask.keys.shape), _sizes(rate, part, n_partitions)
+    out, options = rate.new_empty(mask.keys.shape), _sizes(rate, part, n_partitions) | {"EDGES": EDGES}
     rates.rates_along[(rate.shape[0],)](rate, part, weight, *mask[:2], out, *mask[2:], **options)
     return out
 
@@ -117,7 +140,7 @@ def rates_backward(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the queries' rates to all parts, and of the keys' weights."""
     of_rate, of_weight = torch.empty_like(rate), torch.empty_like(weight)
-    given, options = (grad, rate, part, weight), _sizes(rate, part, n_partitions)
+    given, options = (grad, rate, part, weight), _sizes(rate, part, n_partitions) | {"EDGES": EDGES}
     rates.to_queries[(rate.shape[0],)](*given, *mask[:2], of_rate, *mask[2:], **options)
     rates.to_keys[(weight.shape[0],)](*given, *by_key, mask.row_ptr, of_weight, *mask[2:], **options)
     return of_rate, of_weight
@@ -125,4 +148,4 @@ def rates_backward(
 
 def _sizes(rate: Tensor, part: Tensor, n_partitions: int) -> dict[str, int]:
     size, n_active = rate.shape[1] // n_partitions, part.shape[1] // n_partitions
-    return {"PARTITIONS": n_partitions, "SIZE": size, "ACTIVE": n_active, "EDGES": EDGES, "num_warps": 1}
+    return {"PARTITIONS": n_partitions, "SIZE": size, "ACTIVE": n_active, "num_warps": 1}

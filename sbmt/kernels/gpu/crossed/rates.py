@@ -1,4 +1,4 @@
-"""The rates of edges, sums over groups of the products of two partitions' rates, and their gradients.
+"""Rates to parts, the rates of edges, sums over groups of the products of two of the former, and gradients of both.
 
 Everything is flattened: row r of ``rate``, a query's rates to all parts, belongs to graph r // n_queries, whose keys
 are rows graph · n_keys + j of ``part`` and ``weight``.
@@ -8,6 +8,46 @@ import triton.language as tl
 
 from sbmt.kernels.gpu.rows.blocks import power_of_two
 from sbmt.kernels.gpu.toolchain import kernel
+
+
+@kernel
+def to_parts(
+    part, weight, blocks, out, n_rows, n_queries, n_heads,
+    PARTITIONS: tl.constexpr, SIZE: tl.constexpr, ACTIVE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Computes queries' rates to all parts: the rows of the head's blocks that are those of its own parts, weighted."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    is_row, columns = rows < n_rows, tl.arange(0, power_of_two(SIZE))
+    is_there = is_row[:, None] & (columns < SIZE)[None, :]
+    of_head = rows // n_queries % n_heads * (PARTITIONS * SIZE)
+    for partition in tl.static_range(PARTITIONS):
+        total = tl.zeros((ROWS, power_of_two(SIZE)), out.dtype.element_ty)
+        for number in tl.static_range(ACTIVE):
+            places = (rows * PARTITIONS + partition) * ACTIVE + number
+            parts = of_head + tl.load(part + places, is_row, other=0)
+            weights = tl.load(weight + places, is_row, other=0.0)
+            total += weights[:, None] * tl.load(blocks + parts[:, None] * SIZE + columns[None, :], is_there, other=0.0)
+        tl.store(out + (rows * PARTITIONS + partition)[:, None] * SIZE + columns[None, :], total, is_there)
+
+
+@kernel
+def to_weights(
+    grad, part, blocks, out, n_rows, n_queries, n_heads,
+    PARTITIONS: tl.constexpr, SIZE: tl.constexpr, ACTIVE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Computes the gradient of how much queries are in their parts from that of their rates."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    is_row, columns = rows < n_rows, tl.arange(0, power_of_two(SIZE))
+    is_there = is_row[:, None] & (columns < SIZE)[None, :]
+    of_head = rows // n_queries % n_heads * (PARTITIONS * SIZE)
+    for partition in tl.static_range(PARTITIONS):
+        of_rates = (rows * PARTITIONS + partition)[:, None] * SIZE + columns[None, :]
+        g = tl.load(grad + of_rates, is_there, other=0.0)
+        for number in tl.static_range(ACTIVE):
+            places = (rows * PARTITIONS + partition) * ACTIVE + number
+            parts = of_head + tl.load(part + places, is_row, other=0)
+            block = tl.load(blocks + parts[:, None] * SIZE + columns[None, :], is_there, other=0.0)
+            tl.store(out + places, tl.sum(g * block, 1), is_row)
 
 
 @kernel

@@ -13,6 +13,7 @@ from sbmt.kernels import crossed as kernels
 from sbmt.kernels.cpu import can_run_on
 from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
 from sbmt.kernels.structures import CrossedFactors
+from sbmt.kernels.token_sums import sum_of_products
 from sbmt.precision import full_precision
 
 MOST_PARTS = 1 << 15  # numbered by int16
@@ -198,9 +199,7 @@ class CrossedModel(BlockModel):
             tokens = (t.flatten(0, 2).contiguous() for t in (part, weight))
             totals: Tensor = kernels.pair_totals(*tokens, n_partitions, size, batch * heads)
             return totals.unflatten(0, (batch, heads))
-        with full_precision(weight):
-            first, second = self._by_group(self._in_parts(part, weight))
-            return torch.einsum("bhnga,bhngc->bhgac", first, second)
+        return sum_of_products(*self._by_group(self._in_parts(part, weight)))
 
     def _in_parts(self, part: Tensor, weight: Tensor) -> Tensor:
         """Memberships in all parts."""

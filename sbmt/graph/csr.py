@@ -24,11 +24,11 @@ def transpose_by_sorting(row_ptr: Tensor, keys: Tensor, n_queries: int, n_keys: 
     rows = torch.arange(row_ptr.numel() - 1, device=keys.device)
     row = rows.repeat_interleave(row_ptr.diff(), output_size=keys.numel())
     column = row // n_queries * n_keys + keys
-    order = column.argsort(stable=True)
-    counts = torch.bincount(column, minlength=rows.numel() // n_queries * n_keys)
+    column, order = column.sort(stable=True)
+    column_ptr = first_of_rows(column, rows.numel() // n_queries * n_keys, 1)
     first_of_graph = row_ptr[row // n_queries * n_queries]
     positions = order - first_of_graph[order]
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), (row % n_queries)[order].int(), positions.int()
+    return column_ptr, (row % n_queries)[order].int(), positions.int()
 
 
 def merge_rows(
@@ -38,6 +38,11 @@ def merge_rows(
     if can_run_on(first_keys.device):
         return kernels.merge_rows(first_ptr, first_keys, second_ptr, second_keys)
     return merge_rows_by_sorting(first_ptr, first_keys, second_ptr, second_keys, n_keys)
+
+
+def first_of_rows(cells: Tensor, n_rows: int, n_keys: int) -> Tensor:
+    """``row_ptr`` of ascending cells. Cost: O(n · log(edges)), without any wait for a GPU."""
+    return torch.searchsorted(cells, n_keys * torch.arange(n_rows + 1, device=cells.device))
 
 
 def _cells(row_ptr: Tensor, keys: Tensor, n_keys: int) -> Tensor:
@@ -50,8 +55,7 @@ def merge_rows_by_sorting(
 ) -> tuple[Tensor, Tensor]:
     """The same in plain torch, on any device: a sort of all cells."""
     cells = torch.cat([_cells(first_ptr, first_keys, n_keys), _cells(second_ptr, second_keys, n_keys)]).unique()
-    counts = torch.bincount(cells // n_keys, minlength=first_ptr.numel() - 1)
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)), cells % n_keys
+    return first_of_rows(cells, first_ptr.numel() - 1, n_keys), cells % n_keys
 
 
 def add_window(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_shape, check_sizes, describe, is_integer
 from sbmt.graph.blocks import block_mask, places
-from sbmt.graph.csr import add_window, merge_rows, repeat_graphs, transpose_edges
+from sbmt.graph.csr import add_window, first_of_rows, merge_rows, repeat_graphs, transpose_edges
 from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs, share_of_pairs
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ class EdgeList:
         if cells.numel() and int(cells[0]) < 0:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
         batch, heads, n_queries, n_keys = shape
-        counts = torch.bincount(cells // n_keys, minlength=batch * heads * n_queries)
-        row_ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+        row_ptr = first_of_rows(cells, batch * heads * n_queries, n_keys)
         return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, multiplicity)
 
     @staticmethod

@@ -12,6 +12,7 @@ from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.link import find_link
 from sbmt.counter_rng import WORD, Purpose, random_blocks
+from sbmt.kernels import token_sums
 from sbmt.layers import SBMAttention
 from sbmt.samplers.exact import sample_exact
 from tests.block_model.crossed_models import (
@@ -47,6 +48,15 @@ def masks_of(model, n_seeds=10, repeats=400, exploration=0.0):
         for seed in range(n_seeds)
     ]
     return torch.cat(drawn).view(-1, *model.shape)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 9, 1024])
+def test_sums_over_tokens_do_not_depend_on_the_chunks(chunk, monkeypatch):
+    monkeypatch.setattr(token_sums, "CHUNK", chunk)
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(BATCH, HEADS, N, 2, n, generator=generator, dtype=torch.float64) for n in (3, 5))
+    expected = torch.einsum("bhtfa,bhtfc->bhfac", x, y)
+    torch.testing.assert_close(token_sums.sum_of_products(x, y), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_active", [1, 2, SIZE])

@@ -7,7 +7,7 @@ from torch.nn.functional import pad
 from sbmt.kernels.gpu.crossed import points, rates
 from sbmt.kernels.gpu.crossed.largest import choose
 from sbmt.kernels.structures import ByKey, CrossedFactors, Mask
-from sbmt.precision import full_precision
+from sbmt.kernels.token_sums import sum_of_products
 
 ROWS, TOKENS, EDGES, POINTS = 64, 32, 32, 32  # that a program takes at a time
 DENSE = 0.5  # points per key from which on a row takes less time key by key
@@ -124,8 +124,7 @@ def part_rates_backward(
     rates.to_weights[(-(-n_rows // TOKENS),)](grad, part, blocks, of_weight, n_rows, n_queries, heads, **options)
     in_parts = torch.zeros_like(grad).scatter_add(-1, part.long(), weight)
     both = (t.view(-1, heads, n_queries, n_partitions, size) for t in (in_parts, grad))
-    with full_precision(weight):
-        return of_weight, torch.einsum("bhnfp,bhnfs->hfps", *both)
+    return of_weight, sum_of_products(*both).sum(0)
 
 
 def rates_along(rate: Tensor, part: Tensor, weight: Tensor, n_partitions: int, mask: Mask) -> Tensor:

@@ -113,9 +113,9 @@ def test_what_edges_weigh_and_teach(dtype, set_threads, part_counts):
         edges = make_case(3, 2, 29, 43, 2, 2, density=0.2).edges
         rate, weights = (torch.linspace(0, most, edges.n_edges, dtype=dtype) for most in (3, 1))
         mask = edges.row_ptr, edges.keys, *edges.shape[2:]
-        gain, _ = poisson.gain(rate.requires_grad_(), weights, *mask, 0.1, 2)
+        gain, _ = poisson.gain(rate.requires_grad_(), weights, *mask, 0.1, 2, False)
         (slope,) = torch.autograd.grad(gain.square(), rate)
-        return *poisson.weigh(rate.detach(), *mask, 0.1, 2, 0.05), gain.detach(), slope
+        return *poisson.weigh(rate.detach(), *mask, 0.1, 2, 0.05, False), gain.detach(), slope
 
     for_each_count(compute, set_threads, part_counts)
 

@@ -32,7 +32,7 @@ def enter(
         second = tl.load(part + places + ACTIVE, is_there, other=0).to(tl.int32) - (2 * group + 1) * SIZE
         of_first = tl.load(weight + places, is_there, other=0.0).to(tl.float64)
         of_second = tl.load(weight + places + ACTIVE, is_there, other=0.0).to(tl.float64)
-        pair = (graph * GROUPS + group).to(tl.int32)[:, None, None] * (SIZE * SIZE)
+        pair = (graph * GROUPS + group).to(pair_out.dtype.element_ty)[:, None, None] * (SIZE * SIZE)
         pair += first[:, :, None] * SIZE + second[:, None, :]
         pair = tl.where(is_real[:, None, None], pair, no_pair)
         share = (of_first[:, :, None] * of_second[:, None, :] * UNIT).to(tl.int64)
@@ -57,7 +57,7 @@ def scatter(
     how much the keys are in each pair; behind all of them comes exploration, δ · n long. A point falls to a part, from
     there to a pair in proportion to $M_{bc} v_c$, and in it to a key in proportion to what that adds to M, whose
     running ``sums`` are those of the pairs' ``entries``. A row with more than ``dense`` · n points counts
-    ``too_many``.
+    ``too_many``. As many points are written as were counted, even if the two passes should round differently.
     """
     LINES: tl.constexpr = power_of_two(GROUPS * SIZE)
     row = tl.program_id(0).to(tl.int64)
@@ -84,6 +84,7 @@ def scatter(
     n_points = tl.where(is_dense, too_many, width).to(tl.int64)
     n_blocks = tl.full((), 0, tl.int64)
     start = tl.full((), 0, tl.int64) if IS_COUNT else tl.load(point_ptr + row)
+    n_counted = start if IS_COUNT else tl.load(point_ptr + row + 1) - start
     if not IS_COUNT:
         for first in range(0, width, POINTS):
             numbers = first + tl.arange(0, POINTS)
@@ -93,10 +94,11 @@ def scatter(
                 is_near &= tl.load(key_mask + example * n_keys + keys, is_near, other=0) != 0
             tl.store(out + start + numbers, tl.where(is_near, row * n_keys + keys, -1), numbers < width)
     key_seed, number = seed.to(tl.int64), example + first_example
-    while place < end:
+    goes_on = place < end if IS_COUNT else n_points < n_counted
+    while goes_on:
         w0, w1, w2, w3 = words_from(key_seed, n_blocks, query, head + CANDIDATE, number, POINTS)
         places = place + tl.cumsum(exponential(w0, w1), 0)
-        is_point = places < end
+        is_point = places < end if IS_COUNT else n_points + tl.arange(0, POINTS) < n_counted
         if not IS_COUNT:
             line = tl.minimum(tl.sum((ends[None, :] <= places[:, None]).to(tl.int32), 1), GROUPS * SIZE - 1)
             is_there = is_point[:, None] & is_column[None, :]
@@ -122,7 +124,7 @@ def scatter(
                     tl.where((low < high) & ~is_beyond, middle, high),
                 )
             key = tl.load(entries + low, is_hit, other=0) // ENTRIES % n_keys
-            is_extra = places >= reached
+            is_extra = places >= tl.where(end > reached, reached, float("inf"))
             extra = (w3.to(tl.int64) * n_keys) >> 32
             is_real = is_point
             if key_mask is not None:
@@ -133,5 +135,6 @@ def scatter(
         n_points += tl.sum(is_point.to(tl.int64), 0)
         n_blocks += POINTS
         place = tl.max(places, 0)
+        goes_on = place < end if IS_COUNT else n_points < n_counted
     if IS_COUNT:
         tl.store(out + row, n_points)

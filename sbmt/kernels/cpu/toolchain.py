@@ -67,8 +67,26 @@ def _stamp() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
+class _KeyedFiles(caching.IndexDataCacheFile):
+    """Numba's files, each named after what it holds.
+
+    Numba numbers them, so that two processes that save at once may give one number to two kernels, and the one would
+    then be run for the other.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = self._data_name(int(hashlib.sha256(self._dump(key)).hexdigest()[:12], 16))
+        self._save_data(name, data)
+        self._save_index(self._load_index() | {key: name})
+
+
 class _KernelCache(caching.FunctionCache):
     """Numba's cache, which by itself would notice neither changes in other files nor the flag for checked indices."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        place = self._impl.filename_base, self._impl.locator.get_source_stamp()
+        self._cache_file = _KeyedFiles(self._cache_path, *place)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return *super()._index_key(sig, codegen), _stamp(), bool(config.BOUNDSCHECK)

@@ -49,6 +49,17 @@ def test_code_is_kept_and_found_again_with_other_types_beside_it(folder):
     assert compiled_and_called() == FOUND and files(folder) == [".nbc", ".nbc", ".nbi"]
 
 
+def test_processes_that_save_at_once_do_not_mix_up_their_kernels(folder):
+    """Neither has seen the other's index, and the first one's is written last."""
+    assert compiled_and_called() == MADE
+    [index] = folder.rglob("*.nbi")
+    first = index.read_bytes()
+    index.unlink()
+    assert toolchain.kernel(triple)(0.5) == 1.5
+    index.write_bytes(first)
+    assert compiled_and_called() == FOUND and isinstance(toolchain.kernel(triple)(2), int)
+
+
 @pytest.mark.parametrize("change", [(toolchain, "_stamp", lambda: "other sources"), (config, "BOUNDSCHECK", 1)])
 def test_code_of_other_sources_and_checked_code_are_kept_apart(folder, monkeypatch, change):
     assert compiled_and_called() == MADE

@@ -51,26 +51,16 @@ def _(query: Tensor, key: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query[..., 0].numel() + 1, dtype=torch.int64), key.new_empty(n_edges, dtype=torch.int64)
 
 
-def draw_from_parts(
-    rate: Tensor,
-    factors: CrossedFactors,
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    exploration: float,
-    reach: int,
-    seed: int,
-    first_example: int,
-) -> Tensor | None:
+def draw_from_parts(rate: Tensor, *rest: Any) -> Tensor | None:
     """Cells of independent edges of crossed partitions under the Poisson link and of a window, ascending, by a GPU.
 
-    ``rate`` is how much each query reaches every part, ``(batch · heads · n_queries, parts)``. None is returned where
-    rows have so many points per key that other ways to draw are faster.
+    None where rows have so many points per key that other ways to draw are faster. The arguments are those of
+    :func:`sbmt.kernels.gpu.crossed.launch.draw`.
     """
     from sbmt.kernels.gpu.crossed import launch
 
     with torch.cuda.device_of(rate):
-        return launch.draw(rate, factors, shape, query_mask, key_mask, exploration, reach, seed, first_example)
+        return launch.draw(rate, *rest)
 
 
 CROSSED = (

@@ -68,7 +68,7 @@ def _stamp() -> str:
 
 
 class _KeyedFiles(caching.IndexDataCacheFile):
-    """Numba's files, each named after what it holds.
+    """Numba's files, each named after what it holds; those made of older sources are deleted.
 
     Numba numbers them, so that two processes that save at once may give one number to two kernels, and the one would
     then be run for the other.
@@ -76,8 +76,11 @@ class _KeyedFiles(caching.IndexDataCacheFile):
 
     def save(self, key: Any, data: Any) -> None:
         name = self._data_name(int(hashlib.sha256(self._dump(key)).hexdigest()[:12], 16))
+        index = self._load_index()
+        for other in [other for other in index if other[-1] != key[-1]]:
+            Path(self._data_path(index.pop(other))).unlink(missing_ok=True)
         self._save_data(name, data)
-        self._save_index(self._load_index() | {key: name})
+        self._save_index(index | {key: name})
 
 
 class _KernelCache(caching.FunctionCache):
@@ -85,11 +88,11 @@ class _KernelCache(caching.FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        place = self._impl.filename_base, self._impl.locator.get_source_stamp()
-        self._cache_file = _KeyedFiles(self._cache_path, *place)
+        self._cache_file = _KeyedFiles(self._cache_path, self._impl.filename_base, None)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return *super()._index_key(sig, codegen), _stamp(), bool(config.BOUNDSCHECK)
+        sources = self._impl.locator.get_source_stamp(), _stamp()
+        return *super()._index_key(sig, codegen), bool(config.BOUNDSCHECK), sources
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

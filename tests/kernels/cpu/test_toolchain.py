@@ -60,14 +60,25 @@ def test_processes_that_save_at_once_do_not_mix_up_their_kernels(folder):
     assert compiled_and_called() == FOUND and isinstance(toolchain.kernel(triple)(2), int)
 
 
-@pytest.mark.parametrize("change", [(toolchain, "_stamp", lambda: "other sources"), (config, "BOUNDSCHECK", 1)])
-def test_code_of_other_sources_and_checked_code_are_kept_apart(folder, monkeypatch, change):
+def test_checked_code_is_kept_apart(folder, monkeypatch):
     assert compiled_and_called() == MADE
     with monkeypatch.context() as patch:
-        patch.setattr(*change)
+        patch.setattr(config, "BOUNDSCHECK", 1)
         assert compiled_and_called() == MADE
         assert compiled_and_called() == FOUND
     assert compiled_and_called() == FOUND
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(toolchain, "_stamp"), (caching._SourceFileBackedLocatorMixin, "get_source_stamp")]
+)
+def test_code_of_other_sources_is_not_run_but_replaced(folder, monkeypatch, owner, name):
+    assert compiled_and_called() == MADE
+    old = list(folder.rglob("*.nbc"))
+    monkeypatch.setattr(owner, name, lambda *_: "other sources")
+    assert compiled_and_called() == MADE
+    assert compiled_and_called() == FOUND
+    assert len(old) == 1 and files(folder) == [".nbc", ".nbi"] and not old[0].exists()
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: s
     """Time of a fitted or shared mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
     cases = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
     wanted = {"kind": kind, "n": n, "density": keys_per_query / n, "is_training": mode == "training"}
-    return find(cases, **wanted)["results"]["sbm"]["ratio"]
+    return find(cases, **wanted, dtype="float32")["results"]["sbm"]["ratio"]
 
 
 def gpu_ratio(files: Files, most_tokens: int, mode: str, which: str) -> float:
@@ -143,20 +143,24 @@ def gpu_ratio(files: Files, most_tokens: int, mode: str, which: str) -> float:
     return EXTREMES[which](ratios)
 
 
-def fitted_break_even(files: Files, mode: str, which: str) -> float:
+def fitted_break_even(files: Files, mode: str, which: str, sweep: str = "n") -> float:
     """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention.
 
-    ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured.
+    ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured; the sweep ``"n"`` is in float32.
     """
     places = []
     for one in files.machines("bench_fitted"):
         found = one["suites"]["fitted"]["found"]["cases"]
-        mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == (mode == "training")]
+        mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
+        if not mine:
+            continue
         times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
         where = crossing(list(times), list(times.values()), [1.0] * len(times))
         if where is None:
             raise LookupError(f"no {mode} with a fitted mask that is faster, on {one['manifest']['processor']}")
         places.append(round(where[0], -2))
+    if not places:
+        raise LookupError(f"no processor on which the sweep {sweep!r} was measured")
     return EXTREMES[which](places)
 
 

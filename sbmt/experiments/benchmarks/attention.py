@@ -76,6 +76,16 @@ def _gpu_grid(
     return Grid(sweeps, pace, contestants, [], ("sparse", "tiled"), CUDA, torch.bfloat16)
 
 
+def _fitted_grids(
+    sweeps: Mapping[str, list[Setting]], lengths: tuple[int, ...], pace: Pace, without: str = ""
+) -> list[Grid]:
+    """Sweeps in float32, and then lengths in bfloat16, which not every contestant takes."""
+    contestants = {name: one for name, one in FITTED_CONTESTANTS.items() if name != without}
+    half = {name: FITTED_CONTESTANTS[name] for name in (REFERENCE, OURS, "window")}
+    in_half = {"bfloat16": [fitted_setting(n, 16.0) for n in lengths]}
+    return [Grid(sweeps, pace, contestants, []), Grid(in_half, pace, half, [], dtype=torch.bfloat16)]
+
+
 FULL = Grid(
     {
         "target": of_both_kinds((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
@@ -97,21 +107,17 @@ QUICK = Grid(
     {name: one for name, one in CONTESTANTS.items() if name != "flex"},  # compiling it takes longer than the rest
     of_both_kinds((4096, 0.01)),
 )
-FITTED_FULL = Grid(
+FITTED_FULL = _fitted_grids(
     {
         "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
         "shared": [fitted_setting(2**power, 16.0, "shared") for power in (10, 11, 12, 14, 16)],
         "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
     },
+    (1024, 2048, 4096, 16384),
     Pace(2.0, 5),
-    FITTED_CONTESTANTS,
-    [],
 )
-FITTED_QUICK = Grid(
-    {"n": [fitted_setting(n, 16.0) for n in (1024, 4096)]},
-    Pace(1.0, 3),
-    {name: one for name, one in FITTED_CONTESTANTS.items() if name != "flex"},
-    [],
+FITTED_QUICK = _fitted_grids(
+    {"n": [fitted_setting(n, 16.0) for n in (1024, 4096)]}, (4096,), Pace(1.0, 3), without="flex"
 )
 GPU_FULL = _gpu_grid(
     (4096, 16384, 65536, 1024),
@@ -150,7 +156,7 @@ def run(
     found: dict[str, Any] = {"cases": [], "parts": []} | (before or {}) | {"left_out": []}
     done = {_key(case) for case in found["cases"]}
     for setting in track(grid.settings(), description="attention"):
-        if _key(asdict(setting)) in done:
+        if _key(asdict(setting) | {"dtype": _name(grid.dtype)}) in done:
             continue
         if monotonic() >= end:
             found["left_out"].append(str(setting))
@@ -220,7 +226,7 @@ def _check_alive(device: torch.device, setting: Setting) -> None:
 
 
 def _key(case: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(case[name] for name in ("kind", "n", "density", "n_clusters"))
+    return tuple(case[name] for name in ("kind", "n", "density", "n_clusters", "dtype"))
 
 
 def _about(case: Case) -> dict[str, Any]:
@@ -230,5 +236,9 @@ def _about(case: Case) -> dict[str, Any]:
         reached = (
             (model.expected_density() if model.has_closed_density else sample_edges(model).density()).mean().item()
         )
-    dtype = str(case.query.dtype).removeprefix("torch.")
+    dtype = _name(case.query.dtype)
     return asdict(case.setting) | {"dtype": dtype, "expected_density": float(f"{reached:.4g}")}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

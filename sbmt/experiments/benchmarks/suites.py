@@ -52,7 +52,9 @@ def _suite(module: Any, tables: Callable[[dict[str, Any]], list[Table]]) -> Suit
 
 
 def _fitted(is_quick: bool, track: Track) -> dict[str, Any]:
-    found = attention.run(attention.FITTED_QUICK if is_quick else attention.FITTED_FULL, track)
+    found: dict[str, Any] = {}
+    for grid in attention.FITTED_QUICK if is_quick else attention.FITTED_FULL:
+        found = attention.run(grid, track, before=found)
     return found | {"memory": memory.run(memory.FITTED_QUICK if is_quick else memory.FITTED_FULL, track)}
 
 

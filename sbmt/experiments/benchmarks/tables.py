@@ -36,10 +36,11 @@ def fitted_tables(found: dict[str, Any]) -> list[Table]:
     """Over the number of tokens and over the keys per query, forward and training step; how the step grows; memory."""
     tables = []
     for is_training, (way, title) in WAYS.items():
-        for sweep in ("n", "shared", "keys"):
+        for sweep in ("n", "shared", "keys", "bfloat16"):
             cases = [c for c in found["cases"] if sweep in c["sweeps"] and c["is_training"] == is_training]
             if cases:
-                tables.append(_times(f"fitted-{sweep}-{way}", title, cases, FITTED_CONTESTANTS, OURS))
+                more = "; bfloat16" if sweep == "bfloat16" else ""
+                tables.append(_times(f"fitted-{sweep}-{way}", title + more, cases, FITTED_CONTESTANTS, OURS))
     rows = []
     for sweep, what in (("n", "a graph for each head"), ("shared", "one graph for all heads")):
         long = [c for c in found["cases"] if c["is_training"] and sweep in c["sweeps"] and c["n"] >= GROWS_FROM]

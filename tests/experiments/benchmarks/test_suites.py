@@ -56,11 +56,14 @@ def test_a_case_says_to_which_sweeps_it_belongs(result):
     for broken_down in result["suites"]["attention"]["found"]["parts"]:
         assert list(broken_down["results"]) == [WHOLE, *PARTS] and broken_down["results"][WHOLE]["ratio"] == 1.0
     fitted = result["suites"]["fitted"]["found"]["cases"]
-    assert {(case["kind"], case["n"], *case["sweeps"]) for case in fitted} == {
-        ("fitted", 64, "n", "keys"),
-        ("fitted", 128, "n"),
-        ("shared", 64, "shared"),
+    assert {(case["kind"], case["n"], case["dtype"], *case["sweeps"]) for case in fitted} == {
+        ("fitted", 64, "float32", "n", "keys"),
+        ("fitted", 128, "float32", "n"),
+        ("shared", 64, "float32", "shared"),
+        ("fitted", 64, "bfloat16", "bfloat16"),
     }
+    [half] = [table for table in fitted_tables(result["suites"]["fitted"]["found"]) if "bfloat16-t" in table.name]
+    assert half.title.startswith("Training step, forward + backward; bfloat16; ") and len(half.rows) == 1
 
 
 def test_growth_is_told_from_long_sequences_alone(result):

@@ -121,7 +121,14 @@ def test_steps_are_timed_in_turn():
 
 def test_fitted_masks_are_timed_at_every_length(tmp_path):
     cases = [
-        {"kind": kind, "n": n, "density": 16 / n, "is_training": is_training, "results": {"sbm": {"ratio": ratio / n}}}
+        {
+            "kind": kind,
+            "n": n,
+            "density": 16 / n,
+            "dtype": "float32",
+            "is_training": is_training,
+            "results": {"sbm": {"ratio": ratio / n}},
+        }
         for kind, ratio in (("fitted", 1024), ("shared", 512))
         for n in FITTED_LENGTHS
         for is_training in (False, True)

@@ -17,17 +17,18 @@ def run(trial, seed, accuracy, **about):
     return {"trial": trial, "config": {"seed": seed}, "test": test | about, "n_test": 1000}
 
 
-def measured(training, forward):
+def measured(training, forward, half=None):
     """A processor on which a fitted mask takes half of full attention's time at twice so many tokens, and so on."""
     cases = [
         {
             "n": n,
             "is_training": is_training,
-            "sweeps": ["n"],
+            "sweeps": [sweep],
             "results": {"sbm": {"ratio": even / n if even else 2.0}},
         }
         for n in (512, 2048)
-        for is_training, even in ((True, training), (False, forward))
+        for sweep, is_training, even in (("n", True, training), ("n", False, forward), ("bfloat16", True, half))
+        if sweep == "n" or half
     ]
     manifest = {"processor": f"even at {training}", "date": "2026-11-26"}
     return {"manifest": manifest, "suites": {"fitted": {"found": {"cases": cases}}}}
@@ -44,7 +45,7 @@ def results(tmp_path):
     files = {"listops": study, "deep": {"cases": {"a b": [{"x": -0.5}], "n": 16384}}, "theory": rows}
     files |= {"glue": {"mlm": {"titles": {"sbm": ""}, "runs": [scored]}}}
     (tmp_path / "results" / "machines" / "another").mkdir(parents=True)
-    files |= {"bench_fitted": measured(1024, None), "machines/another/bench_fitted": measured(700, 1400)}
+    files |= {"bench_fitted": measured(1024, None), "machines/another/bench_fitted": measured(700, 1400, half=900)}
     for name, content in files.items():
         (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content), "utf-8")
     return Results(tmp_path)
@@ -73,6 +74,8 @@ def results(tmp_path):
         ('show(fitted_break_even("training", "least"), ",.0f")', "700"),
         ('show(fitted_break_even("training", "greatest"), ",.0f")', "1,000"),
         ('fitted_break_even("forward", "least")', NOT_YET),
+        ('show(fitted_break_even("training", "greatest", "bfloat16"), ",.0f")', "900"),
+        ('fitted_break_even("forward", "least", "bfloat16")', NOT_YET),
         ('median("listops", "linear", "accuracy")', NOT_YET),
         ('median("listops", "sbm", "f1")', NOT_YET),
         ('median("elsewhere", "sbm", "accuracy")', NOT_YET),

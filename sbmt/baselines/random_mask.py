@@ -10,6 +10,7 @@ from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
 from sbmt.block_model.model import BlockModel
 from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.patterns import check_window, is_in_window, sliding_window
 from sbmt.registration import option
@@ -98,15 +99,21 @@ class RandomMaskAttention(nn.Module):
         check_attention_inputs(query, key, value)
         shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
         dtype = torch.promote_types(query.dtype, torch.float32)  # 16 bits would round the probability
-        ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
-        block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
-        block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask)
-        edges = sample_edges(block_model, generator=generator)
-        expected = block_model.expected_density()  # batch heads
+        near = None
         if self.window is not None:
             near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
-            share = near.density().to(dtype)
-            edges, expected = edges.union(near), share + (1 - share) * expected
+        if near is not None and self.mask_density == 0:
+            draw_seed(generator)  # so that what is drawn later does not depend on the density
+            edges, expected = near, near.density().to(dtype)
+        else:
+            ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
+            block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
+            block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask)
+            edges = sample_edges(block_model, generator=generator)
+            expected = block_model.expected_density()  # batch heads
+            if near is not None:
+                share = near.density().to(dtype)
+                edges, expected = edges.union(near), share + (1 - share) * expected
         bias = None
         if self.reweight:
             drawn_with = query.new_full((edges.n_edges,), self.mask_density, dtype=dtype)

@@ -6,7 +6,7 @@ are rows graph · n_keys + j of ``part`` and ``weight``.
 
 import triton.language as tl
 
-from sbmt.kernels.gpu.rows.blocks import power_of_two
+from sbmt.kernels.gpu.rows.blocks import edges_of, power_of_two
 from sbmt.kernels.gpu.toolchain import kernel
 
 
@@ -66,8 +66,7 @@ def rates_along(
 ):  # fmt: skip
     """Computes the rate of every edge of a row."""
     row = tl.program_id(0).to(tl.int64)
-    first = tl.load(row_ptr + row)
-    n_edges = (tl.load(row_ptr + row + 1) - first).to(tl.int32)
+    first, n_edges = edges_of(row_ptr, row)
     of_row, of_keys = rate + row * (PARTITIONS * SIZE), row // n_queries * n_keys
     for start in range(0, n_edges, EDGES):
         edges = first + tl.minimum(start + tl.arange(0, EDGES), n_edges - 1)  # beyond the end, the last is repeated
@@ -88,8 +87,7 @@ def to_queries(
 ):  # fmt: skip
     """Computes the gradient of a query's rates to all parts."""
     row = tl.program_id(0).to(tl.int64)
-    first = tl.load(row_ptr + row)
-    n_edges = (tl.load(row_ptr + row + 1) - first).to(tl.int32)
+    first, n_edges = edges_of(row_ptr, row)
     of_row, of_keys = rate + row * (PARTITIONS * SIZE), row // n_queries * n_keys
     columns = tl.arange(0, power_of_two(SIZE))
     for group in tl.static_range(PARTITIONS // 2):
@@ -119,8 +117,7 @@ def to_keys(
 ):  # fmt: skip
     """Computes the gradient of how much a key is in each of its parts."""
     token = tl.program_id(0).to(tl.int64)
-    first = tl.load(column_ptr + token)
-    n_edges = (tl.load(column_ptr + token + 1) - first).to(tl.int32)
+    first, n_edges = edges_of(column_ptr, token)
     of_queries = token // n_keys * n_queries
     of_edges = tl.load(row_ptr + of_queries)
     active = tl.arange(0, power_of_two(ACTIVE))

@@ -1,4 +1,4 @@
-"""Loads and stores rows of matrices, and computes numbers that are known when a kernel is built."""
+"""Loads and stores rows of matrices, finds rows of masks, and computes numbers that are known at compile time."""
 
 import triton.language as tl
 
@@ -73,3 +73,10 @@ def store_row(pointer, row, numbers, WIDTH: tl.constexpr):
     """Stores one row of such a matrix."""
     columns = tl.arange(0, block_of(WIDTH))
     tl.store(pointer + row * WIDTH + columns, narrow(numbers, pointer.dtype.element_ty), columns < WIDTH)
+
+
+@kernel
+def edges_of(row_ptr, row):
+    """Finds the first edge of a row of a mask, and says how many there are, int32."""
+    first = tl.load(row_ptr + row)
+    return first, (tl.load(row_ptr + row + 1) - first).to(tl.int32)

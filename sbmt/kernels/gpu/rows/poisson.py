@@ -2,6 +2,7 @@
 
 import triton.language as tl
 
+from sbmt.kernels.gpu.rows.blocks import edges_of
 from sbmt.kernels.gpu.tiles.forward import poisson_link
 from sbmt.kernels.gpu.toolchain import kernel
 
@@ -16,8 +17,7 @@ def weigh(
     p = 1 − e^−(r + δ), and 1 for edges between tokens at most ``reach`` places apart.
     """
     row = tl.program_id(0).to(tl.int64)
-    first = tl.load(row_ptr + row)
-    n_edges = (tl.load(row_ptr + row + 1) - first).to(tl.int32)
+    first, n_edges = edges_of(row_ptr, row)
     delta = tl.load(delta_in)
     total = tl.zeros((EDGES,), delta.dtype)  # summed over its edges at the end
     for start in range(0, n_edges, EDGES):
@@ -37,8 +37,7 @@ def gain(
 ):
     """Computes Σ_j a_ij ln(r_ij + δ) over a row's edges that are not certain, and its gradients."""
     row = tl.program_id(0).to(tl.int64)
-    first = tl.load(row_ptr + row)
-    n_edges = (tl.load(row_ptr + row + 1) - first).to(tl.int32)
+    first, n_edges = edges_of(row_ptr, row)
     delta = tl.load(delta_in)
     total = tl.zeros((EDGES,), delta.dtype)  # summed over its edges at the end
     for start in range(0, n_edges, EDGES):

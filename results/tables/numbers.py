@@ -126,8 +126,8 @@ def time_ratio(files: Files, kind: str, n: int, density: float, mode: str, conte
 def fitted_ratio(files: Files, n: int, keys_per_query: float, mode: str, kind: str = "fitted") -> float:
     """Time of a fitted or shared mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
     cases = files.load("bench_fitted")["suites"]["fitted"]["found"]["cases"]
-    wanted = {"kind": kind, "n": n, "density": keys_per_query / n, "is_training": mode == "training"}
-    return find(cases, **wanted, dtype="float32")["results"]["sbm"]["ratio"]
+    wanted = {"kind": kind, "n": n, "density": keys_per_query / n, "dtype": "float32"}
+    return find(cases, **wanted, is_training=mode == "training")["results"]["sbm"]["ratio"]
 
 
 def gpu_ratio(files: Files, most_tokens: int, mode: str, which: str) -> float:

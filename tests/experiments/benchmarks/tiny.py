@@ -49,8 +49,8 @@ def use_tiny_grids(patch):
     fitted = {name: attention.FITTED_CONTESTANTS[name] for name in ("sdpa", "sbm", "window", "transformer_conv")}
     points = [fitted_setting(n, 8.0) for n in (64, 128)]
     sweeps = {"n": points, "shared": [fitted_setting(64, 8.0, "shared")], "keys": points[:1]}
-    half = {name: fitted[name] for name in ("sdpa", "sbm")}
-    half = Grid({"bfloat16": points[:1]}, PACE, half, [], dtype=torch.bfloat16)
+    few = {name: fitted[name] for name in ("sdpa", "sbm")}
+    half = Grid({"bfloat16": points[:1]}, PACE, few, [], dtype=torch.bfloat16)
     patch.setattr(attention, "FITTED_QUICK", [Grid(sweeps, PACE, fitted, []), half])
     patch.setattr(attention, "GPU_QUICK", gpu_grid(0.1))
     patch.setattr(sampler, "QUICK", sampler.SamplerGrid(64, (0.05, 0.2), (256, 512), PACE, degree=8.0))

@@ -16,7 +16,6 @@ from sbmt.models import (
     SequenceClassifier,
     TokenTagger,
 )
-from sbmt.models.embedding import VectorEmbedding
 
 
 def multi_head_cost(layer: MultiHeadAttention) -> ModuleCost:
@@ -45,7 +44,7 @@ def encoder_cost(encoder: Encoder) -> ModuleCost:
     sizes: dict[str, int]
     vectors: tuple[Part, ...]
     sizes, vectors = {"D": encoder.d_model}, ()
-    if isinstance(encoder.token_embedding, VectorEmbedding):
+    if isinstance(encoder.token_embedding, nn.Linear):
         sizes["V"] = encoder.token_embedding.in_features
         vectors = (part("embedding of vectors", "2·b·n·V·D", "b·n·D"),)
     positions = () if encoder.position_embedding is None else (part("positions", elementwise="b·n·D"),)

@@ -1,11 +1,7 @@
-"""Networks built from the attentions."""
+"""Networks built from the attentions: an encoder, and heads on it."""
 
-from sbmt.models.classifier import SequenceClassifier
-from sbmt.models.dual_encoder import DualEncoder
 from sbmt.models.encoder import Encoder, EncoderBlock, ModelOutput
-from sbmt.models.masked_lm import MaskedLM
-from sbmt.models.sentence_classifier import SentenceClassifier
-from sbmt.models.tagger import TokenTagger
+from sbmt.models.heads import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 
 __all__ = [
     "DualEncoder",

@@ -1,47 +1,31 @@
-"""The pre-LN encoder: embedding, blocks, final norm. Read from top to bottom."""
+"""The pre-LN encoder: a block, then embeddings, positions, blocks and a norm."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from sbmt.attention.inputs import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes
+from sbmt.errors import SbmtError, check_choice, check_sizes, describe
 from sbmt.graph.padding import check_mask
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
-from sbmt.models.embedding import IdEmbedding, VectorEmbedding
 from sbmt.types import AttentionOutput
 
+IDS: tuple[torch.dtype, ...] = torch.int32, torch.int64
+FLOATS: tuple[torch.dtype, ...] = torch.float16, torch.bfloat16, torch.float32, torch.float64
 Positions = Literal["learned", "rotary", "none"]
-
-
-@dataclass(frozen=True, eq=False)
-class ModelOutput:
-    """What a model returns.
-
-    Attributes:
-        values: The encoder's token vectors ``(batch, n, d_model)``, or a head's logits.
-        attention: One :class:`~sbmt.types.AttentionOutput` per layer.
-    """
-
-    values: Tensor
-    attention: tuple[AttentionOutput, ...]
+Tokens = Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"]
+Vectors = Float[Tensor, "batch n d_model"]
+Mask = Bool[Tensor, "batch n"] | None  # True = real token; None means that all are
 
 
 class EncoderBlock(nn.Module):
     """x + attention(norm(x)), then x + MLP(norm(x)), with GELU.
 
-    Args:
-        d_model: Width.
-        d_hidden: Width inside the MLP.
-        n_heads: Number of heads.
-        dropout: After attention and after the MLP.
-        attention_dropout: On the attention weights.
-        attention: Name for :func:`~sbmt.layers.build_attention`.
-        **arguments: Further arguments of that attention.
+    Further ``arguments`` are those of :class:`~sbmt.layers.MultiHeadAttention`.
     """
 
     def __init__(
@@ -52,32 +36,31 @@ class EncoderBlock(nn.Module):
         *,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
-        attention: str = "sbm",
         **arguments: Any,
     ) -> None:
         super().__init__()
         check_sizes(d_hidden=d_hidden)
         self.attention_norm = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(d_model, n_heads, attention_dropout, attention=attention, **arguments)
+        self.attention = MultiHeadAttention(d_model, n_heads, attention_dropout, **arguments)
         self.mlp_norm = nn.LayerNorm(d_model)
-        self.mlp = nn.Sequential(
-            nn.Linear(d_model, d_hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(d_hidden, d_model)
-        )
+        wide, narrow = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
+        self.mlp = nn.Sequential(wide, nn.GELU(), nn.Dropout(dropout), narrow)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch n d_model"],
-        key_padding_mask: Bool[Tensor, "batch n"] | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        return_edges: bool = False,
-    ) -> tuple[Float[Tensor, "batch n d_model"], AttentionOutput]:
-        """Returns the new token vectors and what was attended."""
+    def forward(self, x: Vectors, key_padding_mask: Mask = None, **options: Any) -> tuple[Vectors, AttentionOutput]:
+        """The new token vectors, and the output of the attention, which is called with ``options``."""
         y = self.attention_norm(x)
-        y, attended = self.attention(y, y, y, key_padding_mask, generator=generator, return_edges=return_edges)
+        y, attended = self.attention(y, y, y, key_padding_mask, **options)
         x = x + self.dropout(y)
         return x + self.dropout(self.mlp(self.mlp_norm(x))), attended
+
+
+@dataclass(frozen=True, eq=False)
+class ModelOutput:
+    """What a model returns: ``values``, and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
+
+    values: Tensor  # the encoder's token vectors (batch, n, d_model), or a head's logits
+    attention: tuple[AttentionOutput, ...]
 
 
 class Encoder(nn.Module):
@@ -91,21 +74,16 @@ class Encoder(nn.Module):
         n_heads: Heads per layer.
         n_layers: Number of blocks.
         dropout: After the embedding, attention and MLPs, in [0, 1).
-        attention_dropout: On the attention weights, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
-        n_ids: Ids that make up one token; their embeddings, narrower by this factor, stand side by side.
-        d_input: Numbers that make up one token, where tokens are vectors: a linear layer embeds them, and
-            ``embedding_std`` holds for entries of variance 1.
-        positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` turns queries
+        n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
+        d_input: Entries of a token, where tokens are vectors: a linear layer embeds them.
+        positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`) and needs heads of even width; ``"none"`` leaves
             positions out. None means learned positions where ``max_length`` is given, and no positions otherwise.
-        attention: Name for :func:`~sbmt.layers.build_attention`.
-        **arguments: Further arguments of :class:`~sbmt.layers.MultiHeadAttention` and of that attention, such as
-            ``n_clusters``, ``window`` or ``preset``.
+        **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
 
     Raises:
-        SbmtError: If a value is out of range, both or neither of ``vocab_size`` and ``d_input`` are given, or learned
-            positions have no ``max_length``.
+        SbmtError: If a value is out of range, or ``vocab_size`` and ``d_input`` are both given, or both missing.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
     """
@@ -120,35 +98,40 @@ class Encoder(nn.Module):
         n_heads: int,
         n_layers: int,
         dropout: float = 0.0,
-        attention_dropout: float = 0.0,
         embedding_std: float = 0.02,
         n_ids: int = 1,
         d_input: int | None = None,
         positions: Positions | None = None,
-        attention: str = "sbm",
         **arguments: Any,
     ) -> None:
         super().__init__()
-        check_sizes(n_heads=n_heads, n_layers=n_layers)
         check_dropout(dropout)
         if not isinstance(embedding_std, (int, float)) or not 0 <= embedding_std < 1e30:
             raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
-        self.d_model = d_model
-        self.token_embedding: IdEmbedding | VectorEmbedding
-        if vocab_size is not None and d_input is None:
-            self.token_embedding = IdEmbedding(vocab_size, d_model, n_ids, embedding_std)
-        elif vocab_size is None and d_input is not None:
-            self.token_embedding = VectorEmbedding(d_input, d_model, embedding_std)
-        else:
-            do = "give the number of ids, or of the entries of a vector"
-            raise SbmtError("either vocab_size or d_input", "neither" if d_input is None else "both", do)
+        if (vocab_size is None) == (d_input is None):
+            raise SbmtError("either vocab_size or d_input", "neither" if d_input is None else "both", "give one")
+        check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids)
+        self.d_model, self.max_length, self.vocab_size = d_model, max_length, vocab_size
+        self.token_embedding: nn.Embedding | nn.Linear
+        if vocab_size is not None:
+            check_sizes(vocab_size=vocab_size)
+            if d_model % n_ids:
+                raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
+            self.token_shape = (n_ids,) if n_ids > 1 else ()
+            self.token_embedding = nn.Embedding(vocab_size, d_model // n_ids)
+            nn.init.normal_(self.token_embedding.weight, std=embedding_std)
+        if d_input is not None:
+            check_sizes(d_input=d_input)
+            self.token_shape = (d_input,)
+            self.token_embedding = nn.Linear(d_input, d_model)
+            nn.init.normal_(self.token_embedding.weight, std=embedding_std / d_input**0.5)
+            nn.init.zeros_(self.token_embedding.bias)
         if max_length is not None:
             check_sizes(max_length=max_length)
         if positions is None:
             positions = "none" if max_length is None else "learned"
         check_choice("positions", positions, Positions)
-        self.max_length, self.positions = max_length, positions
-        self.position_embedding = None
+        self.positions, self.position_embedding = positions, None
         if positions == "learned":
             if max_length is None:
                 raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")
@@ -160,77 +143,52 @@ class Encoder(nn.Module):
             arguments["transform_heads"] = RotaryPositions(d_model // n_heads)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            EncoderBlock(
-                d_model,
-                d_hidden,
-                n_heads,
-                dropout=dropout,
-                attention_dropout=attention_dropout,
-                attention=attention,
-                **arguments,
-            )
-            for _ in range(n_layers)
+            EncoderBlock(d_model, d_hidden, n_heads, dropout=dropout, **arguments) for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d_model)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"],
-        mask: Bool[Tensor, "batch n"] | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        return_edges: bool = False,
+        self, tokens: Tokens, mask: Mask = None, *, generator: Generator | None = None, return_edges: bool = False
     ) -> ModelOutput:
         """Encodes tokens.
 
         Args:
-            tokens: int64 ``(batch, n)``, in [0, vocab_size), with several ids per token ``(batch, n, ids)``; vectors
-                ``(batch, n, d_input)``.
+            tokens: int64 ids ``(batch, n)`` or ``(batch, n, n_ids)``, or vectors ``(batch, n, d_input)``.
             mask: bool ``(batch, n)``, True = real token.
             generator: Source of the masks' seeds.
             return_edges: Whether each layer's output carries its edges.
 
         Raises:
-            SbmtError: On tokens of another type, shape or range, more of them than ``max_length``, or a mask that does
-                not fit them.
+            SbmtError: On tokens of another type, shape or range, more than ``max_length``, or a mask that does not fit.
         """
-        is_vectors = isinstance(self.token_embedding, VectorEmbedding)  # which may hold anything at padding
-        x = self.token_embedding(tokens, mask) if is_vectors else self.token_embedding(tokens)  # batch n d_model
-        mask = check_mask("mask", mask, x.shape[0], x.shape[1], x.device)
-        if self.max_length is not None and x.shape[1] > self.max_length:
-            do = "truncate, or build with a larger max_length"
-            raise SbmtError(f"at most {self.max_length} tokens", x.shape[1], do)
+        self._check(tokens)
+        mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
+        if self.vocab_size is None and mask is not None:
+            tokens = tokens.masked_fill(~mask[..., None], 0.0)  # vectors may hold anything at padding
+        x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[: tokens.shape[1]]
+            x = x + self.position_embedding.weight[: x.shape[1]]
         x = self.dropout(x)
-        padding = None if mask is None else ~mask
-        attention = []
+        padding, attention = None if mask is None else ~mask, []
         for block in self.blocks:
             x, attended = block(x, padding, generator=generator, return_edges=return_edges)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))
 
-
-def check_encoder(encoder: Encoder) -> Encoder:
-    """The encoder of a model.
-
-    Raises:
-        SbmtError: If it is something else.
-    """
-    if not isinstance(encoder, Encoder):
-        raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
-    return encoder
-
-
-def check_selected(selected: Tensor, x: Tensor, mask: Tensor | None) -> None:
-    """Raises SbmtError unless ``selected`` asks about real tokens among those of ``x``, ``(batch, n, d_model)``."""
-    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
-    if not is_bool or selected.shape != x.shape[:2]:
-        got = f"{selected.dtype} {tuple(selected.shape)}" if isinstance(selected, Tensor) else type(selected).__name__
-        expected = f"selected as a bool tensor of shape {tuple(x.shape[:2])}"
-        raise SbmtError(expected, got, "give one entry per token, True = asked about")
-    if selected.device != x.device:
-        raise SbmtError(f"selected on {x.device}, as the tokens", selected.device, "move it there with .to(…)")
-    if mask is not None and bool((selected & ~mask).any()):
-        n_padding = int((selected & ~mask).sum())
-        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")
+    def _check(self, tokens: Tensor) -> None:
+        """Raises SbmtError unless these are tokens that the model can read."""
+        expected, dtypes, do = "token ids as an int64", IDS, "encode the text first"
+        if self.vocab_size is None:
+            expected, dtypes, do = "tokens as a floating-point", FLOATS, "give one vector per token"
+        is_right = isinstance(tokens, Tensor) and tokens.dtype in dtypes and tokens.dim() > 1
+        if not is_right or tokens.shape[2:] != self.token_shape or 0 in tokens.shape:
+            sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
+            raise SbmtError(f"{expected} tensor ({sizes})", describe(tokens), do)
+        if tokens.device != (device := self.norm.weight.device):
+            raise SbmtError(f"tokens on {device}, where the model is", tokens.device, "move one of them with .to(…)")
+        if self.vocab_size is not None:
+            low, high = map(int, torch.aminmax(tokens))
+            if low < 0 or high >= self.vocab_size:
+                raise SbmtError(f"token ids in [0, {self.vocab_size})", f"ids from {low} to {high}", "check them")
+        if self.max_length is not None and tokens.shape[1] > self.max_length:
+            raise SbmtError(f"at most {self.max_length} tokens", tokens.shape[1], "truncate, or raise max_length")

@@ -23,7 +23,7 @@ from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
 from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from sbmt.models import MaskedLM, SentenceClassifier
-from sbmt.models.sentence_classifier import Pooling
+from sbmt.models.heads import Pooling
 from sbmt.registration import option
 
 if TYPE_CHECKING:

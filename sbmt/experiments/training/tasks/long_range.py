@@ -12,7 +12,7 @@ from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import INFO, ExampleFeed, TaskData
 from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from sbmt.models import DualEncoder, SequenceClassifier
-from sbmt.models.dual_encoder import PairFeatures
+from sbmt.models.heads import PairFeatures
 from sbmt.registration import option
 
 TASK_TITLES = {

@@ -1,0 +1,221 @@
+"""Heads on an encoder; every model is called as the encoder is, whose ``generator`` and ``return_edges`` it takes."""
+
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from sbmt.attention.inputs import check_dropout
+from sbmt.errors import SbmtError, check_choice, check_sizes, describe
+from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
+
+Pooling = Literal["mean", "first"]
+PairFeatures = Literal["products", "concatenation"]
+
+
+def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
+    """Sum over real tokens, divided by their number, or by n with ``is_padded_mean``; zeros where there are none."""
+    if mask is None:
+        return values.mean(1)
+    count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
+    return values.masked_fill(~mask[..., None], 0.0).sum(1) / count
+
+
+def first_of_real(values: Vectors, mask: Mask) -> Float[Tensor, "batch d_model"]:
+    """The first real token of every example; zeros where there is none."""
+    if mask is None:
+        return values[:, 0]
+    first = values[torch.arange(len(values), device=values.device), mask.int().argmax(1)]  # batch d_model
+    return first.masked_fill(~mask.any(1, keepdim=True), 0.0)
+
+
+class SequenceClassifier(nn.Module):
+    """Encoder, mean over real tokens, and an MLP with one hidden layer.
+
+    Args:
+        encoder: What reads the tokens.
+        n_labels: Logits per sequence.
+        d_hidden: Width inside the head.
+        is_padded_mean: Divides by n instead of by the number of real tokens, as the pipeline that the paper uses does.
+    """
+
+    def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
+        super().__init__()
+        check_sizes(n_labels=n_labels, d_hidden=d_hidden)
+        self.encoder, self.is_padded_mean = _checked(encoder), is_padded_mean
+        self.head = _mlp(encoder.d_model, d_hidden, n_labels)
+
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n_labels)``."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
+
+
+class SentenceClassifier(nn.Module):
+    r"""Encoder, one vector x per sequence, and an MLP with one hidden layer of tanh.
+
+    $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
+
+    Args:
+        encoder: What reads the tokens.
+        n_labels: Logits per sequence.
+        pooling: Makes x the ``"mean"`` of real tokens, as in the paper's table of settings, or the ``"first"`` of them,
+            as in the pipeline that it uses.
+        dropout: Before either linear layer while training, in [0, 1).
+
+    Paper: section 5.3 and Table 7; the head is the pipeline's. Deviation: padding is masked.
+    """
+
+    def __init__(self, encoder: Encoder, n_labels: int, *, pooling: Pooling = "mean", dropout: float = 0.0) -> None:
+        super().__init__()
+        check_sizes(n_labels=n_labels)
+        check_choice("pooling", pooling, Pooling)
+        check_dropout(dropout)
+        self.encoder, self.pooling = _checked(encoder), pooling
+        inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
+        self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
+
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n_labels)``."""
+        encoded = self.encoder(tokens, mask, **options)
+        pool = mean_of_real if self.pooling == "mean" else first_of_real
+        return ModelOutput(self.head(pool(encoded.values, mask)), encoded.attention)
+
+
+class DualEncoder(nn.Module):
+    r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
+
+    Args:
+        encoder: What reads a document.
+        n_labels: Logits per pair.
+        d_hidden: Width inside the head, at least 2.
+        pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer of width
+            ``d_hidden``, as in the pipeline that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden
+            layers, ``d_hidden`` and half of it, as in Long Range Arena's own code.
+        is_padded_mean: See :class:`SequenceClassifier`.
+
+    Paper: appendix, retrieval; the head is the pipeline's.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        n_labels: int,
+        d_hidden: int,
+        *,
+        pair_features: PairFeatures = "products",
+        is_padded_mean: bool = False,
+    ) -> None:
+        super().__init__()
+        check_sizes(n_labels=n_labels, d_hidden=d_hidden)
+        check_choice("pair_features", pair_features, PairFeatures)
+        self.encoder, self.pair_features, self.is_padded_mean = _checked(encoder), pair_features, is_padded_mean
+        if pair_features == "products":
+            self.head = _mlp(4 * encoder.d_model, d_hidden, n_labels)
+        else:
+            self.head = _mlp(2 * encoder.d_model, d_hidden, max(1, d_hidden // 2), n_labels)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
+    ) -> ModelOutput:
+        """Logits ``(batch, n_labels)``, and the attention of all 2 · batch documents, a pair's two next to each other.
+
+        Raises:
+            SbmtError: If the documents do not come in pairs.
+        """
+        for name, x in (("tokens", tokens), ("mask", mask)):
+            is_pair = isinstance(x, Tensor) and x.dim() == 3 and x.shape[1] == 2
+            if not is_pair and not (name == "mask" and mask is None):
+                raise SbmtError(f"{name} of shape (batch, 2, n)", describe(x), "give both documents of each pair")
+        flat = None if mask is None else mask.flatten(0, 1)
+        encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
+        x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
+        parts = [x, y, x * y, x - y] if self.pair_features == "products" else [x, y]
+        return ModelOutput(self.head(torch.cat(parts, -1)), encoded.attention)
+
+
+class TokenTagger(nn.Module):
+    """Encoder and one linear layer per token.
+
+    Args:
+        encoder: What reads the tokens.
+        n_labels: Logits per token.
+    """
+
+    def __init__(self, encoder: Encoder, n_labels: int) -> None:
+        super().__init__()
+        check_sizes(n_labels=n_labels)
+        self.encoder = _checked(encoder)
+        self.head = nn.Linear(encoder.d_model, n_labels)
+
+    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, n_labels)``, or ``(n_selected, n_labels)`` as of :class:`MaskedLM`."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(self.head(_select(encoded.values, selected, mask)), encoded.attention)
+
+
+class MaskedLM(nn.Module):
+    r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
+
+    With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
+
+    $$\operatorname{logits} = \operatorname{LayerNorm}(\operatorname{GELU}(x W^\top + c))\, E^\top + b.$$
+
+    E is the same tensor that reads the tokens in; $b \in \mathbb{R}^V$ starts at zeros.
+
+    Args:
+        encoder: What reads the tokens.
+
+    Raises:
+        SbmtError: If a token of the encoder is not one id.
+
+    Paper: section 5.3, whose pipeline ties the output layer to the embedding too.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        d_model, vocab_size = _checked(encoder).d_model, encoder.vocab_size
+        if vocab_size is None or encoder.token_shape:
+            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
+        self.encoder = encoder
+        self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, vocab_size)``.
+
+        With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, vocab_size)``, row by row.
+
+        Raises:
+            SbmtError: If ``selected`` does not fit the tokens, or selects padding.
+        """
+        encoded = self.encoder(tokens, mask, **options)
+        hidden = self.head(_select(encoded.values, selected, mask))
+        logits = nn.functional.linear(hidden, self.encoder.token_embedding.weight, self.bias)
+        return ModelOutput(logits, encoded.attention)
+
+
+def _mlp(*d_layers: int) -> nn.Sequential:
+    layers = [layer for sizes in pairwise(d_layers) for layer in (nn.ReLU(), nn.Linear(*sizes))]
+    return nn.Sequential(*layers[1:])
+
+
+def _checked(encoder: Encoder) -> Encoder:
+    if not isinstance(encoder, Encoder):
+        raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
+    return encoder
+
+
+def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
+    if selected is None:
+        return x
+    if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
+        expected = f"selected as a bool tensor of shape {tuple(x.shape[:2])}"
+        raise SbmtError(expected, describe(selected), "give one entry per token, True = asked about")
+    if selected.device != x.device:
+        raise SbmtError(f"selected on {x.device}, as the tokens", selected.device, "move it there with .to(…)")
+    if mask is not None and (n_padding := int((selected & ~mask).sum())):
+        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")
+    return x[selected]  # n_selected d_model

@@ -19,12 +19,12 @@ from sbmt.command import run_command
 from sbmt.errors import choose
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.files import read_json, write_json
-from sbmt.experiments.plots.sparsification import draw_recall
+from sbmt.experiments.plots.sparsification import draw_attention_mass
 from sbmt.experiments.sparsification.compare import Inputs, compare, fit_run, report
 from sbmt.experiments.sparsification.masked import n_keys
 from sbmt.experiments.training.run import Run, load_run, manifest
 from sbmt.sparsification import sparsify
-from sbmt.sparsification.watch import seen_heads
+from sbmt.sparsification.fit import seen_heads
 
 RESULT = Path(__file__).resolve().parents[1] / "attention_mass.json"
 RUNS = RESULT.parents[1] / "runs"
@@ -93,7 +93,7 @@ def main() -> None:
                 found[name]["tuned"] = kept(name, measure_tuned)
     if names == list(NETWORKS):
         write_json(RESULT, {"networks": found, "manifest": manifest()})
-        draw_recall(list(found.values()), RESULT.with_suffix(".png"), list(found))
+        draw_attention_mass(list(found.values()), RESULT.with_suffix(".png"), list(found))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def attention_mass_page(files: Files) -> dict[str, str]:
         return {}
     networks = files.load("attention_mass")["networks"]
     return {
-        "attention-seen": kinds_table(networks, lambda kind: f"{100 * kind['recall']:.0f} %"),
+        "attention-seen": kinds_table(networks, lambda kind: f"{100 * kind['attention_mass']:.0f} %"),
         "attention-error": kinds_table(networks, lambda kind: f"{kind['error']:.2f}"),
         "attention-lost": lost_table(networks),
         "attention-tuned": lost_table({name: found["tuned"] for name, found in networks.items() if "tuned" in found}),

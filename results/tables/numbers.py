@@ -41,7 +41,7 @@ def value(files: Files, file: str, *keys: str | int) -> Any:
 
 
 def seen(files: Files, network: str, kind: str, name: str, share: float = 0.05) -> float:
-    """What a kind of mask holding this share of the pairs does in a trained network: ``recall``, ``lost`` and so on."""
+    """A measure, such as ``lost``, of a kind of mask that holds this share of the pairs, in a trained network."""
     found = files.load("attention_mass")["networks"][network]
     return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
 

@@ -13,14 +13,11 @@ from sbmt.sparsification.huggingface import attach, attention_modules
 from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
-
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
 """How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained without a sink, and its
 tokens attend themselves no more than they need to."""
-
 FULL = FullAttention, nn.MultiheadAttention
 """What masks are put in the place of."""
-MERGE = "merge adapters, and remove parametrizations: torch.nn.utils.parametrize.remove_parametrizations"
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
@@ -29,11 +26,9 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
     its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
     projections. Encoders of Hugging Face Transformers attend through the masks as their attention ``"sbmt"``, which
-    ``set_attn_implementation`` leaves and returns to. The new block models know nothing yet: fit them next, with
-    :func:`~sbmt.fit_block_models`.
-
-    A sampled mask is reweighted, so that the more edges a query has, the closer its output comes to what it was.
-    An attention that stands in several places stays one.
+    ``set_attn_implementation`` leaves and returns to. The new block models are not fitted yet: call
+    :func:`~sbmt.fit_block_models` next. A sampled mask is reweighted, so that the more edges a query has, the closer
+    its output comes to what it was.
 
     Args:
         model: Trained with full attention; it is left as it is.
@@ -47,8 +42,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
             may attend in another way, or an argument is unknown or out of range.
 
     Example:
-        >>> import torch
-        >>> import sbmt
+        >>> import torch, sbmt
         >>> block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
         >>> sparse = sparsify(block, edges_per_query=4.0, n_clusters=64)
         >>> report = sbmt.fit_block_models(sparse, [torch.randn(3, 10, 16)], steps=20)
@@ -56,47 +50,38 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         torch.Size([1, 12, 16])
     """
     settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
-    copied = copy.deepcopy(model)
-    if isinstance(copied, FULL):
-        return _sparse("the model", copied, settings)  # type: ignore[return-value]
-    found = {name: module for name, module in copied.named_modules() if isinstance(module, FULL)}  # once each
-    is_huggingface = bool(attention_modules(copied))
+    computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
+    copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in every call
+    holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent, too
+    named = ((name.removeprefix("model").lstrip(".") or "the model", module) for name, module in holder.named_modules())
+    found = {name: module for name, module in named if isinstance(module, FULL)}  # once each
+    is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
         do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
         raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
     if is_huggingface:
-        attach(copied, settings)
+        attach(holder, settings)
     replacements = {module: _sparse(name, module, settings) for name, module in found.items()}
-    for parent in list(copied.modules()):
+    for parent in list(holder.modules()):
         for name, child in parent._modules.items():  # named_children() leaves out what it has seen
             if child in replacements:
-                setattr(parent, name, replacements[child])
-    for module in copied.modules():
-        if isinstance(module, nn.TransformerEncoder):  # it would hand nested tensors to layers that cannot read them
-            module.use_nested_tensor = False
-    return copied
+                parent._modules[name] = replacements[child]
+        if isinstance(parent, nn.TransformerEncoder):  # it would hand nested tensors to layers that cannot read them
+            parent.use_nested_tensor = False
+    return holder["model"]  # type: ignore[return-value]
 
 
 def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
-    """The attentions of a model that learn by likelihood, by name.
-
-    Raises:
-        SbmtError: If there are none.
-    """
-    found = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, SBMAttention) and module.learning == "likelihood"
-    }
+    """The attentions of a model that learn by likelihood, by name; raises SbmtError if there are none."""
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
+    found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:
         raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "make one: sbmt.sparsify")
     return found
 
 
 def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
-    if is_parametrized(attention):
-        raise SbmtError("projections with weights of their own", f"parametrized ones in {name}", MERGE)
-    if type(attention) not in FULL:
+    if type(attention) not in FULL and not is_parametrized(attention):
         do = "put the class itself there if it attends alike, or sparsify the other parts of the model one by one"
         expected = f"the class {' or '.join(kind.__name__ for kind in FULL)} itself"
         raise SbmtError(expected, f"the subclass {type(attention).__name__} as {name}", do)
@@ -112,26 +97,19 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
     """The same projections around a fitted mask."""
-    for name, is_there in (("bias_k", theirs.bias_k is not None), ("add_zero_attn", theirs.add_zero_attn)):
-        if is_there:
-            do = "leave its layer as it is: a mask has no place for another key"
-            raise SbmtError(f"torch.nn.MultiheadAttention without {name}", "one with it", do)
+    if theirs.bias_k is not None or theirs.add_zero_attn:
+        do = "leave its layer as it is: a mask has no place for another key"
+        raise SbmtError("torch.nn.MultiheadAttention without add_bias_kv and add_zero_attn", f"one in {place}", do)
     if not theirs._qkv_same_embed_dim:
-        raise SbmtError("keys and values as wide as queries", "kdim or vdim", "project them to that width first")
+        raise SbmtError("keys and values as wide as queries", f"kdim or vdim in {place}", "project them first")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
-    first = theirs.in_proj_weight
-    ours = kind(
-        theirs.embed_dim,
-        theirs.num_heads,
-        theirs.dropout,
-        bias=theirs.in_proj_bias is not None,
-        device=first.device,
-        dtype=first.dtype,
-        **settings,
-    )
+    first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
+    sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias
+    ours = kind(*sizes, device=first.device, dtype=first.dtype, **settings)
     projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
     if others := projections ^ theirs.state_dict().keys():
-        raise SbmtError("projections with weights of their own", f"others ({min(others)}) in {place}", MERGE)
+        do = "merge adapters, and remove what computes weights, such as parametrizations and pruning"
+        raise SbmtError("projections with weights of their own", f"others ({min(others)}) in {place}", do)
     for name in projections:  # the very same parameters: frozen and tied ones stay so
         owner, _, last = name.rpartition(".")
         setattr(ours.get_submodule(owner), last, theirs.get_parameter(name))
@@ -139,12 +117,7 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
 
 
 class SequenceFirst(MultiHeadAttention):
-    """A :class:`~sbmt.MultiHeadAttention` for models of ``torch.nn.MultiheadAttention(batch_first=False)``.
-
-    Shapes:
-        query ``(n_queries, batch, embed_dim)``, key and value ``(n_keys, batch, embed_dim)`` → output
-        ``(n_queries, batch, embed_dim)``.
-    """
+    """An :class:`~sbmt.MultiHeadAttention` of ``(n, batch, embed_dim)``, as torch's with ``batch_first=False``."""
 
     batch_first = False
 

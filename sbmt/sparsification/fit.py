@@ -1,37 +1,85 @@
-"""Fitting block models to a network that is left as it is."""
+"""Fitting block models to a network that is left as it is, and measuring what their masks see."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from math import cos, pi
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from sbmt.block_model.fit import auxiliary_loss
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.padding import zero_padding
 from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.recall import MaskReport, measure_masks
-from sbmt.sparsification.watch import attending_all, call, fitting_loss
+from sbmt.types import AttentionOutput
 
 BETAS = 0.9, 0.99
 """Of Adam. Rates are exponentials, so that now and then a gradient is far larger than usual, best soon forgotten."""
 
 
 @dataclass(frozen=True, eq=False)
+class MaskQuality:
+    r"""What the masks of a layer see of the attention they stand for: means over queries, ``(heads,)`` each.
+
+    With full attention $a_{ij}$ and the weights $w_{ij}$ that a mask leaves and reweights, 0 off the mask:
+
+    Attributes:
+        attention_mass: The share of attention along the mask's edges, $\sum_{j: w_{ij} > 0} a_{ij}$, in [0, 1].
+        density: The share of pairs that are edges, in [0, 1].
+        error: $\lVert wV - aV \rVert / \lVert aV \rVert$ of the layer's output, over all queries.
+        effective_keys: The effective sample size $1 / \sum_j w_{ij}^2$ of a query's weights.
+        attended_keys: The same of full attention, $1 / \sum_j a_{ij}^2$.
+    """
+
+    attention_mass: Float[Tensor, " heads"]
+    density: Float[Tensor, " heads"]
+    error: Float[Tensor, " heads"]
+    effective_keys: Float[Tensor, " heads"]
+    attended_keys: Float[Tensor, " heads"]
+
+
+@dataclass(frozen=True, eq=False)
+class MaskReport:
+    """The quality of a network's masks; printed, a table with a row for every head.
+
+    Attributes:
+        layers: By the names of the layers.
+    """
+
+    layers: dict[str, MaskQuality]
+
+    def mean(self, name: str) -> float:
+        """The mean over all heads of one of the attributes of :class:`MaskQuality`."""
+        return float(torch.cat([getattr(quality, name) for quality in self.layers.values()]).mean())
+
+    def __str__(self) -> str:
+        rows = [f"{'layer':<40} head  attention mass  density  error  effective keys  of"]
+        for name, quality in self.layers.items():
+            for head, numbers in enumerate(zip(*(x.tolist() for x in vars(quality).values()), strict=True)):
+                mass, density, error, effective, attended = numbers
+                measures = f"{mass:14.3f}  {density:7.3f}  {error:5.2f}  {effective:14.1f}  {attended:.1f}"
+                rows.append(f"{name:<40} {head:>4}  {measures}")
+        return "\n".join(rows)
+
+
+@dataclass(frozen=True, eq=False)
 class FitReport:
-    """What a fit did, and what the masks see that it ended with.
+    """What a fit did, and what the masks see that it ended with; printed, the table of the masks.
 
     Attributes:
         losses: The auxiliary loss of every step, summed over layers.
-        masks: Measured on the batches that come after the last step. They are new to the fit unless it has gone through
-            all there are.
+        masks: Measured on the batches that come after the last step.
     """
 
     losses: tuple[float, ...]
     masks: MaskReport
 
     def __str__(self) -> str:
-        """The table of the masks."""
         return str(self.masks)
 
 
@@ -51,8 +99,7 @@ def fit_block_models(
     draw masks.
 
     Args:
-        model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``. Its block models change, and nothing
-            else does.
+        model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``. Only its block models change.
         batches: What the model is called with, batch by batch: a tensor, a tuple of arguments, or a mapping of named
             ones. They are gone through as often as it takes.
         steps: Steps of Adam, one batch each; some hundreds are enough.
@@ -66,27 +113,23 @@ def fit_block_models(
 
     Cost: ``steps`` forward passes with full attention, and as many backward passes through the block models, in
     O(n²) each.
-
-    Paper: not in it.
     """
     check_sizes(steps=steps, n_measured=n_measured)
     if not isinstance(learning_rate, (int, float)) or not 0 < learning_rate < float("inf"):
         raise SbmtError("learning_rate > 0", learning_rate, "1e-2 is a start")
-    layers = fitted_layers(model)
-    optimizer = torch.optim.Adam(
-        [p for layer in layers.values() for p in layer.block_parameters()], learning_rate, betas=BETAS
-    )
+    blocks = [p for layer in fitted_layers(model).values() for p in layer.block_parameters()]
+    optimizer = torch.optim.Adam(blocks, learning_rate, betas=BETAS)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
-    supply = again_and_again(batches)
+    supply = endless(batches)
     losses: list[float] = []
-    with attending_all(model) as outputs:
+    with attending_all(model) as calls:
         for step in range(1, steps + 1):
-            outputs.clear()
-            call(model, next(supply))
-            if not outputs:
+            calls.clear()
+            _call(model, next(supply))
+            if not calls:
                 do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
                 raise SbmtError("batches that reach a fitted mask", "none reached", do)
-            loss = fitting_loss(outputs)
+            loss = fitting_loss(calls)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -97,17 +140,157 @@ def fit_block_models(
     return FitReport(tuple(losses), measure_masks(model, [next(supply) for _ in range(n_measured)]))
 
 
+def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
+    """Compares masks with full attention, on what each layer of a network is given when all attend all pairs.
+
+    Args:
+        model: One with fitted masks, see :func:`~sbmt.sparsify`.
+        batches: What it is called with, see :func:`~sbmt.fit_block_models`.
+        masks: Other attentions, by the names of the layers that they stand for; None measures the model's own. They are
+            measured in eval mode.
+
+    Raises:
+        SbmtError: If the model has no fitted masks, ``masks`` leaves out one, or the batches do not reach all layers.
+
+    Cost: O(n²) time and memory for each layer: this is an instrument.
+    """
+    layers = fitted_layers(model)
+    masks = layers if masks is None else masks
+    if missing := layers.keys() - masks.keys():
+        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"name all: {', '.join(layers)}")
+    sums: dict[str, Any] = dict.fromkeys(layers, torch.zeros(7, 1))
+    for batch in batches:
+        for name, heads in seen_heads(model, batch).items():
+            sums[name] = sums[name] + _sums(masks[name], heads)
+    if unseen := [name for name, numbers in sums.items() if not numbers[-1].any()]:
+        do = "pass some that do, or sparsify only the part of the model that they go through"
+        raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
+    report = {}
+    for name, (*means, missed, size, n_queries) in sums.items():
+        mass, density, effective, attended = (x / n_queries for x in means)
+        error = (missed / size.clamp(min=torch.finfo(size.dtype).tiny)).sqrt()
+        report[name] = MaskQuality(mass, density, error, effective, attended)
+    return MaskReport(report)
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """What an attention is called with: query, key, value ``(batch, heads, n, d)``, masks ``(batch, n)`` or None."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_mask: Tensor | None = None
+    key_mask: Tensor | None = None
+
+    def attend(self, attention: nn.Module) -> AttentionOutput:
+        """What another attention makes of it."""
+        return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
+
+
+def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
+    """What each fitted layer of a model is given, in its last call, while all of them attend all pairs, by name."""
+    with torch.no_grad(), attending_all(model) as calls:
+        _call(model, batch)
+    return {name: found[-1][0] for name, found in calls.items()}
+
+
+def full_attention(heads: Heads) -> Float[Tensor, "batch heads n_queries n_keys"]:
+    """The weights of full attention, zero where there is nothing to attend."""
+    scores = heads.query @ heads.key.mT / heads.query.shape[-1] ** 0.5
+    if heads.key_mask is not None:
+        scores = scores.masked_fill(~heads.key_mask[:, None, None, :], -torch.inf)
+    return zero_padding(scores.softmax(-1).nan_to_num(), heads.query_mask)
+
+
+def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
+    """Sums over queries of what :func:`measure_masks` averages, in float32 at least: float16 ends at 65,504."""
+    one_hot = torch.eye(heads.key.shape[2], dtype=heads.value.dtype, device=heads.value.device)
+    with torch.no_grad(), kept(attention.modules(), "training"):
+        output = replace(heads, value=one_hot.expand(*heads.key.shape[:2], -1, -1)).attend(attention.eval())
+    dtype = torch.promote_types(heads.value.dtype, torch.float32)
+    heads = replace(heads, query=heads.query.to(dtype), key=heads.key.to(dtype), value=heads.value.to(dtype))
+    weights, wanted = output.values.to(dtype), full_attention(heads)
+    real = zero_padding(torch.ones_like(heads.query[..., :1]), heads.query_mask)[..., 0]  # batch heads n_queries
+    per_query = (
+        (wanted * (weights > 0)).sum(-1),
+        output.density[..., None] * real,
+        _effective_keys(weights),
+        _effective_keys(wanted),
+        ((weights - wanted) @ heads.value).square().sum(-1),
+        (wanted @ heads.value).square().sum(-1),
+        real,
+    )
+    return torch.stack([x.sum((0, 2)) for x in per_query])
+
+
+def _effective_keys(weights: Tensor) -> Tensor:
+    squares = weights.square().sum(-1)
+    return torch.where(squares > 0, 1 / squares.clamp(min=torch.finfo(squares.dtype).tiny), 0.0)
+
+
+Calls = dict[str, list[tuple[Heads, AttentionOutput]]]
+"""By the name of a layer: what it was called with, and what it returned."""
+
+
+@contextmanager
+def attending_all(model: nn.Module) -> Iterator[Calls]:
+    """Meanwhile fitted layers attend all pairs, dropout is off, and only block models take gradients; yields calls."""
+    layers = fitted_layers(model)
+    as_before = kept(model.modules(), "training"), kept(model.parameters(), "requires_grad")
+    with as_before[0], as_before[1], kept(layers.values(), "is_dense", "dropout"), watched(layers) as calls:
+        model.eval().requires_grad_(False)
+        for layer in layers.values():
+            layer.train()
+            layer.is_dense, layer.dropout = True, 0.0
+            for p in layer.block_parameters():
+                p.requires_grad_(True)
+        yield calls
+
+
+@contextmanager
+def watched(layers: Mapping[str, nn.Module]) -> Iterator[Calls]:
+    """Yields a mapping that meanwhile every call of one of these layers is added to."""
+    calls: Calls = defaultdict(list)
+
+    def keep(name: str, _: nn.Module, tokens: Any, options: dict[str, Any], output: AttentionOutput) -> None:
+        calls[name].append((Heads(*tokens, options.get("query_mask"), options.get("key_mask")), output))
+
+    hooks = [layer.register_forward_hook(partial(keep, name), with_kwargs=True) for name, layer in layers.items()]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
+    """Afterwards these attributes are what they were before."""
+    before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
+    try:
+        yield
+    finally:
+        for thing, name, value in before:
+            setattr(thing, name, value)
+
+
+def fitting_loss(calls: Calls) -> Tensor:
+    """The sum of all auxiliary losses; raises SbmtError if a layer learns nothing from any of its calls."""
+    outputs = {name: [output for _, output in found] for name, found in calls.items()}
+    if not all(any(output.auxiliary_loss.requires_grad for output in found) for found in outputs.values()):
+        do = "do without torch.no_grad() and eval(), and checkpoint activations with use_reentrant=False"
+        raise SbmtError("an auxiliary loss with a gradient from every fitted layer", "one without", do)
+    return auxiliary_loss([output for found in outputs.values() for output in found])
+
+
 def falling(done: float) -> float:
     """The share of the learning rate after this share of all steps: it falls to zero over the last third."""
     return 1.0 if done < 2 / 3 else (1 + cos(3 * pi * (done - 2 / 3))) / 2
 
 
-def again_and_again(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches without end.
-
-    Raises:
-        SbmtError: If there are none, or they cannot be gone through twice.
-    """
+def endless(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches, again and again; raises SbmtError if there are none, or they cannot be gone through twice."""
     is_empty = True
     while True:
         for batch in batches:
@@ -116,3 +299,9 @@ def again_and_again(batches: Iterable[Any]) -> Iterator[Any]:
         if is_empty or iter(batches) is batches:
             got = "none" if is_empty else "an iterator that has come to its end"
             raise SbmtError("batches for all steps", got, "pass a list or a DataLoader, or take fewer steps")
+
+
+def _call(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, (tuple, list)) else model(batch)

@@ -4,7 +4,6 @@ That library lets a model's attention be chosen by name: a function that attends
 given. Both are registered here; the block models stand beside the projections, as a child of every attention module.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,14 +11,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbmt.block_model.exploration import ExtraKeys
-from sbmt.block_model.link import LINKS, Link
 from sbmt.errors import SbmtError
 from sbmt.layers import SBMAttention, build_attention
 
-NAME = "sbmt"
-CHILD = "fitted_mask"
-"""The name of the :class:`~sbmt.SBMAttention` in an attention module, and so part of its weights' names."""
+NAME, CHILD = "sbmt", "fitted_mask"
+"""Of the attention implementation, and of the :class:`~sbmt.SBMAttention` in an attention module."""
 HARMLESS = frozenset({"cache_position", "num_items_in_batch", "output_attentions", "output_hidden_states",
                       "output_router_logits", "position_ids", "return_dict", "use_cache"})  # fmt: skip
 """What models hand to their attention that changes no score."""
@@ -28,44 +24,45 @@ Model = TypeVar("Model", bound=nn.Module)
 
 def attention_modules(model: nn.Module) -> list[nn.Module]:
     """The modules of a model that attend through Transformers' interface."""
-    return [
-        module
-        for module in model.modules()
-        if type(module).__module__.startswith("transformers.") and hasattr(module, "is_causal")
-    ]
+    theirs = [module for module in model.modules() if type(module).__module__.startswith("transformers.")]
+    return [module for module in theirs if hasattr(module, "is_causal")]
 
 
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
-    """Gives every attention module a fitted mask, and has the model attend through these.
+    """Gives every attention module a fitted mask, which the model attends through.
 
     Args:
         model: It is changed. Its ``config.sbmt`` keeps the settings, for :func:`load_sparsified`.
         settings: Arguments of :func:`~sbmt.layers.build_attention`.
 
     Raises:
-        SbmtError: If an attention module attends causally, to another sequence, or in a window, or the configuration
+        SbmtError: If an attention module attends causally, to another sequence, or in a window, or ``config.json``
             cannot hold the settings.
     """
-    from transformers import PreTrainedModel
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-    written = _written(settings)
-    _register()
+    for name, value in settings.items():
+        if not isinstance(value, (str, int, float, bool, type(None))):
+            do = "pass a plain number or a name: save_pretrained writes it into config.json"
+            raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, padding_mask)
     for module in attention_modules(model):
-        name = type(module).__name__
-        if module.is_causal or getattr(getattr(module, "config", None), "is_decoder", False):
+        name, config = type(module).__name__, getattr(module, "config", None)
+        if module.is_causal or getattr(config, "is_decoder", False):
             raise SbmtError("attention that is not causal", f"{name}, which is", "sparsify an encoder")
         if "Cross" in name:
             raise SbmtError("self-attention", name, "sparsify the encoder alone")
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
-        sizes: dict[str, Any] = {"d_head": _first(module, "head_dim", "attention_head_size")}
-        sizes["n_heads"] = _first(module, "num_attention_heads", "num_heads", "n_heads")
-        fitted = build_attention("sbm", **sizes, **settings)
-        first = next(module.parameters())
+        d_head = _number(module, "head_dim", "attention_head_size")
+        n_heads = _number(module, "num_attention_heads", "num_heads", "n_heads")
+        fitted = build_attention("sbm", d_head=d_head, n_heads=n_heads, **settings)
+        first = next(p for p in module.parameters() if p.is_floating_point())  # of projections, wrapped or not
         module.add_module(CHILD, fitted.to(first.device, first.dtype).train(module.training))
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
-            module.config.sbmt = written
+            module.config.sbmt = dict(settings)
             module.set_attn_implementation(NAME)
 
 
@@ -93,10 +90,8 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
         """The model with its block models, so that their weights are looked for."""
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
-            raise SbmtError(
-                f"a sparsified model in {folder}", "one without settings of masks", "make one: sbmt.sparsify"
-            )
-        attach(self, _read(config.sbmt))
+            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "make one: sbmt.sparsify")
+        attach(self, config.sbmt)
 
     named_alike = {"__init__": build, "__module__": model_class.__module__}  # names of weights depend on the class's
     loader: Any = type(model_class.__name__, (model_class,), named_alike)
@@ -120,15 +115,19 @@ def attend(
     """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out.
 
     Raises:
-        SbmtError: If it has no fitted mask, or is given what would change its scores, such as a bias of positions.
+        SbmtError: If it has no fitted mask, is asked for attention weights, or is given what would change its scores,
+            such as a bias of positions.
     """
-    fitted = getattr(module, CHILD, None)
+    fitted, name = getattr(module, CHILD, None), type(module).__name__
     if not isinstance(fitted, SBMAttention):
-        got = f"{type(module).__name__} without one"
-        raise SbmtError("a fitted mask in every attention", got, "call sbmt.sparsify(model, edges_per_query=16) first")
+        do = "call sbmt.sparsify(model, edges_per_query=16) first"
+        raise SbmtError("a fitted mask in every attention", f"{name} without one", do)
+    if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
+        do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
+        raise SbmtError("output_attentions=False, since no attention weights are formed", True, do)
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
         do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
-        raise SbmtError("attention by queries and keys", f"{changes[0]} from {type(module).__name__}, too", do)
+        raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         got = f"{attention_mask.dtype} {tuple(attention_mask.shape)}"
         raise SbmtError("an attention mask (batch, n) of what is padding", got, "masks of pairs are not supported")
@@ -143,11 +142,7 @@ def attend(
 
 
 def padding_mask(*_: Any, mask_function: Callable[..., Any], attention_mask: Tensor | None = None, **__: Any) -> Any:
-    """The mask of real tokens, bool ``(batch, n)``, or None where all are real.
-
-    Raises:
-        SbmtError: If the model asks for more than padding.
-    """
+    """The mask of real tokens, bool ``(batch, n)``, or None; raises SbmtError if the model asks for more than that."""
     from transformers.masking_utils import bidirectional_mask_function
 
     if mask_function is not bidirectional_mask_function:
@@ -156,42 +151,9 @@ def padding_mask(*_: Any, mask_function: Callable[..., Any], attention_mask: Ten
     return None if attention_mask is None else attention_mask.bool()
 
 
-def _written(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as a configuration's file holds them: objects by their names or numbers."""
-    found = {name: value for name, value in settings.items() if name != "dropout"}
-    if isinstance(exploration := found.get("exploration"), ExtraKeys):
-        del found["exploration"]
-        found["extra_keys"] = exploration.per_query
-    if isinstance(link := found.get("link"), Link) and LINKS.get(link.name) == link:
-        found["link"] = link.name
-    for name, value in found.items():
-        try:
-            json.dumps(value)
-        except TypeError:
-            do = "pass a plain number or a name: save_pretrained writes it into config.json"
-            raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do) from None
-    return found
-
-
-def _read(written: dict[str, Any]) -> dict[str, Any]:
-    """The settings that :func:`_written` made this of."""
-    found = dict(written)
-    if "extra_keys" in found:
-        found["exploration"] = ExtraKeys(found.pop("extra_keys"))
-    return found
-
-
-def _register() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, padding_mask)
-
-
-def _first(module: nn.Module, *names: str) -> int:
-    for name in names:
-        if isinstance(found := getattr(module, name, None), int):
-            return found
-        if isinstance(found := getattr(getattr(module, "config", None), name, None), int):
-            return found
-    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")
+def _number(module: nn.Module, *names: str) -> int:
+    owners = module, getattr(module, "config", None)
+    found = [number for name in names for owner in owners if isinstance(number := getattr(owner, name, None), int)]
+    if not found:
+        raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")
+    return found[0]

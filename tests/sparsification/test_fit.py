@@ -51,7 +51,7 @@ def test_fit_finds_where_attention_goes(fitted):
     quality = report.masks.layers["attention.attention"]
     assert len(report.losses) == 300
     assert sum(report.losses[-10:]) < sum(report.losses[:10]) - 10
-    assert quality.recall.item() > 0.85 > before.mean("recall")
+    assert quality.attention_mass.item() > 0.85 > before.mean("attention_mass")
     assert quality.density.item() < 0.5 * before.mean("density")
     assert quality.error.item() < 0.6 * before.mean("error")
 
@@ -59,7 +59,7 @@ def test_fit_finds_where_attention_goes(fitted):
 def test_masks_hold_on_sequences_never_seen(fitted):
     model, _, report = fitted
     unseen = sbmt.sparsification.measure_masks(model, [pairs(seed=seed) for seed in range(100, 104)])
-    assert unseen.mean("recall") > report.masks.mean("recall") - 0.05
+    assert unseen.mean("attention_mass") > report.masks.mean("attention_mass") - 0.05
 
 
 def test_expected_edges_are_those_asked_for(fitted):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.utils import parametrizations, prune
 
 import sbmt
 from sbmt import ExtraKeys
-from sbmt.block_model.link import Link, Poisson
+from sbmt.block_model.link import Poisson
 from sbmt.sparsification import load_sparsified
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.huggingface import attend
@@ -121,7 +122,7 @@ def test_only_the_block_models_are_fitted_and_they_see_more():
     sparse = sbmt.sparsify(model, edges_per_query=2.0, n_clusters=64)
     start = sbmt.fit_block_models(sparse, [batch], steps=1, learning_rate=1e-9).masks
     report = sbmt.fit_block_models(sparse, [batch], steps=200)
-    gain = [m.mean("recall") / m.mean("density") for m in (start, report.masks)]
+    gain = [m.mean("attention_mass") / m.mean("density") for m in (start, report.masks)]
     assert gain[1] > 1.5 * gain[0]
     after = sparse.state_dict()
     assert all(torch.equal(weight, after[name]) for name, weight in model.state_dict().items())
@@ -151,27 +152,9 @@ def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
     assert torch.equal(*found)
 
 
-class Capped(Link):
-    """A link that no file knows."""
-
-    name = "poisson"
-    probability = Poisson.probability
-
-
-def test_settings_that_are_objects_are_saved_and_loaded(tmp_path):
-    objects = {"exploration": ExtraKeys(2), "link": Poisson()}
-    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **objects, **SMALL)
-    sparse.save_pretrained(tmp_path)
-    written = json.loads((tmp_path / "config.json").read_text())["sbmt"]
-    assert written["extra_keys"] == 2 and written["link"] == "poisson"
-    again = load_sparsified(transformers.BertForMaskedLM, tmp_path)
-    for layer in fitted_layers(again).values():
-        assert layer.exploration == ExtraKeys(2) and layer.link == Poisson()
-    again.save_pretrained(tmp_path / "again")
-    assert json.loads((tmp_path / "again" / "config.json").read_text())["sbmt"] == written
-
-
-@pytest.mark.parametrize(("name", "value"), [("link", Capped()), ("window", np.int64(4))])
+@pytest.mark.parametrize(
+    ("name", "value"), [("link", Poisson()), ("exploration", ExtraKeys(2)), ("window", np.int64(4))]
+)
 def test_settings_that_no_file_holds_are_refused(name, value):
     arguments = {"edges_per_query": 4.0, "exploration": 0.0, **SMALL, name: value}
     with pytest.raises(sbmt.SbmtError, match=f"{name} as JSON holds it, got a {type(value).__name__}"):
@@ -273,3 +256,42 @@ def test_a_model_without_masks_says_what_to_do():
     model.set_attn_implementation("sbmt")
     with pytest.raises(sbmt.SbmtError, match=r"call sbmt.sparsify\(model"):
         model(**sentences())
+
+
+@pytest.mark.parametrize("is_in_config", [False, True])
+def test_attention_weights_are_refused(is_in_config):
+    model = transformers.BertModel(transformers.BertConfig(**SIZES, **WORDS, output_attentions=is_in_config))
+    sparse, options = sbmt.sparsify(model, edges_per_query=4.0, **SMALL), {"output_attentions": True}
+    with pytest.raises(sbmt.SbmtError, match=r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"):
+        sparse(**sentences(), **{} if is_in_config else options)
+
+
+class LowRank(torch.nn.Module):
+    """A projection with an adapter, as LoRA makes one: it has no weight of its own."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.low = base, torch.nn.Parameter(torch.randn(base.out_features, 1, generator=torch.Generator()))
+
+    def forward(self, x):
+        """The projection and a term of rank 1."""
+        return self.base(x) + x.mean(-1, keepdim=True) * self.low.T
+
+
+def wrapped(model):
+    for layer in model.bert.encoder.layer:
+        attention = layer.attention
+        attention.self.query, attention.output.dense = LowRank(attention.self.query), LowRank(attention.output.dense)
+        prune.random_unstructured(attention.self.key, "weight", 0.5)
+        parametrizations.weight_norm(attention.self.value)
+    return model
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_adapters_pruning_and_weight_norm_are_called(is_before):
+    torch.manual_seed(0)
+    model = wrapped(bert())
+    sparse = saturated(model) if is_before else wrapped(saturated(bert()))
+    if not is_before:
+        sparse.load_state_dict(model.state_dict(), strict=False)
+    torch.testing.assert_close(answers(sparse, sentences()), answers(model, sentences()))

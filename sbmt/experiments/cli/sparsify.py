@@ -129,9 +129,9 @@ def _compare(
     for path in paths:
         write_json(path, result)
     if figure is not None:
-        from sbmt.experiments.plots.sparsification import draw_recall
+        from sbmt.experiments.plots.sparsification import draw_attention_mass
 
-        draw_recall([result], figure)
+        draw_attention_mass([result], figure)
 
 
 def masks_table(kinds: list[dict[str, Any]]) -> Table:
@@ -140,7 +140,7 @@ def masks_table(kinds: list[dict[str, Any]]) -> Table:
         (
             kind["kind"],
             f"{kind['density']:.3f}",
-            f"{kind['recall']:.3f}",
+            f"{kind['attention_mass']:.3f}",
             f"{kind['error']:.2f}",
             f"{kind['effective_keys']:.1f}",
             f"{kind['accuracy']:.3f}",

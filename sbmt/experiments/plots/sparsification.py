@@ -25,12 +25,12 @@ SHARES = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0
 _COLUMNS, _PANEL = 3, (2.6, 2.5)  # inches
 
 
-def plot_recall(axes: Axes, result: dict[str, Any], title: str) -> None:
+def plot_attention_mass(axes: Axes, result: dict[str, Any], title: str) -> None:
     """One line per kind of mask: the share of attention along its edges over the share of pairs that are edges."""
     kinds = [kind["kind"] for kind in result["levels"][0]]
     for name, style in STYLES.items():
         points = [level[kinds.index(name)] for level in result["levels"]]
-        x, y = [p["density"] for p in points], [p["recall"] for p in points]
+        x, y = [p["density"] for p in points], [p["attention_mass"] for p in points]
         axes.plot(x, y, marker="o", markersize=3.5, label=name, **style)  # type: ignore[arg-type]
     axes.set(title=title, xscale="log", ylim=(0, 1.02))
     low, high = axes.get_xlim()
@@ -41,7 +41,7 @@ def plot_recall(axes: Axes, result: dict[str, Any], title: str) -> None:
     axes.grid(axis="y")
 
 
-def draw_recall(results: Sequence[dict[str, Any]], path: Path, titles: Sequence[str] = ()) -> None:
+def draw_attention_mass(results: Sequence[dict[str, Any]], path: Path, titles: Sequence[str] = ()) -> None:
     """One panel per :func:`~sbmt.experiments.sparsification.compare.report`, titled by its task if not otherwise."""
     titles = titles or [result["task"] for result in results]
     columns = min(_COLUMNS, len(results))
@@ -49,7 +49,7 @@ def draw_recall(results: Sequence[dict[str, Any]], path: Path, titles: Sequence[
     with saved_figure(path, max(5.0, columns * _PANEL[0]), rows * _PANEL[1] + 0.9) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
         for axes, result, title in zip(panels, results, titles, strict=False):
-            plot_recall(axes, result, title)
+            plot_attention_mass(axes, result, title)
         for axes in list(panels)[len(results) :]:
             axes.remove()
         figure.supxlabel("share of pairs that are edges", fontsize=9.5)

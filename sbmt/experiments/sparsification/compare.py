@@ -13,15 +13,13 @@ from torch import nn
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.sparsification.controls import CONTROLS
+from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run, Scores, load_run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
-from sbmt.sparsification.fine_tuning import fine_tune
-from sbmt.sparsification.fit import fit_block_models
-from sbmt.sparsification.recall import MaskQuality, MaskReport, measure_masks
-from sbmt.sparsification.watch import Heads, seen_heads
+from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
 
 BATCH = 16
 TUNED_ON, MEASURED_ON = 2, 8
@@ -187,7 +185,7 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
     Args:
         run: Whose task; a tenth of its learning rate is the largest.
         model: With masks of any kind.
-        steps: Of :func:`~sbmt.sparsification.fine_tune`.
+        steps: Of :func:`~sbmt.experiments.sparsification.fine_tuning.fine_tune`.
         on_step: See there.
     """
     if steps == 0:

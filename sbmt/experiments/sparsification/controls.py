@@ -18,8 +18,7 @@ from sbmt.experiments.sparsification.masked import (
     is_pair,
     n_keys,
 )
-from sbmt.sparsification.recall import full_attention
-from sbmt.sparsification.watch import Heads
+from sbmt.sparsification.fit import Heads, full_attention
 
 BITS, TABLES = range(1, 13), 64
 """What is tried of hashing: bits of a table, and the most tables."""

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
 from sbmt.graph.padding import zero_padding
-from sbmt.sparsification.recall import full_attention
-from sbmt.sparsification.watch import Heads
+from sbmt.sparsification.fit import Heads, full_attention
 from sbmt.types import AttentionOutput
 
 

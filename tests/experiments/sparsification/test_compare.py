@@ -20,8 +20,7 @@ from sbmt.experiments.sparsification.compare import (
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.fit import fit_block_models
-from sbmt.sparsification.watch import seen_heads
+from sbmt.sparsification.fit import fit_block_models, seen_heads
 
 OPTIONS = {"n_clusters": 16}
 
@@ -90,9 +89,9 @@ def test_every_kind_is_compared_and_nothing_is_changed(full, sparse):
     assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())
     for compared in found:
         assert compared.scores.n_examples == 10
-        assert 0 < compared.masks.mean("recall") <= 1 and compared.masks.mean("error") > 0
+        assert 0 < compared.masks.mean("attention_mass") <= 1 and compared.masks.mean("error") > 0
     oracle, random = (next(c for c in found if c.name == name) for name in ("oracle", "random"))
-    assert oracle.masks.mean("recall") > random.masks.mean("recall")
+    assert oracle.masks.mean("attention_mass") > random.masks.mean("attention_mass")
 
 
 def test_without_a_density_the_others_take_that_of_the_fitted_masks(full, sparse):
@@ -199,5 +198,5 @@ def test_every_kind_is_tuned_and_full_attention_too(full, sparse):
     after = report(full, [compare(full, sparse, n_examples=8, fine_tune_steps=3)], 3)
     assert after["fine_tune_steps"] == 3 and after["full"]["loss"] != before["full"]["loss"]
     for one, other in zip(before["levels"][0], after["levels"][0], strict=True):
-        assert one["kind"] == other["kind"] and one["recall"] == pytest.approx(other["recall"], abs=0.2)
+        assert one["kind"] == other["kind"] and one["attention_mass"] == pytest.approx(other["attention_mass"], abs=0.2)
         assert one["loss"] != other["loss"], one["kind"]

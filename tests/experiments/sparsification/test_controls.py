@@ -16,8 +16,7 @@ from sbmt.experiments.sparsification.masked import (
     drawn,
     is_pair,
 )
-from sbmt.sparsification.recall import full_attention
-from sbmt.sparsification.watch import Heads
+from sbmt.sparsification.fit import Heads, full_attention
 from tests.statistics import binomial_p_values
 
 N, D, HEADS = 24, 8, 2
@@ -51,13 +50,13 @@ def test_as_many_edges_as_asked_for(name, density):
     assert found == pytest.approx(density, abs=steps.get(name, 0.02))
 
 
-def recall(attention, layer):
+def attention_mass(attention, layer):
     return sum(float((full_attention(g) * (attention.mask(g).is_edge & is_pair(g))).sum()) for g in layer)
 
 
 def test_masks_that_look_at_tokens_see_more_than_those_that_do_not():
     layer, unseen = [heads(seed) for seed in range(4)], [heads(seed) for seed in range(50, 70)]
-    seen = {name: recall(make(layer, 0.2), unseen) for name, make in CONTROLS.items()}
+    seen = {name: attention_mass(make(layer, 0.2), unseen) for name, make in CONTROLS.items()}
     assert seen["oracle"] == max(seen.values())
     for name in ("hashing", "k-means", "ideal rates"):
         assert seen[name] > 1.3 * seen["random"], name

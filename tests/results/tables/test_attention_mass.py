@@ -9,9 +9,9 @@ from results.tables.files import Files
 from results.tables.numbers import seen
 
 
-def network(recall, keys):
+def network(mass, keys):
     def kind(name, share):
-        numbers = {"recall": recall * share, "error": 2 * share, "lost": 0.1 * share, "lost_error": 0.0123}
+        numbers = {"attention_mass": mass * share, "error": 2 * share, "lost": 0.1 * share, "lost_error": 0.0123}
         return {"kind": name, **numbers}
 
     levels = [[kind(name, share) for name in ("fitted", "oracle")] for share in (0.05, 0.5)]
@@ -47,5 +47,5 @@ def test_tables_show_a_twentieth_of_the_pairs(files):
 
 
 def test_single_numbers(files):
-    assert seen(files, "Image", "oracle", "recall") == 0.1
-    assert seen(files, "Image", "oracle", "recall", 0.5) == 1.0
+    assert seen(files, "Image", "oracle", "attention_mass") == 0.1
+    assert seen(files, "Image", "oracle", "attention_mass", 0.5) == 1.0

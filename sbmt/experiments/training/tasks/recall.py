@@ -113,14 +113,8 @@ class OracleTagger(TokenTagger):
             block.get_submodule("attention").attention = self.oracle
 
     def forward(
-        self,
-        tokens: Tensor,
-        mask: Tensor | None = None,
-        *,
-        selected: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        return_edges: bool = False,
+        self, tokens: Tensor, mask: Tensor | None = None, *, selected: Tensor | None = None, **options: Any
     ) -> ModelOutput:
         """See :class:`~sbmt.models.TokenTagger`."""
         self.oracle.edges = self.find_edges(tokens)
-        return super().forward(tokens, mask, selected=selected, generator=generator, return_edges=return_edges)
+        return super().forward(tokens, mask, selected=selected, **options)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import sbmt
-from sbmt.sparsification import fine_tune
+from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.sparsification.convert import fitted_layers
 
 WIDTH = 16

@@ -7,7 +7,7 @@ from torch import nn
 import sbmt
 from sbmt.graph.patterns import sliding_window
 from sbmt.sparsification import measure_masks
-from sbmt.sparsification.watch import seen_heads
+from sbmt.sparsification.fit import seen_heads
 
 WIDTH, HEADS, N = 16, 2, 12
 
@@ -54,9 +54,9 @@ def test_measures_are_those_of_their_definition(model):
                 sums[name] += torch.stack([x.double().sum(-1) for x in per_query])
         n_queries += N + 7 + 1
     for name, quality in report.layers.items():
-        recall, density, effective, attended, missed, size = sums[name]
+        mass, density, effective, attended, missed, size = sums[name]
         for found, wanted in (
-            (quality.recall, recall / n_queries),
+            (quality.attention_mass, mass / n_queries),
             (quality.density, density / n_queries),
             (quality.effective_keys, effective / n_queries),
             (quality.attended_keys, attended / n_queries),
@@ -68,7 +68,7 @@ def test_measures_are_those_of_their_definition(model):
 def test_full_attention_sees_everything(model):
     full = {name: sbmt.build_attention("full", d_head=8, n_heads=HEADS) for name in seen_heads(model, batch())}
     report = measure_masks(model, [batch()], full)
-    assert report.mean("recall") == pytest.approx(1.0) and report.mean("density") == pytest.approx(1.0)
+    assert report.mean("attention_mass") == pytest.approx(1.0) and report.mean("density") == pytest.approx(1.0)
     assert report.mean("error") == pytest.approx(0.0, abs=1e-5)
     assert report.mean("effective_keys") == pytest.approx(report.mean("attended_keys"), rel=1e-4)
 
@@ -86,7 +86,7 @@ def test_empty_rows_count_as_seeing_nothing(model):
         for name in seen_heads(model, batch())
     }
     report = measure_masks(model, [batch()], nothing)
-    assert report.mean("recall") == report.mean("density") == report.mean("effective_keys") == 0
+    assert report.mean("attention_mass") == report.mean("density") == report.mean("effective_keys") == 0
     assert report.mean("error") == pytest.approx(1.0)
 
 
@@ -94,8 +94,8 @@ def test_layers_may_differ_in_their_heads():
     layers = nn.Sequential(*(nn.TransformerEncoderLayer(WIDTH, h, 8, dropout=0.0, batch_first=True) for h in (2, 4)))
     model = sbmt.sparsify(layers.eval(), edges_per_query=4.0, n_clusters=16)
     report = measure_masks(model, [batch()["src"]])
-    assert [len(quality.recall) for quality in report.layers.values()] == [2, 4]
-    assert len(str(report).splitlines()) == 1 + 2 + 4 and 0 < report.mean("recall") <= 1
+    assert [len(quality.attention_mass) for quality in report.layers.values()] == [2, 4]
+    assert len(str(report).splitlines()) == 1 + 2 + 4 and 0 < report.mean("attention_mass") <= 1
 
 
 def test_layers_may_differ_in_their_lengths():
@@ -107,7 +107,7 @@ def test_layers_may_differ_in_their_lengths():
     assert sorted(h.query.shape[2] for h in heads.values()) == [5, 5, 40]
     full = {name: sbmt.build_attention("full", d_head=8, n_heads=2) for name in heads}
     for quality in measure_masks(sparse, [(source, target)], full).layers.values():
-        for found in (quality.recall, quality.density, quality.effective_keys / quality.attended_keys):
+        for found in (quality.attention_mass, quality.density, quality.effective_keys / quality.attended_keys):
             torch.testing.assert_close(found, torch.ones(2))
 
 
@@ -121,7 +121,7 @@ def test_half_precision_sums_as_float32_does():
         sparse = sbmt.sparsify(attention.to(dtype), edges_per_query=4.0, n_clusters=16)
         full = {"attention": sbmt.build_attention("full", d_head=8, n_heads=HEADS)}
         found.append(measure_masks(sparse, [(x.to(dtype),) * 3], full).layers["attention"])
-    for name in ("recall", "density", "effective_keys", "attended_keys"):
+    for name in ("attention_mass", "density", "effective_keys", "attended_keys"):
         torch.testing.assert_close(getattr(found[1], name), getattr(found[0], name), rtol=0.01, atol=0.0)
 
 
@@ -154,5 +154,5 @@ def test_a_layer_without_a_mask_is_named(model):
 
 @pytest.mark.bad_input
 def test_no_batches(model):
-    with pytest.raises(sbmt.SbmtError, match="batches to measure masks on"):
+    with pytest.raises(sbmt.SbmtError, match="batches that reach every fitted layer"):
         measure_masks(model, [])

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.layers import SBMAttention
-from sbmt.sparsification.fit import again_and_again, falling
-from sbmt.sparsification.watch import fitting_loss, outputs_of
+from sbmt.sparsification.fit import endless, falling, fitting_loss, kept, watched
 
 LARGEST_NORM = 1.0
 """Of a step's gradient, block models left out; longer ones are shortened."""
@@ -54,33 +53,29 @@ def fine_tune(
     for name, rate in (("learning_rate", learning_rate), ("block_model_rate", block_model_rate)):
         if not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
             raise SbmtError(f"{name} > 0", rate, "1e-4 and 1e-3 are a start")
-    layers = [m for m in model.modules() if isinstance(m, SBMAttention) and m.learning == "likelihood"]
-    fitted = [p for layer in layers for p in layer.block_parameters()]
-    their_ids = {id(p) for p in fitted}
-    others = [p for p in model.parameters() if p.requires_grad and id(p) not in their_ids]
-    groups = [{"params": others, "lr": learning_rate}, {"params": fitted, "lr": block_model_rate}]
+    fitted = {n: m for n, m in model.named_modules() if isinstance(m, SBMAttention) and m.learning == "likelihood"}
+    blocks = [p for layer in fitted.values() for p in layer.block_parameters()]
+    block_ids = {id(p) for p in blocks}
+    others = [p for p in model.parameters() if p.requires_grad and id(p) not in block_ids]
+    groups = [{"params": others, "lr": learning_rate}, {"params": blocks, "lr": block_model_rate}]
     optimizer = torch.optim.Adam([group for group in groups if group["params"]])
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
-    supply, found = again_and_again(batches), []
-    before = [(module, module.training) for module in model.modules()]
-    model.train()
-    try:
-        with outputs_of(layer for layer in layers if any(p.requires_grad for p in layer.block_parameters())) as outputs:
-            for step in range(1, steps + 1):
-                outputs.clear()
-                task = loss(model, next(supply))
-                if not torch.isfinite(task):
-                    raise SbmtError("a finite loss", f"{task.item()} at step {step}", "lower the learning rate")
-                total = task + fitting_loss(outputs) if outputs else task
-                optimizer.zero_grad()
-                total.backward()
-                nn.utils.clip_grad_norm_(others, LARGEST_NORM)
-                optimizer.step()
-                schedule.step()
-                found.append(task.item())
-                if on_step is not None:
-                    on_step(step, found[-1])
-    finally:
-        for module, was_training in before:
-            module.training = was_training
+    learning = {n: m for n, m in fitted.items() if any(p.requires_grad for p in m.block_parameters())}
+    supply, found = endless(batches), []
+    with kept(model.modules(), "training"), watched(learning) as calls:
+        model.train()
+        for step in range(1, steps + 1):
+            calls.clear()
+            task = loss(model, next(supply))
+            if not torch.isfinite(task):
+                raise SbmtError("a finite loss", f"{task.item()} at step {step}", "lower the learning rate")
+            total = task + fitting_loss(calls) if calls else task
+            optimizer.zero_grad()
+            total.backward()
+            nn.utils.clip_grad_norm_(others, LARGEST_NORM)
+            optimizer.step()
+            schedule.step()
+            found.append(task.item())
+            if on_step is not None:
+                on_step(step, found[-1])
     return tuple(found)

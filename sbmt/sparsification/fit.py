@@ -68,19 +68,10 @@ class MaskReport:
 
 
 @dataclass(frozen=True, eq=False)
-class FitReport:
-    """What a fit did, and what the masks see that it ended with; printed, the table of the masks.
-
-    Attributes:
-        losses: The auxiliary loss of every step, summed over layers.
-        masks: Measured on the batches that come after the last step.
-    """
+class FitReport(MaskReport):
+    """The quality of the masks that a fit ended with, on the batches that follow, and the loss of each of its steps."""
 
     losses: tuple[float, ...]
-    masks: MaskReport
-
-    def __str__(self) -> str:
-        return str(self.masks)
 
 
 def fit_block_models(
@@ -111,8 +102,7 @@ def fit_block_models(
         SbmtError: If the model has no fitted masks, a number is out of range, the batches run out or do not reach all
             masks, or gradients are off.
 
-    Cost: ``steps`` forward passes with full attention, and as many backward passes through the block models, in
-    O(n²) each.
+    Cost: O(n²) for each of ``steps`` passes forward with full attention, and backward through the block models.
     """
     check_sizes(steps=steps, n_measured=n_measured)
     if not isinstance(learning_rate, (int, float)) or not 0 < learning_rate < float("inf"):
@@ -137,7 +127,8 @@ def fit_block_models(
             losses.append(loss.item())
             if on_step is not None:
                 on_step(step, losses[-1])
-    return FitReport(tuple(losses), measure_masks(model, [next(supply) for _ in range(n_measured)]))
+    measured = measure_masks(model, [next(supply) for _ in range(n_measured)])
+    return FitReport(measured.layers, tuple(losses))
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
@@ -209,7 +200,7 @@ def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
     with torch.no_grad(), kept(attention.modules(), "training"):
         output = replace(heads, value=one_hot.expand(*heads.key.shape[:2], -1, -1)).attend(attention.eval())
     dtype = torch.promote_types(heads.value.dtype, torch.float32)
-    heads = replace(heads, query=heads.query.to(dtype), key=heads.key.to(dtype), value=heads.value.to(dtype))
+    heads = replace(heads, **{name: getattr(heads, name).to(dtype) for name in ("query", "key", "value")})
     weights, wanted = output.values.to(dtype), full_attention(heads)
     real = zero_padding(torch.ones_like(heads.query[..., :1]), heads.query_mask)[..., 0]  # batch heads n_queries
     per_query = (
@@ -254,7 +245,9 @@ def watched(layers: Mapping[str, nn.Module]) -> Iterator[Calls]:
     calls: Calls = defaultdict(list)
 
     def keep(name: str, _: nn.Module, tokens: Any, options: dict[str, Any], output: AttentionOutput) -> None:
-        calls[name].append((Heads(*tokens, options.get("query_mask"), options.get("key_mask")), output))
+        query, key, value = tokens
+        heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
+        calls[name].append((heads, output))
 
     hooks = [layer.register_forward_hook(partial(keep, name), with_kwargs=True) for name, layer in layers.items()]
     try:

@@ -47,19 +47,15 @@ def fitted():
 
 
 def test_fit_finds_where_attention_goes(fitted):
-    _, before, report = fitted
-    quality = report.masks.layers["attention.attention"]
+    model, before, report = fitted
+    quality = report.layers["attention.attention"]
     assert len(report.losses) == 300
     assert sum(report.losses[-10:]) < sum(report.losses[:10]) - 10
     assert quality.attention_mass.item() > 0.85 > before.mean("attention_mass")
     assert quality.density.item() < 0.5 * before.mean("density")
     assert quality.error.item() < 0.6 * before.mean("error")
-
-
-def test_masks_hold_on_sequences_never_seen(fitted):
-    model, _, report = fitted
     unseen = sbmt.sparsification.measure_masks(model, [pairs(seed=seed) for seed in range(100, 104)])
-    assert unseen.mean("attention_mass") > report.masks.mean("attention_mass") - 0.05
+    assert unseen.mean("attention_mass") > report.mean("attention_mass") - 0.05
 
 
 def test_expected_edges_are_those_asked_for(fitted):
@@ -85,15 +81,11 @@ def test_nothing_but_block_models_changes():
     assert {name: p.requires_grad for name, p in model.named_parameters()} == wants
     assert [m.training for m in model.modules()] == modes
     assert not model.attention.attention.is_dense
-    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("attention.attention."))
-
-
-def test_a_failure_leaves_the_model_as_it_was():
-    model = sbmt.sparsify(Twins().train(), edges_per_query=4.0, n_clusters=16)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError):  # a failure leaves the model as it was, too
         sbmt.fit_block_models(model, [(1, 2, 3)], steps=3)
-    assert model.training and not model.attention.attention.is_dense
-    assert all(p.requires_grad for p in model.parameters())
+    assert {name: p.requires_grad for name, p in model.named_parameters()} == wants
+    assert [m.training for m in model.modules()] == modes and not model.attention.attention.is_dense
+    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("attention.attention."))
 
 
 def test_dropout_is_off_and_back_again():
@@ -108,21 +100,14 @@ def test_dropout_is_off_and_back_again():
     assert sparse.attention.attention.dropout == 0.9
 
 
-def test_batches_may_be_arguments_by_place_or_by_name():
-    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
-    copies = [copy.deepcopy(model) for _ in range(3)]
-    batches = [pairs(2)], [(pairs(2),)], [{"x": pairs(2)}]
-    losses = [sbmt.fit_block_models(m, b, steps=3, n_measured=1).losses for m, b in zip(copies, batches, strict=True)]
-    assert losses[0] == losses[1] == losses[2]
-
-
-def test_steps_are_reported():
-    seen = []
-    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
-    report = sbmt.fit_block_models(
-        model, [pairs(2)], steps=3, n_measured=1, on_step=lambda step, loss: seen.append((step, loss))
-    )
-    assert seen == list(enumerate(report.losses, 1))
+def test_batches_may_be_arguments_by_place_or_by_name_and_steps_are_reported():
+    model, losses, seen = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16), [], []
+    for batches in ([pairs(2)], [(pairs(2),)], [{"x": pairs(2)}]):
+        report = sbmt.fit_block_models(
+            copy.deepcopy(model), batches, steps=3, n_measured=1, on_step=lambda *args: seen.append(args)
+        )
+        losses.append(report.losses)
+    assert losses[0] == losses[1] == losses[2] and seen[:3] == list(enumerate(losses[0], 1))
     assert "attention.attention" in str(report)
 
 

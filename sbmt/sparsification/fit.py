@@ -45,11 +45,7 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of a network's masks; printed, a table with a row for every head.
-
-    Attributes:
-        layers: By the names of the layers.
-    """
+    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head."""
 
     layers: dict[str, MaskQuality]
 
@@ -134,16 +130,11 @@ def fit_block_models(
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
     """Compares masks with full attention, on what each layer of a network is given when all attend all pairs.
 
-    Args:
-        model: One with fitted masks, see :func:`~sbmt.sparsify`.
-        batches: What it is called with, see :func:`~sbmt.fit_block_models`.
-        masks: Other attentions, by the names of the layers that they stand for; None measures the model's own. They are
-            measured in eval mode.
+    ``masks`` may name other attentions to measure in the place of the model's own, by layer; all are in eval mode.
+    Cost: O(n²) time and memory for each layer: this is an instrument.
 
     Raises:
         SbmtError: If the model has no fitted masks, ``masks`` leaves out one, or the batches do not reach all layers.
-
-    Cost: O(n²) time and memory for each layer: this is an instrument.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks

@@ -1,7 +1,6 @@
-"""Fitted masks in models of Hugging Face Transformers, which reach them as the attention ``"sbmt"``.
+"""Fitted masks in models of Hugging Face Transformers, whose attention is chosen by name: ``"sbmt"`` is ours.
 
-That library lets a model's attention be chosen by name: a function that attends, and one that makes the mask it is
-given. Both are registered here; the block models stand beside the projections, as a child of every attention module.
+A name stands for a function that attends and one that makes its mask. The block models are children of the modules.
 """
 
 from collections.abc import Callable
@@ -29,11 +28,7 @@ def attention_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
-    """Gives every attention module a fitted mask, which the model attends through.
-
-    Args:
-        model: It is changed. Its ``config.sbmt`` keeps the settings, for :func:`load_sparsified`.
-        settings: Arguments of :func:`~sbmt.layers.build_attention`.
+    """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` keeps for loading.
 
     Raises:
         SbmtError: If an attention module attends causally, to another sequence, or in a window, or ``config.json``
@@ -69,16 +64,10 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
 def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: Any) -> Model:
     """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` alone would drop its block models.
 
-    Args:
-        model_class: Such as ``BertForMaskedLM``.
-        folder: Where it was saved.
-        **arguments: Further ones of ``from_pretrained``.
+    Called as ``load_sparsified(BertForMaskedLM, "sparse-bert")``; further arguments are those of ``from_pretrained``.
 
     Raises:
         SbmtError: If the folder holds no sparsified model, or the class is not a model's.
-
-    Example:
-        ``load_sparsified(BertForMaskedLM, "sparse-bert")``
     """
     from transformers import PreTrainedModel
 

@@ -141,15 +141,6 @@ def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
     assert torch.equal(*found)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("link", Poisson()), ("exploration", ExtraKeys(2)), ("window", np.int64(4))]
-)
-def test_settings_that_no_file_holds_are_refused(name, value):
-    arguments = {"edges_per_query": 4.0, "exploration": 0.0, **SMALL, name: value}
-    with pytest.raises(sbmt.SbmtError, match=f"{name} as JSON holds it, got a {type(value).__name__}"):
-        sbmt.sparsify(bert(), **arguments)
-
-
 def test_what_cannot_be_loaded_says_why(tmp_path):
     model = bert()
     model.save_pretrained(tmp_path / "full")
@@ -177,28 +168,64 @@ def modernbert():
 
 
 @pytest.mark.parametrize(
-    ("make", "why"),
-    [(decoder, "not causal"), (modernbert, "without a window")],
+    ("make", "settings", "why"),
+    [
+        (decoder, {}, "not causal"),
+        (modernbert, {}, "without a window"),
+        (bert, {"link": Poisson()}, "link as JSON holds it, got a Poisson"),
+        (bert, {"exploration": ExtraKeys(2)}, "exploration as JSON holds it, got a ExtraKeys"),
+        (bert, {"window": np.int64(4)}, "window as JSON holds it, got a int64"),
+    ],
 )
-def test_what_masks_cannot_stand_for_is_refused(make, why):
+def test_what_masks_cannot_stand_for_and_no_file_holds_is_refused(make, settings, why):
     with pytest.raises(sbmt.SbmtError, match=why):
-        sbmt.sparsify(make(), edges_per_query=4.0)
+        sbmt.sparsify(make(), edges_per_query=4.0, **settings)
 
 
-def test_a_causal_mask_is_refused_when_it_comes():
+def sparse(model):
+    return sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+
+
+def sparse_bert(**settings):
+    return sparse(transformers.BertModel(transformers.BertConfig(**SIZES, **WORDS, **settings)))
+
+
+def bert_without_masks():
+    sparse_bert()  # which registers the attention
+    model = bert()
+    model.set_attn_implementation("sbmt")
+    return model
+
+
+def clip():
     config = transformers.CLIPTextConfig(**SIZES, **WORDS, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-    sparse = sbmt.sparsify(transformers.CLIPTextModel(config), edges_per_query=4.0, **SMALL)
-    with pytest.raises(sbmt.SbmtError, match="knows no order"):
-        sparse(input_ids=sentences()["input_ids"])
+    return sparse(transformers.CLIPTextModel(config))
 
 
-@pytest.mark.parametrize("family", ["T5", "UMT5"])
-def test_biases_of_positions_are_refused(family):
+def t5(family):
     sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 50}
-    model = getattr(transformers, f"{family}EncoderModel")(getattr(transformers, f"{family}Config")(**sizes))
-    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
-    with pytest.raises(sbmt.SbmtError, match=f"got position_bias from {family}Attention"):
-        sparse(**sentences())
+    return sparse(getattr(transformers, f"{family}EncoderModel")(getattr(transformers, f"{family}Config")(**sizes)))
+
+
+NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "why"),
+    [
+        (clip, {"attention_mask": None}, "knows no order"),
+        (lambda: t5("T5"), {}, "got position_bias from T5Attention"),
+        (lambda: t5("UMT5"), {}, "got position_bias from UMT5Attention"),
+        (sparse_bert, {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
+        (sparse_bert, {"output_attentions": True}, NO_WEIGHTS),
+        (lambda: sparse_bert(output_attentions=True), {}, NO_WEIGHTS),
+        (bert_without_masks, {}, r"call sbmt.sparsify\(model"),
+    ],
+)
+def test_what_no_mask_can_do_is_refused_when_it_is_asked_for(make, options, why):
+    model = make()
+    with pytest.raises(sbmt.SbmtError, match=why):
+        model(**sentences() | options)
 
 
 def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
@@ -211,28 +238,6 @@ def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
     for name, value in {"softcap": 5.0, "s_aux": torch.zeros(4), "is_causal": True, "sliding_window": 4}.items():
         with pytest.raises(sbmt.SbmtError, match=f"got {name} from BertSelfAttention"):
             attend(module, *heads, None, **{name: value})
-
-
-def test_masks_of_pairs_are_refused():
-    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL)
-    with pytest.raises(sbmt.SbmtError, match="masks of pairs"):
-        sparse(input_ids=sentences()["input_ids"], attention_mask=torch.ones(3, 1, 20, 20))
-
-
-def test_a_model_without_masks_says_what_to_do():
-    sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL)
-    model = bert()
-    model.set_attn_implementation("sbmt")
-    with pytest.raises(sbmt.SbmtError, match=r"call sbmt.sparsify\(model"):
-        model(**sentences())
-
-
-@pytest.mark.parametrize("is_in_config", [False, True])
-def test_attention_weights_are_refused(is_in_config):
-    model = transformers.BertModel(transformers.BertConfig(**SIZES, **WORDS, output_attentions=is_in_config))
-    sparse, options = sbmt.sparsify(model, edges_per_query=4.0, **SMALL), {"output_attentions": True}
-    with pytest.raises(sbmt.SbmtError, match=r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"):
-        sparse(**sentences(), **{} if is_in_config else options)
 
 
 class LowRank(torch.nn.Module):

@@ -14,7 +14,6 @@ from tests.experiments.data.toy import toy_source
 
 ROOT = Path(__file__).parents[1]
 MODULE = """
-from dataclasses import dataclass, field
 from sbmt.baselines import FullAttention
 from sbmt.cost import ModuleCost, part
 from sbmt.layers import register_attention
@@ -27,17 +26,12 @@ class Scaled(FullAttention):
     def forward(self, query, key, value, **more):
         return super().forward(query * self.scale, key, value, **more)
 
-@dataclass(frozen=True)
-class ScaledOptions:
-    scale: int = field(default=2, metadata={"help": "what queries are multiplied by"})
-
 def count(module, n):
     sizes = {"h": module.n_heads, "d": module.d_head}
     return ModuleCost((part("scores and values", "4·b·h·n²·d", "b·h·n²"),), sizes)
 
-register_attention("scaled", Scaled, ScaledOptions, cost=count)
+register_attention("scaled", Scaled, cost=count)
 """
-
 
 COMMANDS = """
 import sys

@@ -9,7 +9,7 @@ r"""Three questions about fitted masks that no setting asks; writes ``results/fi
 ``fitted-parts``, whose rows *all of it* and *c = 32* differ in nothing else. It takes some minutes and is resumable.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +26,13 @@ from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention, register_attention
+from sbmt.layers.registry import PRESETS
 from sbmt.layers.sbm import SHARPNESS
-from sbmt.layers.sbm_options import PRESETS, StaticSBMOptions
 from sbmt.samplers import law_of
 from sbmt.types import AttentionOutput
 
 RESULT = Path(__file__).resolve().parents[1] / "fitted_variants.json"
 RUNS = RESULT.parents[1] / "runs" / "fitted-variants"
-
-
-@dataclass(frozen=True)
-class FittedOptions(StaticSBMOptions):
-    """Those of the preset ``fitted``."""
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return PRESETS["fitted"] | super().arguments()
 
 
 class InfluenceAttention(SBMAttention):
@@ -107,8 +98,10 @@ VARIANTS: dict[str, type[SBMAttention]] = {
 def study() -> Study:
     """Trials with a class of their own, and otherwise those of ``fitted-parts``."""
     parts = STUDIES["fitted-parts"]
+    fitted = {name: value for name, value in PRESETS["fitted"].items() if name != "exploration"}
+    fitted |= {"extra_keys": PRESETS["fitted"]["exploration"].per_query, "n_clusters": 256}
     trials = [
-        Trial(name, title, {"attention": attention, "n_clusters": 256, "edges_per_query": c})
+        Trial(name, title, {"attention": attention} | fitted | {"edges_per_query": c})
         for name, title, attention, c in (
             ("c-64", "target a‖v − o‖, c = 64", "influence", 64.0),
             ("c-32", "target a‖v − o‖, c = 32", "influence", 32.0),
@@ -124,7 +117,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     for name, attention in VARIANTS.items():
-        register_attention(name, attention, FittedOptions)
+        register_attention(name, attention)
     asked = study()
     write_json(RESULT, summary(asked, run_study(asked, RUNS)))
 

@@ -1,176 +1,157 @@
-"""Attentions by name: their classes, their options and their costs."""
+"""Attentions by name: their classes, and the options that configurations and the command line offer for them."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import field, fields, make_dataclass
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
 
 from torch import nn
 
-from sbmt.baselines.full import FullAttention, FullOptions
-from sbmt.baselines.linear import LinearAttention
-from sbmt.baselines.linformer import LinformerAttention, LinformerOptions
-from sbmt.baselines.nystromformer import NystromAttention, NystromOptions
-from sbmt.baselines.performer import PerformerAttention, PerformerOptions
-from sbmt.baselines.random_mask import RandomMaskAttention, RandomMaskOptions
-from sbmt.baselines.reformer import ReformerAttention, ReformerOptions
-from sbmt.baselines.routing import RoutingAttention, RoutingOptions
-from sbmt.errors import SbmtError, choose
+from sbmt import baselines
+from sbmt.block_model.exploration import ExtraKeys
+from sbmt.block_model.link import LINKS
+from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention
-from sbmt.layers.sbm_options import PRESETS, SBMOptions, StaticSBMOptions
 from sbmt.layers.sbm_static import StaticSBMAttention
 from sbmt.registration import add_to, check_takes
+from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sbm": SBMAttention,
     "sbm_static": StaticSBMAttention,
-    "full": FullAttention,
-    "linear": LinearAttention,
-    "linformer": LinformerAttention,
-    "reformer": ReformerAttention,
-    "routing": RoutingAttention,
-    "performer": PerformerAttention,
-    "nystromformer": NystromAttention,
-    "random_mask": RandomMaskAttention,
+    "full": baselines.FullAttention,
+    "linear": baselines.LinearAttention,
+    "linformer": baselines.LinformerAttention,
+    "reformer": baselines.ReformerAttention,
+    "routing": baselines.RoutingAttention,
+    "performer": baselines.PerformerAttention,
+    "nystromformer": baselines.NystromAttention,
+    "random_mask": baselines.RandomMaskAttention,
 }
 RESERVED = frozenset(ATTENTIONS)
-SHARED = ("d_head", "n_heads", "dropout")
-"""What every constructor takes, and no options repeat."""
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """The options of an attention that has none."""
-
-
-OPTIONS: dict[str, type] = {
-    "sbm": SBMOptions,
-    "sbm_static": StaticSBMOptions,
-    "full": FullOptions,
-    "linformer": LinformerOptions,
-    "reformer": ReformerOptions,
-    "routing": RoutingOptions,
-    "performer": PerformerOptions,
-    "nystromformer": NystromOptions,
-    "random_mask": RandomMaskOptions,
-}
-"""The dataclass of each attention's options, by name; attentions that are missing here have none. Its defaults are what
-training starts from."""
-
 COSTS: dict[type[nn.Module], Callable[[Any, int], Any]] = {}
 """By class: a function of a module and a number of tokens that counts the module's operations."""
 
+PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
+    "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
+    "fitted": {
+        "learning": "likelihood",
+        "edges_per_query": 16.0,
+        "link": "poisson",
+        "membership": "crossed",
+        "n_groups": 4,
+        "reweight": True,
+        "sink": True,
+        "self_loops": True,
+        "exploration": ExtraKeys(3),
+    },
+}
+"""Settings of ``"sbm"``. ``recommended``: an exact law and self-loops, without which training loses the mask on some
+seeds; self-loops need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included. ``fitted``:
+ours, a sparse mask that learns by likelihood."""
 
-def register_attention(
-    name: str,
-    attention: type[nn.Module],
-    options: type | None = None,
-    cost: Callable[[Any, int], Any] | None = None,
-) -> None:
+FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what models give to constructors
+REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+def register_attention(name: str, attention: type[nn.Module], cost: Callable[[Any, int], Any] | None = None) -> None:
     """Gives an attention of yours a name, for :func:`build_attention`, the models, the trainer and the command line.
 
-    Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and whatever else it needs. If it takes
-    ``n_positions``, training fills in the length of the sequences. Its modules are called as the library's own are;
-    :func:`sbmt.testing.check_attention` says whether they keep its rules.
+    Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
+    if it needs that. Every other number, name or bool with a default is an option of the command line: ``n_hops=2`` is
+    ``--n-hops``, described as in the docstring.
 
     Args:
-        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
-            registered again.
-        attention: The class.
-        options: A frozen dataclass of what the constructor takes besides ``d_head``, ``n_heads`` and ``dropout``. All
-            fields have defaults, which training starts from, and values that JSON can hold; a field that is None is
-            left to the constructor. Each becomes an option of the command line: ``n_hops`` is ``--n-hops``. Its
-            metadata may hold ``"help"``, the text for ``--help``, and ``"names"``, the allowed values.
-        cost: Called as ``cost(module, n)`` with a module of the class and a number of tokens; returns a
-            :class:`sbmt.cost.ModuleCost`. Without it, ``sbmt cost`` says "not counted".
+        name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
+        attention: The class; :func:`sbmt.testing.check_attention` says whether its modules keep the library's rules.
+        cost: ``cost(module, n)`` for n tokens returns a :class:`sbmt.cost.ModuleCost`; None: costs are not counted.
 
     Raises:
-        SbmtError: If the name is taken or not an identifier, the class is not a ``torch.nn.Module``, the options are
-            not a frozen dataclass that fits the constructor, or the cost cannot be called so.
-
-    Example:
-        >>> register_attention("sbm", SBMAttention)
-        Traceback (most recent call last):
-        ...
-        sbmt.errors.SbmtError: expected a name that the library does not use for an attention, got 'sbm': take another
+        SbmtError: If the name is taken or no identifier, the class no ``nn.Module``, or the cost no such function.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
-        got = attention.__name__ if isinstance(attention, type) else f"a {type(attention).__name__}"
-        raise SbmtError("an attention as a subclass of torch.nn.Module", got, "pass the class, not an instance")
-    if options is not None:
-        _check_options_class(attention, options)
+        raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
     if cost is not None:
         check_takes("cost", cost, ("module", "n"))
-    add_to(ATTENTIONS, "attention", name, attention, RESERVED)
-    OPTIONS.pop(name, None)
-    if options is not None:
-        OPTIONS[name] = options
-    if cost is not None:
         COSTS[attention] = cost
+    add_to(ATTENTIONS, "attention", name, attention, RESERVED)
 
 
 def options_of(name: str) -> type:
-    """The dataclass of an attention's options.
+    """The frozen dataclass of an attention's options: those arguments of its constructor that models do not fill in.
 
-    Raises:
-        SbmtError: If there is no attention of this name.
+    None stands for the constructor's default. Options that some preset sets start from None, whichever attention's.
     """
-    choose("attention", name, ATTENTIONS)
-    return OPTIONS.get(name, NoOptions)
+    return _options_class(name, choose("attention", name, ATTENTIONS))  # type: ignore[arg-type]
+
+
+@cache
+def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
+    found: dict[str, tuple[Any, Any]] = {}  # the type of each option, and its default
+    for name, parameter in parameters_of(attention).items():
+        default = parameter.default
+        hint = type(default) if parameter.annotation is parameter.empty else parameter.annotation
+        kinds = [x for x in (hint, *get_args(hint)) if x in (bool, int, float, str) or get_origin(x) is Literal]
+        if kinds and default is not parameter.empty and name not in FILLED_IN:
+            found[name] = kinds[0], None if any(name in preset for preset in PRESETS.values()) else default
+        if ExtraKeys in get_args(hint):
+            found["extra_keys"] = float, None
+    if attention_name == "sbm":
+        found["preset"] = Literal[tuple(PRESETS)], "recommended"
+    texts, made = _help_texts(attention), []
+    for name, (kind, default) in found.items():
+        names = {"sampler": SAMPLERS, "link": LINKS}.get(name) or get_args(kind)
+        made.append((name, kind | None, field(default=default, metadata={"help": texts.get(name), "names": names})))
+    methods = {"__reduce__": lambda self: (make_options, (attention_name, vars(self)))}  # for pickle, by name
+    title = attention.__name__.removesuffix("Attention")
+    return make_dataclass(f"{title}Options", made, frozen=True, namespace=methods)
+
+
+def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
+    """The first sentence on each argument in the ``Args`` of docstrings, without markup."""
+    texts = {"preset": "named settings, which other options override", "extra_keys": "δ as extra keys per query"}
+    for kind in reversed(attention.__mro__):
+        args = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        for name, text in re.findall(r"^    (\w+): (.*(?:\n     .*)*)", args, re.MULTILINE):
+            text = re.sub(r":\w+:`[^`]*?(\w+)`", r"\1", " ".join(text.split())).replace("`", "").split(". ")[0]
+            texts[name] = text[:1].lower() + text[1:].removesuffix(".")
+    return texts
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """The options of an attention, with these values and its defaults for the rest.
-
-    Raises:
-        SbmtError: If it has no option of that name, or a value is not allowed.
-
-    Example:
-        >>> make_options("performer", {"n_features": 64})
-        PerformerOptions(n_features=64)
-    """
+    """The options of an attention with these values, and its defaults elsewhere; SbmtError if a value does not fit."""
     kind = options_of(name)
-    known = {field.name: field for field in fields(kind)}
-    if unknown := [option for option in values if option not in known]:
-        expected = f"options of attention {name!r} ({', '.join(known) or 'it has none'})"
+    names = {option.name: option.metadata["names"] for option in fields(kind)}
+    if unknown := [option for option in values if option not in names]:
+        expected = f"options of attention {name!r} ({', '.join(names) or 'it has none'})"
         raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
-    for option, value in values.items():
-        if (names := known[option].metadata.get("names")) and value is not None:
-            choose(option, value, dict.fromkeys(names))
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise SbmtError(f"numbers and names as options of {name!r}", str(error), "see its documentation") from error
+    given = {option: value for option, value in values.items() if value is not None}
+    for option, value in given.items():
+        if names[option]:
+            choose(option, value, dict.fromkeys(names[option]))
+        elif option.startswith("n_"):
+            check_sizes(**{option: value})
+    return kind(**given)
 
 
 def arguments_of(options: Any) -> dict[str, Any]:
     """Arguments for :func:`build_attention` from an attention's options."""
-    if hasattr(options, "arguments"):
-        return dict(options.arguments())
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def has_positions(name: str) -> bool:
-    """Whether an attention's constructor takes ``n_positions``."""
-    return "n_positions" in _parameters(choose("attention", name, ATTENTIONS))
-
-
-def has_block_model(name: str) -> bool:
-    """Whether an attention infers a block model, so that a price on its density changes its mask."""
-    return hasattr(choose("attention", name, ATTENTIONS), "block_model")
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    if hasattr(options, "exploration") and "extra_keys" in given:
+        if "exploration" in given:
+            raise SbmtError("exploration or extra_keys", "both", "leave one out")
+        given["exploration"] = ExtraKeys(given.pop("extra_keys"))
+    return given
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
-    """Builds an attention by its name.
-
-    All share one interface: ``(query, key, value, *, query_mask, key_mask, generator, return_edges)`` returns an
-    :class:`~sbmt.types.AttentionOutput`.
+    """Builds an attention by its name; all share the interface of :class:`~sbmt.SBMAttention`.
 
     Args:
-        name: ``"sbm"``, ``"sbm_static"``, ``"full"``, ``"linear"``, ``"linformer"``, ``"reformer"``, ``"routing"``,
-            ``"performer"``, ``"nystromformer"``, ``"random_mask"``, or a name that :func:`register_attention` was
-            given.
+        name: ``"sbm"``, ``"full"``, …, or one that :func:`register_attention` was given.
         preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
 
@@ -186,45 +167,24 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
         if name != "sbm":
             raise SbmtError("a preset with attention 'sbm' only", f"{preset!r} with {name!r}", "leave it out")
         arguments = choose("preset", preset, PRESETS) | arguments
-    parameters = _parameters(attention)
-    takes_any = any(p.kind in _ANY for p in parameters.values())
-    if not takes_any and (unknown := [x for x in arguments if x not in parameters]):
+    parameters = parameters_of(attention)
+    needed = [x for x, p in parameters.items() if p.default is p.empty and p.kind not in REST]
+    wrong = [f"no {x}" for x in needed if x not in arguments]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        wrong += [x for x in arguments if x not in parameters]
+    if wrong:
         expected = f"arguments that {attention.__name__} takes: {', '.join(parameters)}"
-        raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
-    needed = [x for x, p in parameters.items() if p.default is p.empty and p.kind not in _ANY]
-    if missing := [x for x in needed if x not in arguments]:
-        raise SbmtError(f"arguments for {attention.__name__}", f"no {', no '.join(missing)}", "give them by name")
+        raise SbmtError(expected, ", ".join(wrong), "give what is needed, and leave the rest out")
     return attention(**arguments)
 
 
-_ANY = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def _parameters(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
+def parameters_of(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
     """What a constructor takes; where it hands further keywords on, also what the class that it inherits from takes."""
     found: dict[str, inspect.Parameter] = {}
-    more: list[inspect.Parameter] = []
-    for kind in attention.__mro__:
-        if kind is nn.Module:
-            break
-        if "__init__" not in vars(kind):
-            continue
-        mine = list(inspect.signature(kind).parameters.values())
-        found = {p.name: p for p in mine if p.kind not in _ANY} | found
-        if not (more := [p for p in mine if p.kind is p.VAR_KEYWORD]):
-            return found
-    return found | {p.name: p for p in more}
-
-
-def _check_options_class(attention: type[nn.Module], options: type) -> None:
-    if not isinstance(options, type) or not is_dataclass(options) or not vars(options)["__dataclass_params__"].frozen:
-        got = options.__name__ if isinstance(options, type) else f"a {type(options).__name__}"
-        raise SbmtError("options as a frozen dataclass", got, "decorate a class with @dataclass(frozen=True)")
-    for field in fields(options):
-        if field.default is MISSING and field.default_factory is MISSING:
-            raise SbmtError(f"a default for the option {field.name!r}", "none", "training starts from it")
-        if field.name in SHARED:
-            raise SbmtError("options besides d_head, n_heads and dropout", field.name, "leave it out: all have it")
-        if field.name not in (parameters := _parameters(attention)) and not hasattr(options, "arguments"):
-            do = f"give it the name of one of these: {', '.join(parameters)}"
-            raise SbmtError(f"options that {attention.__name__} takes", field.name, do)
+    for kind in attention.__mro__[: attention.__mro__.index(nn.Module)]:
+        if "__init__" in vars(kind):
+            mine = inspect.signature(kind, eval_str=True).parameters
+            found = dict(mine) | {name: p for name, p in found.items() if p.kind not in REST}
+            if not any(p.kind is p.VAR_KEYWORD for p in mine.values()):
+                break
+    return found

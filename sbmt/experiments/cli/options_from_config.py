@@ -63,7 +63,7 @@ class _Command:
             if name not in self.without:
                 options = options_of(owners[0])
                 field = next(f for f in fields(options) if f.name == name)
-                help_ = f"{', '.join(owners)}: {field.metadata.get('help', name)}"
+                help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
                 yield _parameter(field, get_type_hints(options)[name], help_, starts.get(name, field.default), GROUP)
 
 

@@ -15,7 +15,7 @@ from sbmt.experiments.cli.tables import long_range_table, print_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.study import Study, Trial, summary
 from sbmt.experiments.training.tasks.long_range import PAPER, REDUCED, LongRangeConfig
-from sbmt.layers.registry import has_block_model, options_of
+from sbmt.layers.registry import ATTENTIONS, options_of
 
 DECIDED = ("task", "attention", "density_weight", "seed", "mask_density")
 FITTED_ALONE = ("dense_steps", "edges_from", "edges_ramp")  # which other attentions would refuse
@@ -84,7 +84,7 @@ def sweep_trials(
         written = f"{weight!r}".removesuffix(".0")  # in full, so that no two have one name
         ending, title = (f"-{written}", f", λ = {written}") if weight else ("", "")
         weights.append((ending, title, {"density_weight": weight}))
-    inferring = [name for name in attentions if has_block_model(name)]
+    inferring = [name for name in attentions if hasattr(ATTENTIONS[name], "block_model")]
     trials = []
     for name in attentions:
         settings = {"attention": name} | {option: x for option, x in given.items() if option in known[name]}

@@ -15,8 +15,7 @@ from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.masks import MasksByNumber, MaskSource
 from sbmt.layers import SBMAttention
-from sbmt.layers.registry import ATTENTIONS, arguments_of, has_positions, make_options, options_of
-from sbmt.layers.sbm_options import PRESETS
+from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
 from sbmt.registration import option
@@ -167,7 +166,7 @@ class TrainingConfig(ABC):
         They are the attention's options, and ``n_positions`` where its constructor takes that: the length of the task.
         """
         arguments = arguments_of(self.options)
-        if has_positions(self.attention):
+        if "n_positions" in parameters_of(ATTENTIONS[self.attention]):
             arguments.setdefault("n_positions", self.length)
         return arguments
 
@@ -188,6 +187,11 @@ class TrainingConfig(ABC):
         if not isinstance(values, dict) or set(values) - known:
             unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
             raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
+        attention, options = values.get("attention", "sbm"), values.get("options")
+        if isinstance(options, dict):  # an older version's may hold options that are gone, and were not in use
+            present = {f.name for f in fields(options_of(attention))}
+            used = {name: x for name, x in options.items() if name in present or not (x is None or x is False)}
+            values = values | {"options": used}
         try:
             return cls(**values)
         except TypeError as error:

@@ -6,13 +6,12 @@ from dataclasses import replace
 import pytest
 
 from sbmt import SbmtError
-from sbmt.baselines.performer import PerformerOptions
-from sbmt.baselines.random_mask import RandomMaskOptions
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.lightning_module import density_weight_at
 from sbmt.experiments.training.run import read_config
 from sbmt.experiments.training.tasks.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
 from sbmt.experiments.training.tasks.long_range import PAPER, LongRangeConfig
+from sbmt.layers.registry import make_options
 
 pytestmark = pytest.mark.bad_input
 
@@ -32,18 +31,28 @@ def test_override_ignores_none_and_keeps_zero():
 
 def test_attention_arguments_override_the_preset_only_where_given():
     arguments = RepeatedTokensConfig().override(preset="faithful", exploration=0.0).attention_arguments()
-    assert arguments == {"preset": "faithful", "n_clusters": 128, "is_diagonal": False, "exploration": 0.0}
-    assert RepeatedTokensConfig(attention="full").attention_arguments() == {}
+    assert (arguments["preset"], arguments["n_clusters"], arguments["exploration"]) == ("faithful", 128, 0.0)
+    assert not {"sampler", "gate_rule", "self_loops"} & arguments.keys()
+    assert RepeatedTokensConfig(attention="linear").attention_arguments() == {}
 
 
 def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
     config = RepeatedTokensConfig(option_defaults=(("n_features", 7), ("window", 2)))
     assert config.options.window == 2
     changed = config.override(window=6, n_clusters=5).override(attention="random_mask", mask_density=0.5)
-    assert changed.options == RandomMaskOptions(mask_density=0.5, window=6)
-    assert config.override(attention="performer").options == PerformerOptions(7)
+    assert changed.options == make_options("random_mask", {"mask_density": 0.5, "window": 6})
+    assert config.override(attention="performer").options == make_options("performer", {"n_features": 7})
     assert config == RepeatedTokensConfig().override(window=2)  # where options come from is not part of a run
     assert "option_defaults" not in config.to_dict()
+
+
+def test_files_of_older_versions_may_hold_options_that_are_gone_and_were_not_in_use():
+    written = RepeatedTokensConfig().to_dict()
+    assert written["options"]["sampler"] is None
+    older = written | {"options": written["options"] | {"n_groups": None, "n_hops": None, "has_hops": False}}
+    assert RepeatedTokensConfig.from_dict(older) == RepeatedTokensConfig()
+    with pytest.raises(SbmtError, match="got n_hops"):
+        RepeatedTokensConfig.from_dict(written | {"options": {"n_hops": 2}})
 
 
 def test_the_length_of_the_task_is_filled_in():

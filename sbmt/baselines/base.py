@@ -1,32 +1,40 @@
-"""What attentions that leave no pair out have in common."""
+"""What baselines share: the checks of their inputs, zeros at padding, and the output."""
 
+from inspect import signature
+from typing import NamedTuple
+
+import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from sbmt.attention.inputs import check_attention_inputs, check_dropout
-from sbmt.errors import check_sizes
+from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.padding import check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
 from sbmt.types import AttentionOutput
 
-Masks = tuple[Tensor | None, Tensor | None]
-"""``query_mask`` and ``key_mask``: bool ``(batch, n)``, True = real token, None = all real."""
+
+class Inputs(NamedTuple):
+    """Arguments of a forward pass after the checks: padded tokens are zeros, masks have the shape ``(batch, n)``."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_mask: Tensor | None
+    key_mask: Tensor | None
+    dropout: float  # 0 in eval mode
+    generator: Generator | None
+    return_edges: bool
 
 
-class AllPairsAttention(nn.Module):
-    """An attention in which every real query reads every real key, exactly or approximately.
-
-    Padded queries, and all queries of an example without keys, get zeros. The density is 1, or 0 without real pairs. A
-    subclass implements :meth:`attend`.
+class Baseline(nn.Module):
+    """An attention with the interface of :class:`~sbmt.layers.SBMAttention`; a subclass implements :meth:`attend`.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        dropout: See the subclass.
+        dropout: While training, in [0, 1): on the attention weights, unless a subclass says otherwise.
     """
-
-    settings: tuple[str, ...] = ("d_head", "n_heads", "dropout")
-    """The attributes that ``repr`` shows."""
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -34,13 +42,10 @@ class AllPairsAttention(nn.Module):
         check_dropout(dropout)
         self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
 
-    def check(self, query: Tensor, key: Tensor) -> None:
-        """Raises SbmtError if the layer was built for other sizes; by default any size will do."""
+    def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
+        """The values if every real query reads every real key, or else the whole output.
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks, generator: Generator | None) -> Tensor:
-        """Weighted sums of the values, in any floating-point type, with finite weights even in an example without keys.
-
-        Padded tokens come in as zeros. What is returned for padded queries is ignored.
+        The values of padded queries, and of examples without keys, are ignored, but must be finite.
         """
         raise NotImplementedError
 
@@ -55,31 +60,50 @@ class AllPairsAttention(nn.Module):
         generator: Generator | None = None,
         return_edges: bool = False,
     ) -> AttentionOutput:
-        """Attends to all real keys; see :class:`~sbmt.layers.SBMAttention` for arguments.
-
-        ``return_edges=True`` lists all real pairs, which takes O(n²) memory.
+        """Attends; see :class:`~sbmt.layers.SBMAttention` for arguments.
 
         Raises:
             SbmtError: If tensors or masks do not fit together, or do not fit the layer.
         """
         check_attention_inputs(query, key, value)
-        self.check(query, key)
-        shape = batch, heads, n_queries, n_keys = (*query.shape[:3], key.shape[2])
-        query_mask = check_mask("query_mask", query_mask, batch, n_queries, query.device)
-        key_mask = check_mask("key_mask", key_mask, batch, n_keys, key.device)
-        masks = query_mask, key_mask
-        inputs = zero_padding(query, query_mask), zero_padding(key, key_mask), zero_padding(value, key_mask)
-        values = self.attend(*inputs, masks, generator).to(value.dtype)
-        has_pairs = count_pairs(shape, query_mask, key_mask, values.device) > 0
-        density = has_pairs[:, None].expand(batch, heads).to(values.dtype)
-        edges = all_pairs(shape, *masks, device=values.device) if return_edges else None
-        return AttentionOutput(zero_padding(values, query_mask), density, density, edges)
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
+        query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
+        tokens, dropout = (query, key, zero_padding(value, key_mask)), self.dropout if self.training else 0.0
+        out = self.attend(Inputs(*tokens, query_mask, key_mask, dropout, generator, return_edges))
+        if isinstance(out, Tensor):
+            shape = batch, heads, _, _ = (*query.shape[:3], key.shape[2])
+            has_pairs = count_pairs(shape, query_mask, key_mask, out.device) > 0
+            density = has_pairs[:, None].expand(batch, heads).to(value.dtype)
+            edges = all_pairs(shape, query_mask, key_mask, device=out.device) if return_edges else None
+            out = AttentionOutput(out, density, density, edges)
+        values = zero_padding(out.values.to(value.dtype), query_mask)
+        return AttentionOutput(values, out.density, out.expected_density, out.edges, out.auxiliary_loss)
 
     def extra_repr(self) -> str:
-        """The settings in one line."""
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self.settings)
+        """The arguments of the constructor that are numbers, or True."""
+        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
+        return ", ".join(f"{name}={x}" for name, x in values.items() if isinstance(x, int | float) and x is not False)
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The real keys, or all keys of an example that has none: its softmax stays finite, and is then set to zero."""
+    """The real keys, or all keys of an example that has none: its softmax stays finite, and is then ignored."""
     return key_mask | ~key_mask.any(-1, keepdim=True)
+
+
+def real_tokens(inputs: Inputs) -> Bool[Tensor, "batch n"]:
+    """Which tokens are real, if each is query and key at once; SbmtError if queries and keys differ in this."""
+    query, key, do = inputs.query, inputs.key, "this is self-attention, where a token is query and key at once"
+    if query.shape[2] != key.shape[2]:
+        raise SbmtError("as many keys as queries", f"{query.shape[2]} queries and {key.shape[2]} keys", do)
+    all_real = torch.ones(query.shape[::2], dtype=torch.bool, device=query.device)
+    query_mask, key_mask = (all_real if mask is None else mask for mask in (inputs.query_mask, inputs.key_mask))
+    if not torch.equal(query_mask, key_mask):
+        raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
+    return query_mask
+
+
+def directions(x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:
+    """Vectors brought to length 1; zeros stay zeros."""
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / length.masked_fill(length == 0, 1.0)

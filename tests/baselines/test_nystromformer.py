@@ -6,7 +6,6 @@ import torch
 from sbmt.baselines import FullAttention
 from sbmt.baselines.nystromformer import NystromAttention, pseudo_inverse
 from sbmt.counter_rng import draw_seed
-from sbmt.errors import SbmtError
 from tests.baselines.cases import same_values_and_gradients
 from tests.layers.inputs import seeded, tokens
 
@@ -98,28 +97,11 @@ def test_the_iteration_converges_cubically_to_the_pseudo_inverse():
         torch.testing.assert_close(identity - matrix @ pseudo_inverse(matrix, step), error, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("n_conv", [3, 21])
-def test_the_convolution_is_a_loop_over_neighbours(n_conv):
-    inputs = leaves()
-    torch.manual_seed(0)
-    layer = NystromAttention(16, 2, n_landmarks=3, n_conv=n_conv)
-    plain = NystromAttention(16, 2, n_landmarks=3)
-    masks = dict(query_mask=REAL, key_mask=SCATTERED)
-    kernel = layer.conv.weight[:, 0, :, 0].double()  # heads n_conv
-    expected = plain(*inputs, **masks).values
-    for b, h, i in ((b, h, i) for b in range(4) for h in range(2) for i in range(9)):
-        if REAL[b, i] and SCATTERED[b].any():
-            near = [j for j in range(9) if abs(i - j) <= n_conv // 2 and SCATTERED[b, j]]
-            added = sum((kernel[h, j - i + n_conv // 2] * inputs[2][b, h, j] for j in near), torch.zeros(3).double())
-            expected = expected.index_put(tuple(map(torch.tensor, (b, h, i))), added, accumulate=True)
-    same_values_and_gradients(layer(*inputs, **masks).values, expected, [*inputs, layer.conv.weight], atol=1e-7)
-
-
-@pytest.mark.parametrize("n_landmarks, n_conv", [(4, None), (12, 3)])
-def test_padding_changes_nothing(n_conv, n_landmarks):
+@pytest.mark.parametrize("n_landmarks", [4, 12])
+def test_padding_changes_nothing(n_landmarks):
     """Also before the inverse has converged, and where the longer batch has room for more landmarks."""
     inputs = leaves()
-    layer = NystromAttention(16, 2, n_landmarks=n_landmarks, n_iterations=2, n_conv=n_conv)
+    layer = NystromAttention(16, 2, n_landmarks=n_landmarks, n_iterations=2)
     longer = [torch.nn.functional.pad(x, (0, 0, 0, 7), value=torch.nan) for x in inputs]
     masks = [torch.arange(n) < LENGTHS for n in (9, 16)]
     short, long = (
@@ -147,21 +129,11 @@ def test_a_seed_is_drawn_for_dropout_alone():
     assert torch.equal(generator.get_state(), untouched.get_state())
 
 
-@pytest.mark.parametrize("n_conv", [None, 3])
-def test_equal_tokens_and_nothing_but_padding_keep_gradients_finite(n_conv):
+def test_equal_tokens_and_nothing_but_padding_keep_gradients_finite():
     x = torch.ones(2, 3, 8, 4, requires_grad=True)
-    layer = NystromAttention(4, 3, n_landmarks=4, n_conv=n_conv)
+    layer = NystromAttention(4, 3, n_landmarks=4)
     out = layer(x, x, x, query_mask=REAL[:2, :8], key_mask=REAL[:2, :8])
     assert (out.values[0] != 0).all() and (out.values[1] == 0).all()
     assert torch.equal(out.density, torch.tensor([[1.0] * 3, [0.0] * 3]))
     out.values.square().sum().backward()
-    assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))
-
-
-@pytest.mark.bad_input
-def test_a_convolution_that_does_not_fit_is_refused():
-    x = tokens(n=5)
-    with pytest.raises(SbmtError, match="as many queries as keys, got 5 queries and 4 keys"):
-        NystromAttention(4, 3, n_conv=3)(x, x[:, :, :4], x[:, :, :4])
-    with pytest.raises(SbmtError, match="3 heads"):
-        NystromAttention(4, 3, n_conv=3)(x[:, :2], x[:, :2], x[:, :2])
+    assert x.grad.isfinite().all()

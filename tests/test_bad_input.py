@@ -124,7 +124,7 @@ def test_sizes_may_be_numpys():
     (SBMAttention, dict(exploration=1.0), "exploration"),
     (SBMAttention, dict(window=-1), "window"),
     (SBMAttention, dict(window=True), "window"),
-    (NystromAttention, dict(n_conv=True), "n_conv"),
+    (NystromAttention, dict(n_landmarks=True), "n_landmarks"),
     (SBMAttention, dict(dropout=1.0), "dropout"),
     (SBMAttention, dict(exploration=None), "exploration"),
     (EdgeAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),

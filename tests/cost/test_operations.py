@@ -24,7 +24,7 @@ SETTINGS = [
     ("linformer", {"n_positions": N + 7, "n_projected": 12}),
     ("performer", {"n_features": 12}),
     ("nystromformer", {"n_landmarks": 12}),
-    ("nystromformer", {"n_landmarks": N + 1, "n_conv": 5, "n_iterations": 2}),
+    ("nystromformer", {"n_landmarks": N + 1, "n_iterations": 2}),
     ("reformer", {"n_chunk": 16}),
     ("reformer", {"n_chunk": 64, "n_hashes": 3}),
     ("routing", {"n_centroids": 7}),

@@ -59,7 +59,6 @@ SETTINGS = {
     "n_features": (1, 2, 9),
     "n_landmarks": (1, 2, 9),
     "n_iterations": (6, 1, 20),
-    "n_conv": (None, 1, 3),
     "is_log_scaled": (False, True),
     "mask_density": (0.25, 0.0, 1.0, 1e-30, 0.01),
 }
@@ -77,7 +76,7 @@ ATTENTIONS = {
     "reformer": ("n_chunk", "n_hashes"),
     "routing": ("n_centroids", "backend"),
     "performer": ("n_features",),
-    "nystromformer": ("n_landmarks", "n_iterations", "n_conv"),
+    "nystromformer": ("n_landmarks", "n_iterations"),
     "random_mask": ("mask_density", "window", "backend"),
 }
 """The settings of each attention, besides dropout."""
@@ -195,7 +194,7 @@ def check_attention_by_name(case):
         return layer(*tensors, **own, generator=case.generator())
 
     is_safe = scale <= (1 if dtype == torch.float16 else 1e4)
-    is_one_sequence = settings.get("window") is not None or settings.get("self_loops") or settings.get("n_conv")
+    is_one_sequence = settings.get("window") is not None or settings.get("self_loops")
     is_alike = n_queries == n_keys
     if name in ("reformer", "routing"):
         is_one_sequence = True

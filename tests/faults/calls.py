@@ -35,7 +35,7 @@ OWN = dict(
     performer=dict(n_features=3),
     reformer=dict(n_chunk=2, n_hashes=2),
     routing=dict(n_centroids=2, backend="auto"),
-    nystromformer=dict(n_landmarks=2, n_iterations=2, n_conv=None),
+    nystromformer=dict(n_landmarks=2, n_iterations=2),
     full=dict(is_log_scaled=False),
     random_mask=dict(mask_density=0.5, window=None, backend="auto"),
 )

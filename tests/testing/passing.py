@@ -22,8 +22,8 @@ PASSING = {
     "routing": dict(name="routing", n_centroids=2),
     "performer": dict(name="performer", n_features=5),
     "nystromformer": dict(name="nystromformer"),
-    "nystromformer, convolution": dict(name="nystromformer", n_landmarks=2, n_conv=3),
+    "nystromformer, two landmarks": dict(name="nystromformer", n_landmarks=2),
 }
 WINDOWED = {"fitted", "fitted, random only of many", "random, window", "recommended"}
-SELF_ATTENTION = {*WINDOWED, "reformer", "routing", "nystromformer, convolution"}
+SELF_ATTENTION = {*WINDOWED, "reformer", "routing"}
 """What needs a token to be query and key at once."""

@@ -15,9 +15,9 @@ from tests.testing.passing import PASSING, SELF_ATTENTION, WINDOWED
 
 pytestmark = pytest.mark.bad_input  # some of what the kit gives; shape checks would take three quarters of the time
 
-BY_POSITION = {"random, window", "by position", "linformer", "nystromformer, convolution"}
+BY_POSITION = {"random, window", "by position", "linformer", "nystromformer, two landmarks"}
 NO_SOFTMAX = {"fitted", "shared, no loops", "fitted, random only of many", "random, empty", "linear", "linformer"}
-NO_SOFTMAX |= {"performer", "reformer", "routing", "nystromformer", "nystromformer, convolution"}
+NO_SOFTMAX |= {"performer", "reformer", "routing", "nystromformer", "nystromformer, two landmarks"}
 MAY_BE_SKIPPED = {"permutation", "generator governs", "weights", "two masks", "more keys", "expected density"}
 ALL = set(CHECKS)
 # What each broken attention fails: the checks it is written for, and others that it may fail too.

@@ -40,7 +40,8 @@ def test_defaults_are_the_papers_table_7():
         assert some(config, glue) == glue
         assert config.best_by == "accuracy" and not config.is_chosen_on_test and config.data_name == task
     arguments = {"preset": "recommended", "n_clusters": 128, "window": 64}  # δ = 0.01 is the preset's
-    assert PAPER_MLM.attention_arguments() == arguments | {"is_diagonal": False}
+    given = PAPER_MLM.attention_arguments()
+    assert arguments.items() <= given.items() and not {"exploration", "self_loops"} & given.keys()
     assert GLUE_TASKS == ("sst2", "qqp", "mnli", "qnli")
 
 

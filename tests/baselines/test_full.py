@@ -2,7 +2,6 @@
 
 from math import log
 
-import pytest
 import torch
 
 from sbmt.baselines import FullAttention
@@ -28,10 +27,3 @@ def test_scaled_it_is_the_row_loop_over_scores_that_grow_with_ln_n(hides_keys, h
         return attend_row_by_row(query * factors[..., None, None], key, value, mask)
 
     check_against_twin(layer, twin, hides_keys, hides_queries)
-
-
-def test_scaling_starts_near_plain_attention_and_is_learned():
-    layer = FullAttention(4, 2, is_log_scaled=True)
-    logs = torch.arange(1, 1025).log().mean()
-    assert layer.length_scale.tolist() == pytest.approx([float(1 / logs)] * 2, abs=1e-3)
-    assert [name for name, _ in layer.named_parameters()] == ["length_scale"] and "is_log_scaled=True" in repr(layer)

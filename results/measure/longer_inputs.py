@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from sbmt.baselines import RandomMaskAttention
 from sbmt.command import run_command
-from sbmt.cost.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.cli.progress import progress_bars
@@ -35,6 +34,7 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.listops.source import listops_source
 from sbmt.experiments.data.prepared import Prepared, prepare
 from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak
 from sbmt.experiments.sparsification.compare import fit_run
 from sbmt.experiments.training.data import BatchStream, ExampleFeed
 from sbmt.experiments.training.evaluate import call_model

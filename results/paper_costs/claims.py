@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sbmt.cost import Formula
+from results.paper_costs.formula import Formula
 
 TABLE_3 = {
     "full": ((1.0, 1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0, 1.0)),
@@ -52,7 +52,7 @@ TABLE_6 = {
     "nystromformer": _claim("Nyströmformer", "n·k·d + n·k² + k³", "n·k + n·d + k·d + k²"),
     "sbm-algorithm-1": _claim("SBM-Transformer", TABLE_5["total"].time.text, TABLE_5["total"].memory.text),
 }
-"""In the letters of :data:`sbmt.cost.SYMBOLS`. For Reformer the paper has (4n/c)² for n tokens in "c = O(1/n)" chunks.
+"""In the letters of :mod:`sbmt.cost`. For Reformer the paper has (4n/c)² for n tokens in "c = O(1/n)" chunks.
 That must be a misprint for O(n): only then is the quotient the constant chunk length that is called c here. The paper's
 k, the number of hashing rounds, is r here."""
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
 from results.paper_costs.claims import TABLE_5, TABLE_6, Claim
-from sbmt.cost import Formula, count_operations
-from sbmt.cost.formula import Term
+from results.paper_costs.formula import Formula
+from sbmt.cost import count_operations
 from sbmt.experiments.costs.methods import METHODS, Case, build_case
 
 CONSTANTS = ("b", "h", "i", "w")  # sequences and heads, steps and width: the paper's tables leave them out
@@ -75,17 +74,15 @@ def counted_formula(method: str, starts: tuple[str, ...] = ("",)) -> Formula:
     case = Case(method, 64, 0.5, settings={"n_layers": 1, "n_clusters": 8, **dict.fromkeys(RANKS, 8)})
     rows = count_operations(build_case(case), case.n, density=case.density).attention().rows
     texts = [text for row in rows if row.part.startswith(starts) for text in (row.flops, row.elementwise)]
-    whole = reduce(Formula.__add__, map(Formula, texts))
-    return Formula(whole.text.replace("N", "n"))  # N is n rounded up to whole chunks
+    return Formula(" + ".join(texts).replace("N", "n"))  # N is n rounded up to whole chunks
 
 
 def judge(claim: Claim, counted: Formula) -> Verdict:
     """Compares a counted formula with a claim."""
     symbols = [symbol for symbol in SYMBOLS if claim.time.degree(symbol) or counted.degree(symbol)]
     exponents = {symbol: (claim.time.degree(symbol), counted_slope(counted, symbol)) for symbol in symbols}
-    beyond = dict.fromkeys(_without_constants(term) for term in counted.beyond(claim.time, CONSTANTS))
-    unused = tuple(str(term) for term in claim.time.beyond(counted))
-    return Verdict(claim.title, claim.time.text, exponents, tuple(beyond), unused)
+    beyond = dict.fromkeys(counted.beyond(claim.time, CONSTANTS))
+    return Verdict(claim.title, claim.time.text, exponents, tuple(beyond), claim.time.beyond(counted))
 
 
 def counted_slope(formula: Formula, symbol: str) -> float:
@@ -95,7 +92,3 @@ def counted_slope(formula: Formula, symbol: str) -> float:
         sizes = BASE | {symbol: size}
         costs.append(formula.at(sizes | {"s": max(1, sizes["n"] // sizes["c"])}))
     return round(log_log_slope(FAR, costs), 3)
-
-
-def _without_constants(term: Term) -> str:
-    return str(Term(1, {symbol: power for symbol, power in term.powers.items() if symbol not in CONSTANTS}))

@@ -9,8 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from results.paper_costs.claims import TABLE_6, Claim
+from results.paper_costs.formula import Formula
 from results.paper_costs.growth import RANKS, log_log_slope
-from sbmt.cost import Formula
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import Case, build_case, sample_tokens
 

@@ -1,10 +1,8 @@
 """The tables of the page on costs."""
 
-from results.paper_costs.tables import paper_table, slope_table, verdict_table
+from results.paper_costs.tables import paper_table, verdict_table
 from results.tables.files import Files
-from sbmt.experiments.costs.methods import METHODS, Case
-from sbmt.experiments.costs.report import count_case, paper_columns
-from sbmt.experiments.costs.tables import cost_tables, parts_table
+from sbmt.experiments.costs.tables import cost_tables
 
 
 def cost_page(files: Files) -> dict[str, str]:
@@ -12,16 +10,8 @@ def cost_page(files: Files) -> dict[str, str]:
     if not files.has("costs"):
         return {}
     result = files.load("costs")
-    listops = paper_columns()[0]
-    count = count_case(Case("sbm", listops.n, listops.density))
-    tables = [
-        *cost_tables(result),
-        paper_table("flops"),
-        paper_table("memory"),
-        verdict_table(result["claims"].values()),
-        slope_table(**result["slopes"]),
-        parts_table(count, f"{METHODS['sbm'].title}, {listops.title}, a density of {100 * listops.density:.3g} %"),
-    ]
+    claims = verdict_table(result["claims"].values())
+    tables = [*cost_tables(result), paper_table("flops"), claims]
     about = result["manifest"]
     machine = f"Measured on {about['machine']}, one thread, torch {about['torch']}, {about['date']}."
     return {table.name: table.markdown() for table in tables} | {"machine": machine}

@@ -144,7 +144,7 @@ def test_memory_follows_the_edges():
 
 STEP = """
     import torch, sbmt
-    from sbmt.cost.memory import held
+    from sbmt.experiments.memory import held
     torch.manual_seed(0)
     sizes = dict(d_head=16, n_heads=1, n_clusters=128, edges_per_query=16.0)
     layer = sbmt.build_attention("sbm", preset="fitted", **sizes)

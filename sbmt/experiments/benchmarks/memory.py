@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from sbmt.cost.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
 from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
+from sbmt.experiments.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
 from sbmt.experiments.progress import Track, untracked
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sbmt.cost.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
 from sbmt.experiments.costs.methods import Case, build_case, method_of, sample_tokens
+from sbmt.experiments.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
 from sbmt.layers import SBMAttention
 from sbmt.registration import load_plugins
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sbmt.cost import OperationCount, count_operations
-from sbmt.cost.operations import uncounted
+from sbmt.cost import OperationCount, count_operations, uncounted
 from sbmt.errors import SbmtError
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case, method_of

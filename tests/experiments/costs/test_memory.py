@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.cost.memory import MEBIBYTE
 from sbmt.experiments.costs.memory import meet_density, peak_memory
 from sbmt.experiments.costs.methods import METHODS, Case, build_case, sample_tokens
+from sbmt.experiments.memory import MEBIBYTE
 from sbmt.layers import SBMAttention
 
 

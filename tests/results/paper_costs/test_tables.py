@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from results.paper_costs import measured_growth
 from results.paper_costs.claims import TABLE_3
 from results.paper_costs.growth import compare_with_claims
-from results.paper_costs.tables import paper_table, slope_table
+from results.paper_costs.tables import paper_table
 from sbmt.experiments.costs.methods import METHODS, REFERENCE
 from sbmt.experiments.costs.report import DENSITIES, cost_report
-from sbmt.experiments.tables import LEFT_OUT
 
 ROOT = Path(__file__).parents[3]
 RESULT = json.loads((ROOT / "results" / "costs.json").read_text("utf-8"))
-
-
-def test_what_cannot_be_measured_is_left_out_with_its_reason(monkeypatch):
-    monkeypatch.setattr(measured_growth, "peak_memory", lambda cases: [{"missing": "no room"}] * len(cases))
-    slopes = slope_table([], [measured_growth.measure_memory(measured_growth.MEMORY[0])])
-    assert slopes.notes == ("no room",)
-    assert slopes.rows[0][-2:] == (LEFT_OUT, LEFT_OUT)
 
 
 def test_the_papers_table_stands_beside():

@@ -14,7 +14,6 @@ from typing import Any
 from sbmt.errors import SbmtError
 
 MEBIBYTE = 2**20
-STATUS = Path("/proc/self/status")
 STEADY = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "0",
@@ -22,10 +21,9 @@ STEADY = {
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""Environment variables under which freed memory returns to the system at once, so that a peak is what was in use.
+"""Environment variables under which glibc returns freed memory at once, so that a peak is what was in use.
 
-By default glibc keeps freed memory for later, following rules that adapt to earlier allocations; the peak of the same
-forward pass of a few MiB then varies by half. The settings have no effect with other C libraries.
+By default it keeps some for later, and the peak of the same forward pass of a few MiB varies by half.
 """
 
 
@@ -45,23 +43,18 @@ def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None =
     return json.loads(done.stdout)
 
 
-def held(field: str, status: Path = STATUS) -> int:
+def held(field: str) -> int:
     """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``).
 
-    ``resource.getrusage`` will not do: its maximum starts at what the parent process held when it started this one,
-    which after a few measurements exceeds what any step takes.
+    ``resource.getrusage`` would start at what the parent process held when it started this one.
 
     Raises:
         SbmtError: If the system does not report it; only Linux does.
     """
-    try:
-        lines = status.read_text().splitlines()
-    except OSError as error:
-        raise SbmtError(f"a file {status}", error.strerror or error, "measure memory on Linux") from error
-    found = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
-    if not found:
-        raise SbmtError(f"{field} in {status}", "none", "measure memory on Linux")
-    return 1024 * found[0]
+    _check_linux()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    [kibibytes] = (int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+    return 1024 * kibibytes
 
 
 def give_back() -> None:
@@ -77,8 +70,10 @@ def reset_peak() -> None:
     Raises:
         SbmtError: If the system does not allow it; only Linux does.
     """
-    path = Path(f"/proc/{os.getpid()}/clear_refs")
-    try:
-        path.write_text("5")
-    except OSError as error:
-        raise SbmtError(f"to write {path}", error.strerror or error, "measure memory on Linux") from error
+    _check_linux()
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _check_linux() -> None:
+    if sys.platform != "linux":
+        raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")

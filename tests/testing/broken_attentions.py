@@ -50,179 +50,87 @@ class Honest(nn.Module):
         return mask.sum((2, 3)) / n_pairs, expected
 
 
-class LeaksPadding(Honest):
-    def weights(self, scores, mask):
-        return scores.softmax(-1) * mask.any(-1, keepdim=True)  # the sum runs over padded keys too
+def nan_gradient(self, scores, mask):
+    numbers = scores.exp() * mask
+    return torch.where(mask.any(-1, keepdim=True), numbers / numbers.sum(-1, keepdim=True), 0.0)  # hides it forward
 
 
-class ForgetsPaddedQueries(Honest):
-    def weights(self, scores, mask):
-        mask = mask | (~mask.any(-1, keepdim=True) & mask.any(2, keepdim=True))
-        return super().weights(scores, mask)
+def divide_by_the_spread(self, weights, value):
+    n = value.shape[2]
+    variance = (value - value.mean(2, keepdim=True)).square().sum(2, keepdim=True) / (n - 1)  # 0/0 for one token
+    return weights @ (value / (1 + variance))
 
 
-class NaNOnEmptyRows(Honest):
-    def weights(self, scores, mask):
-        return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+def prefer_the_first(self, query, is_pair, generator):
+    return is_pair & (torch.rand(is_pair.shape, generator=generator) < torch.linspace(0.9, 0.1, is_pair.shape[3]))
 
 
-class DividesByTheSpread(Honest):
-    def mix(self, weights, value):
-        n = value.shape[2]
-        variance = (value - value.mean(2, keepdim=True)).square().sum(2, keepdim=True) / (n - 1)  # 0/0 for one token
-        return weights @ (value / (1 + variance))
+def double_the_gradient(self, weights, value):
+    return 2 * (weights @ value) - (weights @ value).detach()
 
 
-class NaNGradient(Honest):
-    def weights(self, scores, mask):
-        numbers = scores.exp() * mask
-        return torch.where(mask.any(-1, keepdim=True), numbers / numbers.sum(-1, keepdim=True), 0.0)  # hides it forward
+def forward_without_edges(self, *tensors, return_edges=False, **arguments):
+    out = Honest.forward(self, *tensors, return_edges=return_edges, **arguments)
+    edges = EdgeList.from_dense(torch.zeros_like(out.edges.to_dense())) if return_edges else None
+    return AttentionOutput(out.values, out.density, out.expected_density, edges)
 
 
-class DrawsFromTheGlobalGenerator(Honest):
-    def draw(self, query, is_pair, generator):
-        return super().draw(query, is_pair, None)
+def forward_with_one_mask(self, *tensors, query_mask=None, key_mask=None, **arguments):
+    return Honest.forward(self, *tensors, query_mask=query_mask, key_mask=query_mask, **arguments)
 
 
-class IgnoresTheSeed(Honest):
-    def draw(self, query, is_pair, generator):
-        return super().draw(query, is_pair, generator and torch.Generator().manual_seed(0))
+def draw_by_calls(self, query, is_pair, generator):
+    self.n_calls = getattr(self, "n_calls", 0) + 1
+    return Honest.draw(self, query, is_pair, torch.Generator().manual_seed(self.n_calls))
 
 
-class KeepsItsOwnGenerator(Honest):
-    def __init__(self, is_random=True):
-        super().__init__(is_random)
-        self.n_calls = 0
-
-    def draw(self, query, is_pair, generator):
-        self.n_calls += 1
-        return super().draw(query, is_pair, torch.Generator().manual_seed(self.n_calls))
+def first(n, mask):
+    return mask & (torch.arange(mask.shape[3]) < n)
 
 
-class WrongShape(Honest):
-    def mix(self, weights, value):
-        return super().mix(weights, value).transpose(1, 2)
+weights, mix, draw, densities = Honest.weights, Honest.mix, Honest.draw, Honest.densities
+# By what is wrong: the checks that must fail, and the method that is another.
+BROKEN = {
+    "leaks padding": ({"padding", "company", "edges"}, "weights", lambda self, s, m: s.softmax(-1)),
+    "leaks padding in training": (
+        {"padding"}, "weights", lambda self, s, m: s.softmax(-1) if self.training else weights(self, s, m)
+    ),
+    "keeps padded queries": ({"padding"}, "weights", lambda self, s, m: weights(self, s, m | ~m.any(-1, keepdim=True))),
+    "NaN in empty rows": ({"finite"}, "weights", lambda self, s, m: s.masked_fill(~m, -torch.inf).softmax(-1)),
+    "NaN gradient": ({"finite"}, "weights", nan_gradient),
+    "divides by the spread": ({"finite"}, "mix", divide_by_the_spread),
+    "global generator": ({"generator"}, "draw", lambda self, q, p, g: draw(self, q, p, None)),
+    "ignores the seed": (
+        {"generator"}, "draw", lambda self, q, p, g: draw(self, q, p, g and torch.Generator().manual_seed(0))
+    ),
+    "own generator": ({"generator"}, "draw", draw_by_calls),
+    "wrong shape": ({"outputs"}, "mix", lambda self, w, v: mix(self, w, v).transpose(1, 2)),
+    "wrong type": ({"outputs"}, "mix", lambda self, w, v: mix(self, w, v).float()),
+    "wrong device": ({"outputs"}, "densities", lambda self, m, p: (x.to("meta") for x in densities(self, m, p))),
+    "counts padded pairs": (
+        {"density", "company"}, "densities", lambda self, m, p: (m.float().mean((2, 3)), densities(self, m, p)[1])
+    ),
+    "zero over zero": (
+        {"density"}, "densities", lambda self, m, p: (m.sum((2, 3)) / p.sum((2, 3)), densities(self, m, p)[1])
+    ),
+    "looks back only": ({"permutation", "gradients"}, "weights", lambda self, s, m: weights(self, s, m.tril())),
+    "prefers the first": ({"permutation"}, "draw", prefer_the_first),
+    "detaches the value": ({"gradients", "keys"}, "mix", lambda self, w, v: w @ v.detach()),
+    "detaches the scores": ({"gradients"}, "weights", lambda self, s, m: weights(self, s.detach(), m)),
+    "doubles the gradient": ({"gradients"}, "mix", double_the_gradient),
+    "mixes examples": ({"company"}, "mix", lambda self, w, v: w @ (v + v.mean(0))),
+    "hides edges": ({"density", "edges"}, "forward", forward_without_edges),
+    "one mask for both": ({"padding"}, "forward", forward_with_one_mask),
+    "drops keys beyond the queries": ({"keys"}, "weights", lambda self, s, m: weights(self, s, first(m.shape[2], m))),
+    "drops keys beyond the sixth": ({"keys"}, "weights", lambda self, s, m: weights(self, s, first(6, m))),
+    "mixes heads": ({"heads"}, "mix", lambda self, w, v: mix(self, w, v.mean(1, keepdim=True).expand_as(v))),
+    "swaps query and key": (
+        {"padding"}, "weights", lambda self, s, m: weights(self, s.mT if s.shape[2] == s.shape[3] else s, m)
+    ),
+}  # fmt: skip
 
 
-class WrongType(Honest):
-    def mix(self, weights, value):
-        return super().mix(weights, value).float()
-
-
-class CountsPaddedPairs(Honest):
-    def densities(self, mask, is_pair):
-        return mask.float().mean((2, 3)), super().densities(mask, is_pair)[1]
-
-
-class ZeroOverZero(Honest):
-    def densities(self, mask, is_pair):
-        return mask.sum((2, 3)) / is_pair.sum((2, 3)), super().densities(mask, is_pair)[1]
-
-
-class LooksBackOnly(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores, mask.tril())
-
-
-class PrefersTheFirst(Honest):
-    def draw(self, query, is_pair, generator):
-        rate = torch.linspace(0.9, 0.1, is_pair.shape[3])
-        return is_pair & (torch.rand(is_pair.shape, generator=generator) < rate)
-
-
-class DetachesTheValue(Honest):
-    def mix(self, weights, value):
-        return weights @ value.detach()
-
-
-class DetachesTheScores(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores.detach(), mask)
-
-
-class DoublesTheGradient(Honest):
-    def mix(self, weights, value):
-        mixed = weights @ value
-        return 2 * mixed - mixed.detach()
-
-
-class MixesExamples(Honest):
-    def mix(self, weights, value):
-        return weights @ (value + value.mean(0))
-
-
-class HidesEdges(Honest):
-    def forward(self, *tensors, return_edges=False, **arguments):
-        out = super().forward(*tensors, return_edges=return_edges, **arguments)
-        edges = EdgeList.from_dense(torch.zeros_like(out.edges.to_dense())) if return_edges else None
-        return AttentionOutput(out.values, out.density, out.expected_density, edges)
-
-
-class TakesAnything(Honest):
-    def check(self, query, key, value):
-        pass
-
-
-class WritesToItsInput(Honest):
-    def check(self, query, key, value):
-        super().check(query, key, value)
-        if not query.requires_grad:
-            query.mul_(0.5)
-
-
-class Learns(Honest):
-    def __init__(self, is_random=True):
-        super().__init__(is_random)
-        self.register_buffer("n_seen", torch.zeros(()))
-
-    def check(self, query, key, value):
-        super().check(query, key, value)
-        self.n_seen += 1
-
-
-class StaysOnTheMeta(Honest):
-    def densities(self, mask, is_pair):
-        return tuple(density.to("meta") for density in super().densities(mask, is_pair))
-
-
-class LeaksPaddingInTraining(Honest):
-    def weights(self, scores, mask):
-        if self.training:
-            return scores.softmax(-1) * mask.any(-1, keepdim=True)
-        return super().weights(scores, mask)
-
-
-class TakesQueryMaskForKeyMask(Honest):
-    def forward(self, *tensors, query_mask=None, key_mask=None, **arguments):
-        return super().forward(*tensors, query_mask=query_mask, key_mask=query_mask, **arguments)
-
-
-class DropsKeysBeyondTheQueries(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores, mask & (torch.arange(scores.shape[3]) < scores.shape[2]))
-
-
-class MixesHeads(Honest):
-    def mix(self, weights, value):
-        return super().mix(weights, value.mean(1, keepdim=True).expand_as(value))
-
-
-class SwapsQueryAndKey(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores.mT if scores.shape[2] == scores.shape[3] else scores, mask)
-
-
-class DropsKeysBeyondTheSixth(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores, mask & (torch.arange(scores.shape[3]) < 6))
-
-
-class ExpectsTooLittle(Honest):
-    def densities(self, mask, is_pair):
-        density, expected = super().densities(mask, is_pair)
-        return density, expected * 0.6
-
-
-class ForgetsTheScale(Honest):
-    def weights(self, scores, mask):
-        return super().weights(scores * 2, mask)  # √d_head for the width that the tests take
+def broken(name):
+    """The attention with this wrong, and the checks that must fail."""
+    checks, method, changed = BROKEN[name]
+    return type("Broken", (Honest,), {method: changed})(), checks

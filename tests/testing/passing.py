@@ -24,6 +24,5 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
     "nystromformer, two landmarks": dict(name="nystromformer", n_landmarks=2),
 }
-WINDOWED = {"fitted", "fitted, random only of many", "random, window", "recommended"}
-SELF_ATTENTION = {*WINDOWED, "reformer", "routing"}
-"""What needs a token to be query and key at once."""
+# What does not treat tokens in another order alike.
+BY_POSITION = {"random, window", "by position", "linformer", "nystromformer, two landmarks"}

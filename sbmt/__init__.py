@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import sbmt.command  # before torch, whose import takes seconds
 from sbmt.attention import available_backends, edge_attention
-from sbmt.block_model.density import density_penalty, sampled_density
-from sbmt.block_model.exploration import ExtraKeys
-from sbmt.block_model.fit import auxiliary_loss
-from sbmt.block_model.gate import straight_through_gate
-from sbmt.block_model.model import BlockModel
+from sbmt.block_model.fit import auxiliary_loss, density_penalty, sampled_density
+from sbmt.block_model.model import BlockModel, ExtraKeys, straight_through_gate
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention

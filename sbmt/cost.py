@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from sbmt import models
-from sbmt.block_model.crossed import skips_nodes
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.layers import MultiHeadAttention, SBMAttention
 from sbmt.layers.registry import ATTENTIONS, COSTS, RESERVED
@@ -115,7 +114,7 @@ FORMULAS = {
     "nystromformer": (
         part("landmarks and their weights", "8·b·h·n·k·d + 2·b·h·k²·d", "b·h·n·d + 8·b·n·k + 14·b·h·n·k + 8·b·h·k²"),
         part("pseudo-inverse", "8·b·h·i·k³", "7·b·h·i·k² + 5·b·h·k²"),
-        part("products with V, and its convolution", "4·b·h·n·k·d + 2·b·h·k²·d + 2·b·h·n·w·d"),
+        part("products with V", "4·b·h·n·k·d + 2·b·h·k²·d"),
     ),
     "reformer": (
         part("hashing", "2·b·h·r·N·s·d", "5·b·h·r·N·s"),
@@ -128,7 +127,7 @@ FORMULAS = {
 """The steps of attentions by name, without edges; drawing features, once, is no part of a forward pass."""
 
 LETTERS = {"n_heads": "h", "d_head": "d", "n_clusters": "k", "n_features": "k", "n_projected": "k", "n_centroids": "k"}
-LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_conv": "w", "n_hashes": "r", "n_chunk": "c", "n_active": "a"}
+LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_hashes": "r", "n_chunk": "c"}
 """What an attention's attributes are called in formulas."""
 
 
@@ -143,13 +142,10 @@ def _cost_of_attention(layer: Any, n: int) -> ModuleCost:
         sizes["s"] = -(-n // sizes["c"])
         sizes["N"] = sizes["c"] * sizes["s"]
     elif isinstance(layer, SBMAttention):
-        is_crossed, n_groups = layer.membership == "crossed", layer.n_groups
-        n_parts = layer.clusters.shape[1] // (2 * n_groups) if is_crossed else layer.n_clusters // n_groups
-        sizes |= {"g": n_groups, "s": n_parts}
+        is_crossed = layer.membership == "crossed"
+        sizes |= {"g": layer.n_groups, "s": layer.clusters.shape[1] // (2 * layer.n_groups)}
         per = "h" if name == "sbm_static" else "b·h"  # positions are the same in all examples
         parts = _crossed_parts(layer) if is_crossed else _sbm_parts(layer, per)
-        if layer.shared_graph:
-            raise SbmtError("heads with graphs of their own", "shared_graph=True", "count a layer without it")
     if getattr(layer, "window", None) is not None:
         parts += (part("union with the window", elementwise="m"),)
     return ModuleCost((*parts, *_edge_parts(layer.backend)) if hasattr(layer, "backend") else parts, sizes)
@@ -157,23 +153,21 @@ def _cost_of_attention(layer: Any, n: int) -> ModuleCost:
 
 def _sbm_parts(layer: SBMAttention, per: str) -> tuple[Part, ...]:
     """The block model and the draw; memberships are computed per example and head, or per head."""
-    is_linear, is_fitted = layer.link.is_linear, layer.learning == "likelihood"
-    pairs = "k²" if layer.n_groups == 1 else "k·s"  # of clusters that meet
-    rates, draws = part("sampling: rates T = Q̂ S", f"2·b·h·n·{pairs}"), "sampling: draws"
+    is_linear, is_fitted = layer.link == "bilinear", layer.learning == "likelihood"
+    rates, draws = part("sampling: rates T = Q̂ S", "2·b·h·n·k²"), "sampling: draws"
     samplers = {  # repeated draws, and the products that settle an edge in doubt, are not counted
         "exact": (rates, part("sampling: bounds", elementwise="9·b·h·n·k"), part(draws, elementwise="4·m")),
         "fastrg": (part("sampling: tables", elementwise="8·b·h·n·k + 6·b·h·k²"), part(draws, elementwise="6·m")),
         "bernoulli": (rates, part("sampling: every pair", "2·b·h·n²·k", "3·b·h·n²")),
     }
-    activation = 2 if layer.membership == "sigmoid" else 10
     parts = [
         part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
-        part("memberships: products with C", f"4·{per}·n·k·d", f"{activation}·{per}·n·k"),
-        part("block matrix", f"2·h·{pairs}·d", f"{5 if is_linear else 3}·h·{pairs}"),
+        part("memberships: products with C", f"4·{per}·n·k·d", f"2·{per}·n·k"),
+        part("block matrix", "2·h·k²·d", f"{5 if is_linear else 3}·h·k²"),
         *choose("sampler whose cost is known", layer.sampler, samplers),
     ]
-    if is_fitted or is_linear:
-        parts.append(part("sum of all rates", f"2·b·h·{pairs} + 2·b·h·k", "2·b·h·n·k"))
+    if is_fitted or (is_linear and not layer.reweight):
+        parts.append(part("sum of all rates", "2·b·h·k² + 2·b·h·k", "2·b·h·n·k"))
     if is_fitted or layer.reweight or not is_linear:
         parts.append(part("rates per edge", "2·m·k", "3·m"))
     return tuple(parts)
@@ -182,19 +176,15 @@ def _sbm_parts(layer: SBMAttention, per: str) -> tuple[Part, ...]:
 def _crossed_parts(layer: SBMAttention) -> tuple[Part, ...]:
     """The same with crossed memberships, drawn by the exact sampler."""
     choose("sampler whose cost is known with crossed memberships", layer.sampler, {"exact": None})
-    nodes = part("memberships: linear map of Q and K", "4·b·h·n·d²", "2·b·h·n·d")
-    if skips_nodes(layer.d_head, layer.d_head, layer.clusters.shape[1]):
-        nodes = part("memberships: linear map times C", "4·h·g·s·d² + 4·h·g·s·d")
     return (
-        nodes,
-        part("memberships: products with C", "8·b·h·n·g·s·d", "4·b·h·n·g·s + 20·b·h·n·g·a"),
+        part("memberships: linear map of Q and K", "4·b·h·n·d²", "2·b·h·n·d"),
+        part("memberships: products with C", "8·b·h·n·g·s·d", "4·b·h·n·g·s + 40·b·h·n·g"),
         part("block matrix", "4·h·k·d", "6·h·k"),
-        part("sampling: rates T = Q̂ S", "4·b·h·n·g·a·s"),
-        part("sampling: members of clusters", elementwise="3·b·h·n·g·a²"),
-        part("sampling: lengths of clusters", "2·b·h·g·s³ + 2·b·h·n·g·a·s"),
-        part("sampling: draws", elementwise="4·m"),
-        part("sum of all rates", "4·b·h·g·s³", "4·b·h·n·g·a²"),
-        part("rates per edge", "4·m·g·a", "3·m"),
+        part("sampling: members of clusters", elementwise="12·b·h·n·g"),
+        part("sampling: tables of parts", "4·b·h·g·s³"),
+        part("sampling: draws", elementwise="4·m + 12·b·h·n·g"),
+        part("sum of all rates", "4·b·h·g·s³", "16·b·h·n·g"),
+        part("rates per edge", "8·m·g + 8·b·h·n·g·s", "3·m"),
     )
 
 

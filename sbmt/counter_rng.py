@@ -15,8 +15,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from sbmt.compiling import not_compiled
 from sbmt.errors import SbmtError
+from sbmt.types import not_compiled
 
 WORD = 1 << 32  # a random word is an integer in [0, WORD)
 _MASK = WORD - 1

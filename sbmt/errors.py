@@ -78,23 +78,3 @@ def check_sizes(**sizes: int) -> None:
             raise SbmtError(f"{name} ≥ 1", describe(size), "give a positive integer")
         if size >= 1 << 31:
             raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "give a smaller one")
-
-
-def check_untransformed(*tensors: Any) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like."""
-    import torch  # here, so that the command line can report a mistake without waiting for it
-
-    if torch.compiler.is_compiling():
-        return
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
-        do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
-        raise SbmtError("tensors outside torch.func", "one that vmap, grad or another transform has wrapped", do)
-
-
-def check_shape(shape: object) -> None:
-    """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
-    is_shape = isinstance(shape, tuple) and len(shape) == 4
-    if not isinstance(shape, tuple) or not is_shape or not all(map(is_integer, shape)):
-        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
-    if min(shape) < 1:
-        raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")

@@ -4,6 +4,19 @@ import torch
 from torch import Tensor, nn
 
 
+def with_unit_gradient(x: Tensor) -> Tensor:
+    """The tensor itself, whose gradient is scaled to length 1 for each head, since rare steps have a huge one."""
+
+    def scale(gradient: Tensor) -> Tensor:
+        length = gradient.reshape(len(gradient), -1).norm(dim=1).clamp(min=torch.finfo(gradient.dtype).tiny)
+        return gradient / length.view(-1, *(1,) * (gradient.dim() - 1))
+
+    x = x.view_as(x)
+    if x.requires_grad:
+        x.register_hook(scale)
+    return x
+
+
 class FittedAttention(nn.Module):
     """Attends along a sparse mask, makes up for the pairs left out, and learns to draw the pairs that matter."""
 
@@ -14,33 +27,31 @@ class FittedAttention(nn.Module):
         n_clusters: int,
         n_groups: int = 4,
         edges_per_query: float = 16.0,
-        shared_graph: bool = False,
     ):
         super().__init__()
-        self.n_partitions, self.n_active, self.edges_per_query, self.extra_keys = 2 * n_groups, 2, edges_per_query, 3.0
-        self.shared_graph, width = shared_graph, n_heads * d_head if shared_graph else d_head
-        n_graphs = 1 if shared_graph else n_heads  # one for all heads, which broadcasts
-        self.node_mlp = nn.Sequential(nn.Linear(width, d_head))  # one layer is enough here
+        self.n_partitions, self.edges_per_query, self.extra_keys = 2 * n_groups, edges_per_query, 8.0
+        self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head))  # one layer is enough here
         n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
-        self.clusters = nn.Parameter(torch.randn(n_graphs, n_parts, d_head) / d_head**0.5)
-        self.log_rate, self.sink = nn.Parameter(torch.zeros(n_graphs)), nn.Parameter(torch.zeros(n_heads))
+        self.clusters = nn.Parameter(torch.randn(n_heads, n_parts, d_head) * (2 / d_head) ** 0.5)
+        self.log_rate, self.sink = nn.Parameter(-torch.ones(n_heads)), nn.Parameter(torch.zeros(n_heads))
         self.log_start: Tensor  # ln min(1, c/n), so that training starts with about c edges per query
         self.register_buffer("log_start", torch.tensor(0.0))
 
-    def membership(self, tokens: Tensor) -> Tensor:
+    def membership(self, tokens: Tensor, clusters: Tensor) -> Tensor:
         """Divides each token among two parts of every partition; the gradient of the task stops here."""
-        tokens = tokens.transpose(1, 2).flatten(2)[:, None] if self.shared_graph else tokens  # heads side by side
-        logits = (self.node_mlp(tokens.detach()) @ self.clusters.mT).unflatten(-1, (self.n_partitions, -1))
-        least = logits.topk(min(self.n_active, logits.shape[-1])).values[..., -1:]
+        nodes = with_unit_gradient(self.node_mlp(tokens.detach()).transpose(0, 1)).transpose(0, 1)
+        logits = (nodes @ clusters.mT).unflatten(-1, (self.n_partitions, -1))
+        least = logits.topk(min(2, logits.shape[-1])).values[..., -1:]
         return logits.masked_fill(logits < least, -torch.inf).softmax(-1).transpose(2, 3)  # batch heads partitions n s
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Values and the auxiliary loss, which training adds to the task's; draws a mask where none is given."""
         # A pair's rate r = γ/4 Σ Π Q̂ S K̂ᵀ multiplies two partitions' and sums over groups. p = 1 - exp(-r - ε/n).
-        centres = self.clusters.unflatten(1, (self.n_partitions, -1))  # heads partitions s d
-        affinity = (centres @ centres.mT + (self.log_rate + self.log_start)[:, None, None, None] / 2).exp() / 2
-        by_partition = self.membership(query) @ affinity @ self.membership(key).mT  # batch heads partitions n n
-        rate = (by_partition[:, :, 0::2] * by_partition[:, :, 1::2]).sum(2)
+        clusters, log_rate = with_unit_gradient(self.clusters), with_unit_gradient(self.log_rate) + self.log_start
+        centres = clusters.unflatten(1, (self.n_partitions, -1))  # heads partitions s d
+        affinity = (centres @ centres.mT + log_rate[:, None, None, None] / 2).clamp(max=5.0).exp() / 2
+        queries, keys = self.membership(query, clusters), self.membership(key, clusters)
+        rate = (queries @ affinity @ keys.mT).unflatten(2, (-1, 2)).prod(3).sum(2)  # over groups; batch heads n n
         extra = self.extra_keys / key.shape[2] if self.training else 0.0
         p, is_loop = (1 - torch.exp(-rate - extra)).detach(), torch.eye(key.shape[2], dtype=torch.bool)
         mask = is_loop | (torch.rand_like(p) < p if mask is None else mask)

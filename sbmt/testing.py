@@ -200,8 +200,8 @@ def check_company(subject: Subject) -> None:
 
 def check_heads(subject: Subject) -> None:
     """A head reads nothing of the other heads, in training too."""
-    if subject.n_heads == 1 or getattr(subject.module, "shared_graph", False):
-        raise NotApplicableError("it has one head, or its heads share a graph")
+    if subject.n_heads == 1:
+        raise NotApplicableError("it has one head")
     tokens = subject.padded()
     other = Tokens._make([*(torch.cat([x[:, :1], x[:, 1:].flip(0) + 1], 1) for x in tokens[:3]), *tokens[3:]])
     for mode in subject.modes():

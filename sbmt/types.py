@@ -1,11 +1,20 @@
-"""What every attention returns."""
+"""What every attention returns, in which type numbers are computed, and what compilers and transforms may follow."""
 
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from sbmt.errors import SbmtError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +24,7 @@ class AttentionOutput:
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
         density: ``(batch, heads)``, share of the real query-key pairs that were attended, in [0, 1].
-            Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.density`).
+            Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.fit`).
         expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration.
             Equals ``density`` for attentions that draw nothing. Where it has no closed form, it is an unbiased estimate
             from the edges that were drawn.
@@ -30,3 +39,42 @@ class AttentionOutput:
     expected_density: Float[Tensor, "batch heads"]
     edges: Any = None  # an EdgeList, which this file cannot import: it stands below all others
     auxiliary_loss: Float[Tensor, ""] = field(default_factory=lambda: torch.zeros(()))
+
+
+def accumulator(value: Tensor) -> torch.dtype:
+    """The type of sums: float64 for float64, else float32."""
+    return torch.float64 if value.dtype == torch.float64 else torch.float32
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[Any]:
+    """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
+    device = like.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def is_traced(x: Tensor) -> bool:
+    """Whether a compiler or exporter follows the operations on ``x``, whose numbers cannot be looked at then."""
+    return torch.compiler.is_compiling() or x.is_meta or type(x).__name__ == "FakeTensor"
+
+
+def check_untransformed(*tensors: Tensor) -> None:
+    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like."""
+    if torch.compiler.is_compiling():
+        return
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
+        do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
+        raise SbmtError("tensors outside torch.func", "one that vmap, grad or another transform has wrapped", do)
+
+
+def not_compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """``torch.compiler.disable``, which itself imports the compiler and so doubles the time of ``import torch``.
+
+    As long as nobody has imported the compiler, there is nothing to keep it from.
+    """
+    disabled = torch._disable_dynamo(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return (disabled if "torch._dynamo" in sys.modules else function)(*args, **kwargs)
+
+    return call

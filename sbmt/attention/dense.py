@@ -5,8 +5,8 @@ from torch import Tensor
 
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import zero_padding
-from sbmt.precision import accumulator
+from sbmt.graph.masks import zero_padding
+from sbmt.types import accumulator
 
 
 def attend_dense(

@@ -1,4 +1,4 @@
-"""Attention along edges: the one entry to all backends, and every choice between them.
+"""Attention along edges: the one entry to all backends, and the choice between them.
 
 :func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend. SBM
 attention calls the latter directly, since it has checked its arguments already.
@@ -6,7 +6,6 @@ attention calls the latter directly, since it has checked its arguments already.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, overload
 
 import torch
@@ -14,18 +13,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
-from sbmt.attention.dropout import dropout_scale
-from sbmt.attention.inputs import EdgeTerms, GateRule, check_attention_inputs, check_attention_settings, check_sink
-from sbmt.attention.rows import attend_along_rows
-from sbmt.counter_rng import draw_seed, first_example
-from sbmt.errors import SbmtError, check_untransformed, choose
-from sbmt.graph.edges import EdgeList
-from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.cutoffs import Cutoff, cutoffs
-from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
-from sbmt.kernels.gpu import has_gpu
-from sbmt.precision import accumulator
+from sbmt.attention.inputs import EdgeTerms, GateRule
+from sbmt.attention.slots import attend_in_slots
+from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
+from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
+from sbmt.graph.edges import EdgeList, check_window
+from sbmt.graph.masks import check_as_many_keys
+from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
 from sbmt.registration import add_to, check_takes
+from sbmt.types import accumulator, check_untransformed
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
 
@@ -39,18 +35,37 @@ def _attend_by_messages(
     return attend_by_messages(query, key, value, edges, terms)
 
 
+def attend_by_rows(
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+) -> tuple[Tensor, Tensor | None]:
+    """Compiled loops over CSR rows, which compute scores again in the backward pass; see :func:`edge_attention`.
+
+    16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
+    """
+    if query.device.type != "cpu" or edges.keys.device.type != "cpu":
+        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    check_untransformed(query, key, value, *(t for t in terms if isinstance(t, Tensor)))
+    dtype = accumulator(value)
+    query, key, values = (x.to(dtype) for x in (query, key, value))
+    bias, gate, sink, scale = (
+        None if t is None else t.to(dtype) for t in (terms.bias, terms.gate, terms.sink, terms.weight_scale)
+    )
+    rules = terms.gate_rule == "score", terms.return_weights
+    out, weights = attend(query, key, values, bias, gate, sink, scale, edges.row_ptr, edges.keys, *rules)
+    return out.to(value.dtype), weights
+
+
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
     "pyg": _attend_by_messages,
-    "cpu": partial(attend_along_rows, use_gpu=False),
-    "gpu": partial(attend_along_rows, use_gpu=True),
+    "cpu": attend_by_rows,
+    "gpu": attend_in_slots,
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
-ARGUMENTS = ("query", "key", "value", "edges", "terms")  # of a backend, in this order
-# The density above which visiting every pair is faster where the CPU's kernels cannot run: estimates, see
-# sbmt.kernels.cutoffs for those kernels.
-DENSE_ABOVE = 1 / 16
-DENSE_CELLS = 1 << 28  # above this many cells a dense mask is out of the question
+DENSE_ABOVE = {"cpu": 1 / 8, "cuda": 1 / 16}
+"""The density from which visiting every pair is faster than following the edges, by device."""
+DENSE_CELLS = {"cpu": 1 << 22, "cuda": 1 << 28}
+"""The number of pairs, over all examples and heads, up to which that holds."""
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
@@ -70,7 +85,7 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise SbmtError("a device of torch", repr(device), "such as 'cpu' or 'cuda'") from error
-    serves = {"cpu": can_run_on(device), "gpu": has_gpu_kernels(device)}
+    serves = {"cpu": can_run_on(device), "gpu": device.type == "cuda"}
     return [name for name in BACKENDS if serves.get(name, True)]
 
 
@@ -87,7 +102,7 @@ def register_backend(name: str, attend: Attend) -> None:
     - the weights $a$, ``(n_edges,)`` in EdgeList order, or None unless ``terms.return_weights``;
 
     with gradients of query, key, value, gate, bias and sink, zeros for what no edge reaches. ``"auto"`` never chooses
-    it.
+    it. :func:`sbmt.testing.check_attention` examines the layer around it.
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
@@ -96,16 +111,9 @@ def register_backend(name: str, attend: Attend) -> None:
 
     Raises:
         SbmtError: If the name is taken or not an identifier, or the function cannot be called with these arguments.
-
-    Example:
-        >>> from sbmt.attention.dense import attend_dense
-        >>> register_backend("dense", attend_dense)
-        Traceback (most recent call last):
-        ...
-        sbmt.errors.SbmtError: expected a name that the library does not use for a backend, got 'dense': take another
     """
-    check_takes("backend", attend, ARGUMENTS)
-    add_to(BACKENDS, "backend", name, _checked(name, attend), RESERVED)
+    check_takes("backend", attend, ("query", "key", "value", "edges", "terms"))
+    add_to(BACKENDS, "backend", name, attend, RESERVED)
 
 
 @overload
@@ -212,7 +220,8 @@ def edge_attention(
         >>> weights  # of 2 : 1 : 1, the last of which is the sink's
         tensor([0.5000, 0.2500])
     """
-    _check(query, key, value, edges, gate, bias, sink)
+    check_attention_inputs(query, key, value)
+    _check_edges(query, key, edges, gate, bias, sink)
     check_attention_settings(gate_rule, None, dropout)
     check_backend(backend, query.device)
     scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype) if dropout else None
@@ -226,32 +235,48 @@ def attend_along(
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges) if backend == "auto" else backend
-    if name in ("cpu", "gpu"):
-        check_untransformed(query, key, value, *(t for t in terms if isinstance(t, Tensor)))
-    values, weights = BACKENDS[name](query, key, value, edges, terms)
+    found = BACKENDS[name](query, key, value, edges, terms)
+    if name not in RESERVED:
+        needed = [f"{value.dtype} {(*query.shape[:3], value.shape[3])}", f"{accumulator(value)} {(edges.n_edges,)}"]
+        _check_found(found, name, needed[: 1 + terms.return_weights])
+    values, weights = found
     return values, weights if terms.return_weights else None
 
 
-def _checked(backend: str, attend: Attend) -> Attend:
-    """The user's function, which raises SbmtError when what it returns has the wrong shape or type."""
+def _check_found(found: Any, backend: str, needed: list[str]) -> None:
+    """Raises SbmtError unless a backend of the user's returned a pair whose first members are the tensors needed."""
+    got = (
+        [str(describe(x)) if isinstance(x, Tensor) else type(x).__name__ for x in found]
+        if isinstance(found, tuple)
+        else []
+    )
+    if len(got) != 2 or got[: len(needed)] != needed:
+        expected = f"a pair of {' and '.join(needed)} from backend {backend!r}"
+        raise SbmtError(expected, " and ".join(got) or type(found).__name__, "correct the function of that name")
 
-    def attend_and_check(
-        query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-    ) -> tuple[Tensor, Tensor | None]:
-        both: Any = attend(query, key, value, edges, terms)
-        if not isinstance(both, tuple) or len(both) != 2:
-            expected = f"a pair of values and weights from backend {backend!r}"
-            raise SbmtError(expected, type(both).__name__, "correct the function of that name")
-        needed = [(both[0], (*query.shape[:3], value.shape[3]), value.dtype)]
-        if terms.return_weights:
-            needed.append((both[1], (edges.n_edges,), accumulator(value)))
-        for found, shape, dtype in needed:
-            if not isinstance(found, Tensor) or found.shape != shape or found.dtype != dtype:
-                got = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-                raise SbmtError(f"{dtype} {shape} from backend {backend!r}", got, "correct the function of that name")
-        return both
 
-    return attend_and_check
+def pick_backend(edges: EdgeList) -> str:
+    """The name of the backend that ``backend="auto"`` takes for these edges."""
+    kind = edges.keys.device.type
+    if edges.cell_count <= DENSE_CELLS.get(kind, 0) and edges.n_edges >= DENSE_ABOVE[kind] * edges.cell_count:
+        return "dense"
+    return "gpu" if kind == "cuda" else "cpu" if can_run_on(edges.keys.device) else "pyg"
+
+
+def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
+    """What each edge's weight is multiplied by: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
+
+    An edge's number depends on its cell alone: it is the same whatever else is in the mask, and on every device.
+    """
+    _, heads, n_queries, _ = edges.shape
+    if can_run_on(edges.keys.device):
+        uniform = cell_uniforms(edges.row_ptr, edges.keys, seed, first_example, n_queries, heads)
+    else:
+        rows = edges.rows()
+        graph = rows // n_queries
+        address = (graph // heads + first_example, graph % heads, rows % n_queries, edges.keys)
+        uniform = to_uniform(edge_words(seed, Purpose.CELL, *address))
+    return (uniform >= dropout).to(dtype) / (1 - dropout)
 
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
@@ -259,30 +284,14 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
     if backend == "auto":
         return
     names = available_backends("cpu" if device is None else device)
-    if device is None and has_gpu():
+    if device is None and torch.cuda.is_available():
         names += available_backends("cuda")
     choose("backend", backend, dict.fromkeys(["auto", *names]))
 
 
-def pick_backend(edges: EdgeList) -> str:
-    """The name of the backend that ``backend="auto"`` takes for these edges."""
-    device = edges.keys.device
-    if can_run_on(device):
-        return "dense" if cutoffs()["attention"].takes_all_pairs(edges.n_edges, edges.cell_count) else "cpu"
-    sparse = "gpu" if has_gpu_kernels(device) else "pyg"
-    return "dense" if Cutoff(DENSE_CELLS, DENSE_ABOVE).takes_all_pairs(edges.n_edges, edges.cell_count) else sparse
-
-
-def _check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None,
-    bias: Tensor | None,
-    sink: Tensor | None,
+def _check_edges(
+    query: Tensor, key: Tensor, edges: EdgeList, gate: Tensor | None, bias: Tensor | None, sink: Tensor | None
 ) -> None:
-    check_attention_inputs(query, key, value)
     if not isinstance(edges, EdgeList):
         raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
     expected = (*query.shape[:3], key.shape[2])
@@ -291,22 +300,63 @@ def _check(
     for name, tensor in (("edges", edges.keys), ("gate", gate), ("bias", bias)):
         if isinstance(tensor, Tensor) and tensor.device != query.device:
             raise SbmtError(f"{name} on {query.device}, as the query", tensor.device, "move them with .to(…)")
-    for name, numbers, n, what in (
-        ("gate", gate, edges.n_edges, "edge"),
-        ("bias", bias, edges.n_edges, "edge"),
-    ):
-        if numbers is not None and not (
-            isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
-        ):
-            got = f"{numbers.dtype} {tuple(numbers.shape)}" if isinstance(numbers, Tensor) else type(numbers).__name__
-            raise SbmtError(f"a floating-point {name} of shape ({n},)", got, f"give one number per {what}")
+    for name, numbers in (("gate", gate), ("bias", bias)):
+        is_fit = isinstance(numbers, Tensor) and numbers.shape == (edges.n_edges,) and numbers.is_floating_point()
+        if numbers is not None and not is_fit:
+            do = "give one number per edge"
+            raise SbmtError(f"a floating-point {name} of shape ({edges.n_edges},)", describe(numbers), do)
     if gate is not None and gate.numel() and not float(gate.detach().min()) > 0:
         raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
-    if bias is not None and bias.numel():
-        low, high = (float(x) for x in bias.detach().aminmax())  # both NaN if any is
-        if not -math.inf < low <= high < math.inf:
-            raise SbmtError("a finite bias", f"numbers from {low} to {high}", "leave the edge out")
+    if bias is not None and not bool(bias.detach().isfinite().all()):
+        raise SbmtError("a finite bias", "NaN or infinity", "leave the edge out")
     if sink is not None:
         check_sink(sink, query)
         if not bool((sink.detach() < math.inf).all()):
             raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")
+
+
+def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
+    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention.
+
+    A window also needs as many queries as keys.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
+        if tensor.dim() != 4 or 0 in tensor.shape:
+            do = "leave empty sequences out and add the missing dimensions"
+            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
+    if not query.device == key.device == value.device:
+        devices = f"{query.device}, {key.device} and {value.device}"
+        raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
+        raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
+    if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
+        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+    if window is not None:
+        check_as_many_keys((*query.shape[:3], key.shape[2]))
+
+
+def check_sink(sink: Tensor, query: Tensor) -> None:
+    """Raises SbmtError unless there is a logit for each head of the query."""
+    n_heads = query.shape[1]
+    if not isinstance(sink, Tensor) or sink.shape != (n_heads,) or not sink.is_floating_point():
+        raise SbmtError(f"a floating-point sink of shape ({n_heads},)", describe(sink), "give one number per head")
+    if sink.device != query.device:
+        raise SbmtError(f"sink on {query.device}, as the query", sink.device, "move it with .to(…)")
+
+
+def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: float) -> None:
+    """Raises SbmtError unless the gate rule is known, the window an integer ≥ 0 or None, and 0 ≤ dropout < 1."""
+    check_choice("gate_rule", gate_rule, GateRule)
+    if window is not None:
+        check_window(window)
+    check_dropout(dropout)
+
+
+def check_dropout(dropout: float) -> None:
+    """Raises SbmtError unless 0 ≤ dropout < 1."""
+    if not is_number(dropout) or not 0 <= dropout < 1:
+        raise SbmtError("dropout in [0, 1)", describe(dropout), "0 switches it off")

@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 from sbmt.attention.inputs import EdgeTerms, GateRule
 from sbmt.errors import SbmtError, check_choice, describe
 from sbmt.graph.edges import EdgeList
-from sbmt.precision import accumulator
+from sbmt.types import accumulator
 
 
 class EdgeAttention(MessagePassing):

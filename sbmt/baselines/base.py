@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
-from sbmt.attention.inputs import check_attention_inputs, check_dropout
+from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.padding import check_mask, count_pairs, zero_padding
+from sbmt.graph.masks import check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
 from sbmt.types import AttentionOutput
 

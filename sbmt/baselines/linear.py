@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.baselines.base import Baseline, Inputs, keys_to_read
-from sbmt.precision import full_precision
+from sbmt.types import full_precision
 
 
 class LinearAttention(Baseline):

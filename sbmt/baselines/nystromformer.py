@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 from sbmt.baselines.base import Baseline, Inputs
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
-from sbmt.precision import full_precision
+from sbmt.types import full_precision
 
 
 def segment_means(

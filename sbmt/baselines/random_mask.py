@@ -7,11 +7,11 @@ from torch import nn
 
 from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.baselines.base import Baseline, Inputs
-from sbmt.block_model.model import BlockModel
-from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.block_model.model import BlockModel, reweighting_bias
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, describe, is_number
-from sbmt.graph.patterns import check_window, is_in_window, sliding_window
+from sbmt.graph.edges import check_window
+from sbmt.graph.patterns import sliding_window
 from sbmt.samplers import sample_edges
 from sbmt.types import AttentionOutput
 
@@ -78,7 +78,7 @@ class RandomMaskAttention(Baseline):
         if self.reweight:
             drawn_with = torch.full_like(edges.keys, self.mask_density, dtype=dtype)
             if self.window is not None:
-                drawn_with = drawn_with.masked_fill(is_in_window(edges, self.window), 1.0)
+                drawn_with = drawn_with.masked_fill(edges.is_near(self.window), 1.0)
             bias = reweighting_bias(drawn_with)
         terms: dict[str, Any] = {"bias": bias, "sink": self.sink, "backend": self.backend}
         values = edge_attention(query, key, value, edges, dropout=dropout, generator=generator, **terms)

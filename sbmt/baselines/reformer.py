@@ -10,9 +10,8 @@ from sbmt.baselines.base import Baseline, Inputs, directions, real_tokens
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import share_of_pairs
-from sbmt.precision import full_precision
-from sbmt.types import AttentionOutput
+from sbmt.graph.masks import share_of_pairs
+from sbmt.types import AttentionOutput, full_precision
 
 
 class HashRound(NamedTuple):

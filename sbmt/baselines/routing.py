@@ -8,8 +8,7 @@ from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.baselines.base import Baseline, Inputs, directions, real_tokens
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.precision import full_precision
-from sbmt.types import AttentionOutput
+from sbmt.types import AttentionOutput, full_precision
 
 
 def same_cluster(cluster: Int[Tensor, "batch heads n"], is_real: Bool[Tensor, "batch n"]) -> EdgeList:

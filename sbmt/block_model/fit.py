@@ -1,23 +1,100 @@
-"""Fitting a block model to the attention by likelihood, from the sampled edges alone."""
+"""What drawn edges tell of a block model: the density and its price, reweighting, and the fit by likelihood."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_choice, describe, is_number
-from sbmt.graph.csr import near_edges
-from sbmt.graph.edges import EdgeList, reach_of
-from sbmt.kernels import poisson as kernels
-from sbmt.kernels.cpu import can_run_on
-from sbmt.kernels.gpu import can_run_on as has_gpu_kernels
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.masks import share_of_pairs
 from sbmt.types import AttentionOutput
 
+DensityKind = Literal["sampled", "expected"]
 Learning = Literal["straight_through", "likelihood"]
 """What teaches a block model: the task, through gates, or the attention that its edges were given."""
+
+
+def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
+    r"""Share of real pairs that are edges, with a straight-through gradient.
+
+    The value is $|M| / N$ for $N$ real pairs. With the gate of
+    :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. The
+    expectation of that is $p_{ij}$ times the exact gradient, so it fades as masks get sparse.
+
+    Args:
+        edges: What was attended.
+        gate: ``(n_edges,)``, whose gradient counts and whose value does not; None means no gradient.
+
+    Returns:
+        ``(batch, heads)`` in [0, 1]; 0 where there is no real pair.
+
+    Paper: section 5.2, the term L_s.
+    """
+    if not isinstance(edges, EdgeList):
+        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
+    density = edges.density()
+    if gate is None:
+        return density
+    if not isinstance(gate, Tensor) or gate.shape != edges.keys.shape or not gate.is_floating_point():
+        got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
+        raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
+    total = torch.segment_reduce(gate, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
+    counted = share_of_pairs(total, edges.shape, edges.query_mask, edges.key_mask)
+    return density.to(gate.dtype) + (counted - counted.detach())
+
+
+def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
+    """L_s: the mean density over examples, then heads, then layers. Add ``density_weight`` times it to the loss.
+
+    Args:
+        outputs: One attention output per layer.
+        kind: ``"sampled"`` is the paper's, with a straight-through gradient; ``"expected"`` is the closed form of the
+            mean probability, with the exact gradient.
+
+    Raises:
+        SbmtError: If there is no output, or ``kind`` is unknown.
+    """
+    check_choice("kind", kind, DensityKind)
+    if not isinstance(outputs, (list, tuple)) or not all(hasattr(o, "density") for o in outputs):
+        raise SbmtError("attention outputs in a list", type(outputs).__name__, "pass those of the encoder's layers")
+    if not outputs:
+        raise SbmtError("at least one attention output", "none", "pass the outputs of the encoder's layers")
+    densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
+    return torch.stack([d.mean(0).mean() for d in densities]).mean()
+
+
+class _UnitGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, head_axis: int) -> Tensor:
+        ctx.axes = [axis for axis in range(x.dim()) if axis != head_axis]
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        length = torch.linalg.vector_norm(grads[0], dim=ctx.axes, keepdim=True) if ctx.axes else grads[0].abs()
+        return grads[0] / length.clamp(min=torch.finfo(length.dtype).tiny), None
+
+
+def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
+    """The tensor itself, whose gradient is scaled to length 1 for each head.
+
+    Rates are exponentials, so the gradient of the fit grows by a factor of a thousand in rare steps. Optimisers that
+    scale by a long mean of squares, as Adam does by default, would then stand still for hundreds of steps. The
+    direction stays, and so does the optimum.
+
+    Example:
+        >>> x = torch.ones(2, 2, requires_grad=True)
+        >>> (unit_gradient(x, 0) * torch.tensor([[3.0, 4.0], [0.0, 0.0]])).sum().backward()
+        >>> x.grad
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    out: Tensor = _UnitGradient.apply(x, head_axis)
+    return out
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
@@ -38,7 +115,7 @@ def fit_loss(
     weights: Float[Tensor, " n_edges"],
     edges_per_query: float,
     exploration: float,
-    window: int | None = None,
+    is_near: Bool[Tensor, " n_edges"] | None = None,
 ) -> Float[Tensor, ""]:
     r"""The negative log-likelihood of a Poisson graph that has $c\, a_{ij}$ edges between i and j, up to a constant.
 
@@ -56,8 +133,8 @@ def fit_loss(
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
-        window: Edges between tokens at most ``window / 2`` places apart were not drawn, and no rate has to explain
-            them: they take no part in the second sum.
+        is_near: Edges of a window were not drawn, and no rate has to explain them: they take no part in the second
+            sum.
 
     Returns:
         A scalar; 0 where there is no real query.
@@ -66,22 +143,15 @@ def fit_loss(
 
     Paper: not in it; after Ball, Karrer and Newman (2011), with attention in place of counted edges.
     """
-    targets, mask = weights.detach().to(rate.dtype), (edges.row_ptr, edges.keys, *edges.shape[2:])
-    use_gpu = not can_run_on(rate.device)
-    if has_gpu_kernels(rate.device) or not use_gpu:
-        gained, _ = kernels.gain(rate, targets, *mask, exploration, reach_of(window), use_gpu)
-    else:
-        targets = targets if window is None else targets.masked_fill(near_edges(*mask, reach_of(window)), 0.0)
-        gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
-    return per_query(block_model.sum_of_rates().sum() - edges_per_query * gained, edges)
-
-
-def per_query(loss: Tensor, edges: EdgeList) -> Float[Tensor, ""]:
-    """A loss over the number of real queries of all examples and heads; 0 where there is none."""
+    targets = weights.detach().to(rate.dtype)
+    if is_near is not None:
+        targets = targets.masked_fill(is_near, 0.0)
+    gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
+    loss = block_model.sum_of_rates().sum() - edges_per_query * gained
     batch, heads, n_queries, _ = edges.shape
     if edges.query_mask is None:
         return loss / (batch * heads * n_queries)
-    return loss / (heads * edges.query_mask.expand(batch, -1).sum()).clamp(min=1)
+    return loss / (heads * edges.query_mask.sum()).clamp(min=1)
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:

@@ -4,25 +4,124 @@ Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` knows the probability 
 samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import torch
 import torch.utils.checkpoint
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.gate import straight_through_gate
-from sbmt.block_model.link import Link, find_link
-from sbmt.block_model.pair_products import edge_dot, edge_gate
-from sbmt.errors import SbmtError, check_untransformed
+from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import check_mask, count_pairs, zero_padding
-from sbmt.precision import full_precision
+from sbmt.graph.masks import check_mask, count_pairs, share_of_pairs, zero_padding
+from sbmt.kernels.operators import can_run_on
+from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
+from sbmt.types import check_untransformed, full_precision, is_traced
 
+Link = Literal["bilinear", "poisson"]
+LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
-_PAIRS_AT_ONCE = 1 << 24  # pairs whose probabilities are formed at a time where no closed form exists
+SMALLEST_PROBABILITY = 0.05
+"""Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
+_NUMBERS_AT_ONCE = 1 << 24  # formed at a time where all pairs are visited, or rows are gathered along edges
+
+
+def probability(link: Link, rate: Tensor) -> Tensor:
+    """The probability of an edge by its rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
+    return rate.clamp(max=1.0) if link == "bilinear" else -torch.expm1(-rate)
+
+
+@dataclass(frozen=True)
+class ExtraKeys:
+    """Exploration as the expected number of extra keys per query, so that its cost stays linear in n.
+
+    A constant δ adds δ · n² expected edges, which makes training quadratic however sparse the mask. This adds
+    ``per_query`` · n: δ = per_query / n_keys, and at most ½.
+
+    Attributes:
+        per_query: Expected number of extra keys of a query, > 0; padded keys count among the n_keys but are never
+            drawn.
+
+    Raises:
+        SbmtError: If ``per_query`` is not positive.
+
+    Paper: not in it; the paper's δ is constant.
+
+    Example:
+        >>> ExtraKeys(4).probability(1000)
+        0.004
+    """
+
+    per_query: int | float
+
+    def __post_init__(self) -> None:
+        if not is_number(self.per_query) or not 0 < self.per_query < float("inf"):
+            raise SbmtError(
+                "extra keys per query > 0", describe(self.per_query), "use exploration=0.0 for no exploration"
+            )
+
+    def probability(self, n_keys: int) -> float:
+        """The δ that adds these keys."""
+        return min(self.per_query / n_keys, 0.5)
+
+
+def check_exploration(exploration: float) -> None:
+    """Raises SbmtError unless 0 ≤ δ < 1."""
+    if not is_number(exploration) or not 0 <= exploration < 1:
+        raise SbmtError(
+            "exploration δ in [0, 1)", describe(exploration), "0.01 is the paper's value, 0 switches it off"
+        )
+
+
+def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
+    r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
+
+    A sampled edge multiplies its score by this gate. The value of the attention is that of the sampled mask, and the
+    loss's gradient with respect to the gate arrives at the edge's probability unchanged:
+    $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
+
+    Args:
+        probability: ``(n_edges,)``, edge probabilities *without* exploration and without the clamp to 1.
+
+    Returns:
+        ``(n_edges,)`` of ones.
+
+    Paper: equation 9.
+
+    Example:
+        >>> import torch
+        >>> p = torch.tensor([0.3, 0.7], requires_grad=True)
+        >>> gate = straight_through_gate(p)
+        >>> (gate * torch.tensor([2.0, 5.0])).sum().backward()
+        >>> gate.tolist(), p.grad.tolist()
+        ([1.0, 1.0], [2.0, 5.0])
+    """
+    if not isinstance(probability, Tensor) or not probability.is_floating_point():
+        got = probability.dtype if isinstance(probability, Tensor) else type(probability).__name__
+        raise SbmtError("probabilities as a floating-point tensor", got, "take those of BlockModel.edge_probability")
+    return 1 + (probability - probability.detach())  # the difference first: 1 + p − p may miss 1 by rounding
+
+
+def edge_dot(
+    query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
+) -> Float[Tensor, " n_edges"]:
+    r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
+
+    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``, which runs where there are no kernels and all pairs
+    take less memory than the rows of the edges.
+
+    Cost: O(edges · width).
+    """
+    if can_run_on(query.device):
+        return edge_dot_by_kernel(query, key, edges.row_ptr, edges.keys)
+    if edges.cell_count <= edges.n_edges * query.shape[3]:
+        return (query @ key.mT).flatten()[edges.cells()]
+    query, key = query.flatten(0, 2), key.flatten(0, 2)
+    step = max(1, _NUMBERS_AT_ONCE // query.shape[1])
+    pieces = zip(edges.rows().split(step), edges.key_rows().split(step), strict=True)
+    return torch.cat([(query[rows] * key[keys]).sum(-1) for rows, keys in pieces])
 
 
 class BlockModel:
@@ -40,11 +139,10 @@ class BlockModel:
     Args:
         query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
         block_matrix: ``(heads, k, k)``; entries in [0, 1] under the bilinear link, in [0, 1e30] under the Poisson link.
-            ``(heads, g, k/g, k/g)`` gives the blocks on its diagonal, one for each of g groups that never meet.
         key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
-        link: How a rate becomes a probability: a name, or a :class:`~sbmt.block_model.link.Link` of yours.
+        link: How a rate becomes a probability.
 
     Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
     [0, 1] by at most 1e-6 are taken for rounding and clamped; memberships of padded tokens are never looked at.
@@ -63,20 +161,20 @@ class BlockModel:
         key_membership: Tensor,
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
-        link: str | Link = "bilinear",
+        link: Link = "bilinear",
     ) -> None:
-        self.link = find_link(link)
+        check_choice("link", link, Link)
         query, block, key = _as_float(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
+        self.link: Link = link
         self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
         self._query: Tensor = in_range("query_membership", query, 1.0)
         self._key: Tensor = in_range("key_membership", key, 1.0)
-        block = in_range("block_matrix", block, self.link.largest_entry)
-        self.blocks: Tensor = (block if block.dim() == 4 else block[:, None]).expand(heads, -1, -1, -1)
-        self._rates: Tensor | None = None
+        block = in_range("block_matrix", block, 1.0 if link == "bilinear" else LARGEST_RATE)
+        self._block: Tensor = block.expand(heads, -1, -1)
 
     @property
     def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
@@ -87,6 +185,11 @@ class BlockModel:
     def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
         r"""$\hat K$, likewise."""
         return self._key
+
+    @property
+    def block_matrix(self) -> Float[Tensor, "heads k k"]:
+        """S."""
+        return self._block
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -102,14 +205,7 @@ class BlockModel:
     @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
-        return self.blocks.shape[1] * self.blocks.shape[-1]
-
-    @property
-    def block_matrix(self) -> Float[Tensor, "heads k k"]:
-        """S with all its entries, including the zeros between groups."""
-        if self.blocks.shape[1] == 1:
-            return self.blocks[:, 0]
-        return torch.stack([torch.block_diag(*blocks) for blocks in self.blocks])
+        return self._block.shape[-1]
 
     @property
     def n_pairs(self) -> Int[Tensor, " batch"]:
@@ -118,21 +214,22 @@ class BlockModel:
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair.
+        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair; anew where gradients are on."""
+        if torch.is_grad_enabled() and (self._query.requires_grad or self._block.requires_grad):
+            with full_precision(self._query):
+                return self.query_membership @ self.block_matrix
+        return self._known_rates
 
-        It is computed once, and shared by the sampler, the gate and whatever else needs it.
-        """
-        if self._rates is None:
-            with torch.no_grad(), full_precision(self._query):
-                self._rates = blockwise(self.query_membership, self.blocks)
-        rates: Tensor = _Product.apply(self.query_membership, self.blocks, self._rates)
-        return rates
+    @cached_property
+    def _known_rates(self) -> Tensor:
+        with torch.no_grad(), full_precision(self._query):
+            return self.query_membership @ self.block_matrix
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
         with full_precision(self._query):
             query, key = self.query_membership.sum(2, keepdim=True), self.key_membership.sum(2)
-            return (blockwise(query, self.blocks) @ key[..., None]).flatten(1)
+            return (query @ self.block_matrix @ key[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The rates of given edges without exploration, in EdgeList order.
@@ -153,17 +250,8 @@ class BlockModel:
         $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
         """
         check_exploration(exploration)
-        return self.with_exploration(self.query_rates, self.key_membership, exploration)
-
-    def with_exploration(self, query: Tensor, key: Tensor, exploration: float) -> tuple[Tensor, Tensor]:
-        """Factors of the rates with δ added to each pair of real tokens: one more cluster that all of these belong to.
-
-        Args:
-            query: The factor T without exploration.
-            key: The factor K without exploration.
-            exploration: δ in [0, 1).
-        """
-        if exploration > 0:
+        query, key = self.query_rates, self.key_membership
+        if exploration > 0:  # one more cluster that all real tokens belong to
             query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
@@ -178,7 +266,7 @@ class BlockModel:
         """
         query, key = self.rate_factors(exploration)
         with full_precision(query):
-            return self.link.probability(query @ key.mT)
+            return probability(self.link, query @ key.mT)
 
     def edge_probability(
         self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
@@ -202,14 +290,14 @@ class BlockModel:
         self.check_edges(edges)
         query, key = self.rate_factors(exploration)
         rate = edge_dot(query, key, edges)
-        return self.link.probability(rate) if clamp else self.link.unclamped(rate)
+        return probability(self.link, rate) if clamp or self.link == "poisson" else rate
 
     @torch.no_grad()
     def cluster_order(self) -> tuple[Int[Tensor, "batch heads n_queries"], Int[Tensor, "batch heads n_keys"]]:
         r"""Orders of queries and of keys in which edges lie close together, for :meth:`sbmt.EdgeList.to_block_mask`.
 
         Keys are sorted by the cluster that they belong to most, and queries by the cluster $b$ that they attend most,
-        that of the largest $(\hat Q S)_b$; of several groups of clusters the first counts. Padding comes last.
+        that of the largest $(\hat Q S)_b$. Padding comes last.
 
         Returns:
             The token at each place, int64.
@@ -225,9 +313,8 @@ class BlockModel:
         return query.argsort(dim=-1, stable=True), key.argsort(dim=-1, stable=True)
 
     def _first_clusters(self) -> tuple[Tensor, Tensor]:
-        """The cluster of the first group that each query attends most, and that each key belongs to most."""
-        size = self.blocks.shape[-1]
-        return self.query_rates[..., :size].argmax(-1), self.key_membership[..., :size].argmax(-1)
+        """The cluster that each query attends most, and the one that each key belongs to most."""
+        return self.query_rates.argmax(-1), self.key_membership.argmax(-1)
 
     def check_edges(self, edges: EdgeList) -> None:
         """Raises SbmtError unless these are edges of this model's shape."""
@@ -238,14 +325,9 @@ class BlockModel:
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
 
-        Under the bilinear link the gradient does not depend on p, so p is never computed.
-
         Paper: equation 9.
         """
-        self.check_edges(edges)
-        if self.link.is_linear:
-            return edge_gate(self.query_rates, self.key_membership, edges)
-        return straight_through_gate(self.link.unclamped(self.edge_rate(edges)))
+        return straight_through_gate(self.edge_probability(edges, clamp=False))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
@@ -260,22 +342,20 @@ class BlockModel:
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(0.0)
-        mean = total / n_pairs.clamp(min=1)
-        mean = mean - (mean - 1).clamp(min=0).detach()  # what rounding adds to 1; a clamp would also drop the gradient
-        if exploration == 0:
-            return mean
-        explored = self.link.explored_mean(mean, exploration, (n_pairs > 0).to(mean.dtype))
-        return self._sum_of_probabilities(exploration) / n_pairs.clamp(min=1) if explored is None else explored
+        is_added = self.link == "bilinear"  # exploration, to the mean
+        rest = 0.0 if is_added else exploration
+        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(rest)
+        mean = total / n_pairs.clamp(min=1) + is_added * exploration * (n_pairs > 0)
+        return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
     @cached_property
     def has_closed_density(self) -> bool:
         """Whether :meth:`expected_density` has a closed form, in time and memory linear in n."""
-        return self.link.is_linear and self._rates_stay_below_one()
+        return self.link == "bilinear" and self._rates_stay_below_one()
 
     def _rates_stay_below_one(self) -> bool:
         with torch.no_grad():
-            if bool((self.blocks.sum((1, 2, 3)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
+            if bool((self.block_matrix.sum((1, 2)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
                 return True
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
@@ -283,11 +363,11 @@ class BlockModel:
 
     def _sum_of_probabilities(self, exploration: float) -> Tensor:
         query, key = self.rate_factors(exploration)
-        rows = max(1, _PAIRS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
+        rows = max(1, _NUMBERS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
 
         def piece(part: Tensor, key: Tensor) -> Tensor:
             with full_precision(part):
-                return self.link.probability(part @ key.mT).sum((-2, -1))
+                return probability(self.link, part @ key.mT).sum((-2, -1))
 
         # Checkpointing computes each piece again in the backward pass, so that no n² array outlives its piece.
         parts = [
@@ -296,23 +376,69 @@ class BlockModel:
         return torch.stack(parts).sum(0)
 
     def __repr__(self) -> str:
-        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link.name!r})"
+        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
 
 
-def check_block_model(block_model: object, query: Tensor | None = None, key: Tensor | None = None) -> None:
-    """Raises SbmtError unless it is a block model, and one for these queries and keys if they are given.
+def estimated_density(
+    edges: EdgeList, probability: Float[Tensor, " n_edges"], drawn_with: Float[Tensor, " n_edges"]
+) -> Float[Tensor, "batch heads"]:
+    r"""The mean edge probability without exploration, estimated from drawn edges: linear where the exact one is not.
 
-    A block model of one head serves any number of them.
+    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
+    that value and gradient are those of :meth:`BlockModel.expected_density` on average.
+
+    Args:
+        edges: The drawn edges, and all certain ones.
+        probability: Their probabilities without exploration.
+        drawn_with: Those with which they were drawn, 1 for certain edges. No gradient passes.
     """
-    if not isinstance(block_model, BlockModel):
-        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
-    if query is None or key is None:
-        return
-    expected, device = (*query.shape[:3], key.shape[2]), block_model.device
-    if block_model.shape not in (expected, (expected[0], 1, *expected[2:])):
-        raise SbmtError(f"a block model of shape {expected}", block_model.shape, "infer it from these tokens")
-    if device != query.device:
-        raise SbmtError(f"a block model on {query.device}, as the query", device, "build it there")
+    share = probability / drawn_with.detach().clamp(min=torch.finfo(probability.dtype).tiny)
+    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
+    return share_of_pairs(totals.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
+
+
+def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
+    r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
+
+    An edge that is drawn with probability p then stands for 1/p pairs, so that the softmax's numerator and denominator
+    over drawn edges estimate those over all pairs without bias, as long as p is at least
+    :data:`SMALLEST_PROBABILITY`. It carries no gradient.
+
+    Args:
+        drawn_with: The probability with which each edge was drawn, exploration included; 1 for certain edges.
+
+    Not in the paper.
+    """
+    return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
+
+
+def weigh_edges(
+    edges: EdgeList,
+    rate: Float[Tensor, " n_edges"],
+    link: Link,
+    law: Link,
+    exploration: float,
+    is_certain: Tensor | None,
+) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
+    """All that follows from the rates of drawn edges: what each weighs, and the density that they let expect.
+
+    The first is :func:`reweighting_bias`, the second :func:`estimated_density`.
+
+    Args:
+        edges: The drawn edges, and all certain ones.
+        rate: Their rates without exploration. Gradients pass to the density.
+        link: Makes probabilities of rates.
+        law: By whose probabilities edges were drawn; see :func:`~sbmt.samplers.law_of`.
+        exploration: δ with which they were drawn.
+        is_certain: ``(n_edges,)``, which edges would be there whatever was drawn; None for none.
+
+    Cost: O(edges).
+    """
+    expected = probability(link, rate)
+    drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
+    if is_certain is not None:
+        drawn_with = drawn_with.masked_fill(is_certain, 1.0)
+    return reweighting_bias(drawn_with), estimated_density(edges, expected, drawn_with)
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:
@@ -339,10 +465,9 @@ def _check_shapes(
         name: m for name, m in (("query_mask", query_mask), ("key_mask", key_mask)) if isinstance(m, Tensor) and m.dim()
     }
     shapes += "".join(f", {name} {tuple(m.shape)}" for name, m in masks.items())
-    if query.dim() != 4 or key.dim() != 4 or block.dim() not in (3, 4):
-        raise SbmtError("memberships with 4 dimensions and a block matrix with 3, or 4 for groups", shapes, do)
-    n_groups = block.shape[1] if block.dim() == 4 else 1
-    if not (query.shape[3] == key.shape[3] == n_groups * block.shape[-1] and block.shape[-1] == block.shape[-2]):
+    if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
+        raise SbmtError("memberships with 4 dimensions and a block matrix with 3", shapes, do)
+    if not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
         raise SbmtError("one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)", shapes, do)
     if 0 in (*query.shape, *key.shape, *block.shape):
         raise SbmtError("at least one example, head, query, key and cluster", shapes, do)
@@ -355,32 +480,10 @@ def _check_shapes(
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
     """The tensor with its entries clamped to [0, upper], which may exceed that range by rounding only."""
+    if is_traced(value):
+        return value.clamp(0.0, upper)
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
         got = f"values from {low:g} to {high:g}"
         raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what made it")
     return value.clamp(0.0, upper) if low < 0 or high > upper else value
-
-
-def blockwise(membership: Tensor, blocks: Tensor) -> Tensor:
-    """The product with the block matrix, group by group: ``(…, heads, n, k)`` and ``(heads, g, k/g, k/g)``."""
-    parts = membership.chunk(blocks.shape[1], -1)
-    return torch.cat([part @ block for part, block in zip(parts, blocks.unbind(1), strict=True)], -1)
-
-
-class _Product(torch.autograd.Function):
-    """Gives a known product the gradients of its factors, so that each use of it gets a graph of its own."""
-
-    @staticmethod
-    def forward(ctx: Any, membership: Tensor, blocks: Tensor, product: Tensor) -> Tensor:
-        ctx.save_for_backward(membership, blocks)
-        return product.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        membership, blocks = ctx.saved_tensors
-        n_groups = blocks.shape[1]
-        pairs = zip(membership.chunk(n_groups, -1), grads[0].chunk(n_groups, -1), strict=True)
-        with full_precision(membership):
-            to_blocks = torch.stack([(part.mT @ grad).sum(0) for part, grad in pairs], 1)
-            return blockwise(grads[0], blocks.mT), to_blocks, None

@@ -1,8 +1,8 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
 This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. It needs
-only its neighbours, the tensor routines of :mod:`sbmt.graph.csr` and :mod:`sbmt.graph.blocks` and the padding masks of
-:mod:`sbmt.graph.padding`, so it is a good place to start reading.
+only its neighbours, the plain tensors of :mod:`sbmt.graph.masks` and the blocks of :mod:`sbmt.graph.blocks`, so it is a
+good place to start reading.
 """
 
 from dataclasses import dataclass, replace
@@ -14,10 +14,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_shape, check_sizes, describe, is_integer
+from sbmt.errors import SbmtError, describe, is_integer
 from sbmt.graph.blocks import block_mask, places
-from sbmt.graph.csr import add_window, first_of_rows, merge_rows, repeat_graphs, transpose_edges
-from sbmt.graph.padding import check_as_many_keys, check_mask, count_pairs, share_of_pairs
+from sbmt.graph.masks import (
+    check_as_many_keys,
+    check_mask,
+    check_shape,
+    count_pairs,
+    first_of_rows,
+    merge,
+    share_of_pairs,
+    transpose,
+    window_cells,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -89,7 +98,9 @@ class EdgeList:
     def _check_every_edge(self) -> None:
         """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
-            raise SbmtError("row_ptr that starts at 0 and never falls", "another", "build it with a cumulative sum")
+            raise SbmtError(
+                "row_ptr that starts at 0 and never decreases", "one that does not", "build it with a cumulative sum"
+            )
         if self.n_edges == 0:
             return
         _, heads, n_queries, n_keys = self.shape
@@ -253,7 +264,7 @@ class EdgeList:
     def union(self, other: "EdgeList") -> "EdgeList":
         """Edges of either; multiplicities are dropped.
 
-        Cost: O(n + edges), or a sort where there are no kernels.
+        Cost: O(n + edges · log(edges)).
 
         Raises:
             SbmtError: If shapes or masks differ.
@@ -266,8 +277,7 @@ class EdgeList:
             mine, theirs = getattr(self, name), getattr(other, name)
             if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
                 raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same masks")
-        row_ptr, keys = merge_rows(self.row_ptr, self.keys, other.row_ptr, other.keys, self.shape[3])
-        return EdgeList(row_ptr, keys, self.shape, self.query_mask, self.key_mask)
+        return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, self.query_mask, self.key_mask)
 
     def with_self_loops(self) -> "EdgeList":
         """These edges and (i, i) for every real token; see :meth:`with_window`."""
@@ -284,50 +294,20 @@ class EdgeList:
         check_window(window)
         check_as_many_keys(self.shape)
         masks = self.query_mask, self.key_mask
-        row_ptr, keys = add_window(self.row_ptr, self.keys, self.shape, window // 2, *masks)
-        return EdgeList(row_ptr, keys, self.shape, *masks)
+        near = window_cells(self.shape, window // 2, *masks, self.keys.device)
+        return EdgeList.from_cells(merge(near, self.cells()), self.shape, *masks)
 
-    def for_heads(self, n_heads: int) -> tuple["EdgeList", Int[Tensor, " n_edges"]]:
-        """The graph of one head for each of many, and which of these edges each edge of the result is.
-
-        Raises:
-            SbmtError: If this is a graph of several heads.
-
-        Cost: O(heads · (n + edges)).
-        """
-        batch, heads, n_queries, n_keys = self.shape
-        check_sizes(n_heads=n_heads)
-        if heads != 1:
-            raise SbmtError("a graph of one head to share", f"{heads} heads", "draw it from a block model of one head")
-        row_ptr, keys, source = repeat_graphs(self.row_ptr, self.keys, n_queries, n_keys, n_heads)
-        many = None if self.multiplicity is None else self.multiplicity[source]
-        shape = (batch, n_heads, n_queries, n_keys)
-        return EdgeList(row_ptr, keys, shape, self.query_mask, self.key_mask, many), source
-
-    @cached_property
-    def by_key(self) -> tuple[Int[Tensor, " columns_plus_1"], Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
-        """The edges sorted by key instead of by query, which is what sums over queries need on a GPU.
-
-        Columns are keys, flattened over (example, head, key).
-
-        Returns:
-            ``column_ptr`` (int64); the queries of each column in ascending order (int32); and the position of each of
-            these edges among the edges of its own graph in EdgeList order (int32).
-
-        Cost: O(n + edges), or a sort where there are no kernels. The result is kept for the next call.
-        """
-        return transpose_edges(self.row_ptr, self.keys, *self.shape[2:])
+    def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
+        """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
+        query = torch.arange(self.shape[2], device=self.keys.device).repeat(self.shape[0] * self.shape[1])
+        return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
 
     def transpose(self) -> "EdgeList":
-        """The same edges seen from the keys: rows are keys, entries are queries. Cost: O(n + edges)."""
+        """The same edges seen from the keys: rows are keys, entries are queries. Cost: a sort of the edges."""
         batch, heads, n_queries, n_keys = self.shape
-        column_ptr, queries, positions = self.by_key
-        many = None
-        if self.multiplicity is not None:
-            first = self.row_ptr[:-1:n_queries].repeat_interleave(column_ptr[::n_keys].diff(), output_size=self.n_edges)
-            many = self.multiplicity[first + positions]
-        shape = (batch, heads, n_keys, n_queries)
-        return EdgeList(column_ptr, queries.long(), shape, self.key_mask, self.query_mask, many)
+        cells, order = transpose(self.cells(), n_queries, n_keys)
+        many = None if self.multiplicity is None else self.multiplicity[order]
+        return EdgeList.from_cells(cells, (batch, heads, n_keys, n_queries), self.key_mask, self.query_mask, many)
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""

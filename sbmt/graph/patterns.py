@@ -1,15 +1,10 @@
 """Fixed masks as edge lists: windows, self-loops and all pairs, restricted to real tokens."""
 
-from math import prod
-
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from sbmt.errors import check_shape
-from sbmt.graph.csr import near_edges
 from sbmt.graph.edges import EdgeList, check_window
-from sbmt.graph.padding import check_as_many_keys, check_mask
+from sbmt.graph.masks import check_as_many_keys, check_mask, check_shape, window_cells
 
 
 def sliding_window(
@@ -50,8 +45,8 @@ def sliding_window(
         None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
         for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
     )
-    empty = torch.zeros(prod(shape[:3]) + 1, dtype=torch.int64, device=device)
-    return EdgeList(empty, empty[:0], shape, query_mask, key_mask).with_window(window)
+    cells = window_cells(shape, window // 2, query_mask, key_mask, device)
+    return EdgeList.from_cells(cells, shape, query_mask, key_mask)
 
 
 def self_loops(
@@ -93,8 +88,3 @@ def all_pairs(
     if key_mask is not None:
         pairs &= key_mask[:, None, None, :]
     return EdgeList.from_cells(pairs.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
-
-
-def is_in_window(edges: EdgeList, window: int) -> Bool[Tensor, " n_edges"]:
-    """Whether each edge joins tokens at most ``window / 2`` places apart, in EdgeList order."""
-    return near_edges(edges.row_ptr, edges.keys, *edges.shape[2:], window // 2)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.padding import check_mask
+from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput
 
@@ -22,8 +22,8 @@ class MultiHeadAttention(nn.Module):
     Parameter names, their layout and the argument order are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads as it is and gives
     the same outputs. Two things differ: the second result is an :class:`~sbmt.types.AttentionOutput` instead of a dense
-    weight matrix, and in self-attention the padded queries are left out too. It can take the place of ``self_attn`` in
-    ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
+    weight matrix, and a ``key_padding_mask`` leaves out the queries too if there are as many as keys. It can take the
+    place of ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
@@ -104,17 +104,31 @@ class MultiHeadAttention(nn.Module):
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim)) if bias else None
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        nn.init.xavier_uniform_(self.in_proj_weight)
-        if has_tied_start:
-            with torch.no_grad():
-                self.in_proj_weight[embed_dim : 2 * embed_dim] = self.in_proj_weight[:embed_dim]
-        if bias:
-            nn.init.zeros_(self.out_proj.bias)
+        self.has_tied_start = has_tied_start
+        self._reset_projections()
         d_head = embed_dim // num_heads
         self.attention = build_attention(attention, d_head=d_head, n_heads=num_heads, dropout=dropout, **arguments)
         self.transform_heads = transform_heads
         if device is not None or dtype is not None:
             self.to(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, as the constructor does; so do modules of the attention that have this method."""
+        self.out_proj.reset_parameters()
+        self._reset_projections()
+        for module in reversed(list(self.attention.modules())):  # children first: their parents may scale them
+            if callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
+
+    def _reset_projections(self) -> None:
+        """What differs from the start of a linear layer."""
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        if self.has_tied_start:
+            with torch.no_grad():
+                self.in_proj_weight[self.embed_dim : 2 * self.embed_dim] = self.in_proj_weight[: self.embed_dim]
+        if self.in_proj_bias is not None:
+            nn.init.zeros_(self.in_proj_bias)
+            nn.init.zeros_(self.out_proj.bias)
 
     def forward(
         self,
@@ -143,8 +157,9 @@ class MultiHeadAttention(nn.Module):
             attn_mask: Refused: the mask is what this layer infers.
             average_attn_weights: False is refused: there are no weights to return, for one head or for all.
             is_causal: Refused: the inferred mask has no order.
-            query_padding_mask: bool ``(batch, n_queries)``, True = ignore. In self-attention (``query is key``) it
-                defaults to ``key_padding_mask``. A padded query's output is the output projection's bias.
+            query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
+                projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
+                self-attention. Pass zeros (False) where queries are another sequence of the same length.
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
 
@@ -171,12 +186,10 @@ class MultiHeadAttention(nn.Module):
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
         key_mask = _is_real("key_padding_mask", key_padding_mask, key)
         query_mask = _is_real("query_padding_mask", query_padding_mask, query)
-        is_self_attention = query_padding_mask is None and query is key
-        if is_self_attention:
+        if query_padding_mask is None and query.shape == key.shape:
             query_mask = key_mask
-        keys = _zero_padding(key, key_mask)
-        value = keys if value is key else _zero_padding(value, key_mask)
-        query, key = keys if is_self_attention else _zero_padding(query, query_mask), keys
+        masks = query_mask, key_mask, key_mask
+        query, key, value = (_zero_padding(x, mask) for x, mask in zip((query, key, value), masks, strict=True))
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         heads = [  # batch heads n d_head

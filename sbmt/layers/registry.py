@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from torch import nn
 
 from sbmt import baselines
-from sbmt.block_model.exploration import ExtraKeys
-from sbmt.block_model.link import LINKS
+from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
@@ -39,6 +38,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
     "fitted": {
         "learning": "likelihood",
+        "n_clusters": 1024,
         "edges_per_query": 16.0,
         "link": "poisson",
         "membership": "crossed",
@@ -46,7 +46,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reweight": True,
         "sink": True,
         "self_loops": True,
-        "exploration": ExtraKeys(3),
+        "exploration": ExtraKeys(8),
     },
 }
 """Settings of ``"sbm"``. ``recommended``: an exact law and self-loops, without which training loses the mask on some
@@ -103,7 +103,7 @@ def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
         found["preset"] = Literal[tuple(PRESETS)], "recommended"
     texts, made = _help_texts(attention), []
     for name, (kind, default) in found.items():
-        names = {"sampler": SAMPLERS, "link": LINKS}.get(name) or get_args(kind)
+        names = SAMPLERS if name == "sampler" else get_args(kind)
         made.append((name, kind | None, field(default=default, metadata={"help": texts.get(name), "names": names})))
     methods = {"__reduce__": lambda self: (make_options, (attention_name, vars(self)))}  # for pickle, by name
     title = attention.__name__.removesuffix("Attention")

@@ -10,24 +10,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.attention.dispatch import check_backend
-from sbmt.attention.inputs import GateRule, check_attention_settings
-from sbmt.block_model.crossed import MOST_PARTS, CrossedModel, part_memberships
-from sbmt.block_model.exploration import ExtraKeys, check_exploration
-from sbmt.block_model.fit import Learning, check_learning
-from sbmt.block_model.link import Link, find_link
-from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError, check_choice, check_sizes, check_untransformed, choose
-from sbmt.graph.padding import check_mask, zero_padding
-from sbmt.layers.functional import sbm_attention
-from sbmt.precision import full_precision
+from sbmt.attention.dispatch import check_attention_inputs, check_attention_settings, check_backend
+from sbmt.attention.inputs import GateRule
+from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.fit import Learning, check_learning, unit_gradient
+from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
+from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.graph.masks import check_mask, zero_padding
+from sbmt.layers.functional import MaskSettings, attend_through
 from sbmt.samplers import SAMPLERS
-from sbmt.types import AttentionOutput
+from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced
 
-Membership = Literal["sigmoid", "softmax", "crossed"]
-SHARPNESS = {"softmax": 10.0, "crossed": 5.0}
-"""Of memberships at the start: how many times as far apart as usual the outputs of the MLP, or linear map, lie."""
+Membership = Literal["sigmoid", "crossed"]
+SHARPNESS = 3.5
+"""How many times as far apart as usual the nodes lie at the start of crossed memberships."""
 
+MOST_PARTS = 1 << 15  # numbered by int16
+LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
 LEAST_START = 1e-6
 """How far below 0 the logarithm of a start is at least, since 0 says that there has been none."""
 
@@ -43,26 +42,19 @@ class SBMAttention(nn.Module):
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
-    ``membership="softmax"`` replaces σ by the softmax over clusters, so that a token divides itself among them instead
-    of belonging to half of all; then $S = e^{C C^\top} / 4$, and clusters and MLP start wider, so that a token starts
-    with a few clusters of its own. ``n_groups`` divides the clusters into groups with a softmax each, which are several
-    partitions of the tokens at once; clusters of different groups never meet.
-
-    ``membership="crossed"`` makes the k/g clusters of a group out of two partitions into $s = \sqrt{k/g}$ parts each,
-    with a softmax over the parts: a cluster is a pair of parts, one of either, and a token belongs to it as much as to
-    the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the two. Logits, of which there are
-    2 g s instead of k, and what follows from them cost accordingly less
-    (:class:`~sbmt.block_model.crossed.CrossedModel`). A linear map takes the place of the MLP.
+    ``membership="crossed"`` divides each token among parts of several partitions of the tokens instead of letting it
+    belong to half of all clusters. There are ``n_groups`` groups of two partitions into $s = \sqrt{k/g}$ parts each,
+    with a softmax over the two parts of largest logit; a cluster is a pair of parts, one of either partition, and a
+    token belongs to it as much as to the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the
+    two, and clusters of different groups never meet. Logits, of which there are 2 g s instead of k, and what follows
+    from them cost accordingly less (:class:`~sbmt.block_model.crossed.CrossedModel`). A linear map takes the place of
+    the MLP.
 
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
     (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
     ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
     and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
     learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
-
-    With ``shared_graph`` all heads attend along one graph: one block model reads the tokens of all heads side by side,
-    h d numbers each, and its clusters number k in all. Drawing and fitting then cost a layer what they cost a head;
-    heads still weigh the edges by themselves, and a fit by likelihood explains the mean of their attention.
 
     Two attributes of such a layer may be set between steps. While ``is_dense`` is True, training attends all pairs of
     real tokens without reweighting, and fits the block model to them: a warm-up. ``edges_per_query`` is c.
@@ -74,12 +66,9 @@ class SBMAttention(nn.Module):
         sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
-            :class:`~sbmt.block_model.exploration.ExtraKeys`, which adds edges in proportion to n.
-        link: ``"bilinear"`` (the paper's), ``"poisson"``, or a :class:`~sbmt.block_model.link.Link` of yours.
-        membership: ``"sigmoid"`` (the paper's), or ``"softmax"`` or ``"crossed"``, which need the Poisson link: a
-            mean of entries of a bilinear block matrix, which sum to 1, starts near 1/k².
-        is_diagonal: Whether a cluster meets only itself: S keeps its diagonal alone, which still sums to 1 under the
-            bilinear link. Masks are then unions of blocks, as those of hashing are.
+            :class:`~sbmt.block_model.model.ExtraKeys`, which adds edges in proportion to n.
+        link: ``"bilinear"`` (the paper's) or ``"poisson"``.
+        membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
         self_loops: Whether every token also attends itself.
         window: Whether every token also attends those at most ``window / 2`` places away.
         dropout: On the attention weights while training, in [0, 1).
@@ -87,21 +76,18 @@ class SBMAttention(nn.Module):
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
-        n_groups: Groups of clusters, which divide ``n_clusters``; more than one needs softmax memberships. Crossed
-            ones take the nearest number of clusters that is ``n_groups`` times a square.
-        n_active: With crossed memberships: in how many parts of each partition a token is at most, those of its
-            largest logits.
+        n_groups: Groups of crossed partitions; ``n_clusters`` becomes the nearest number that is ``n_groups`` times a
+            square.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
-        shared_graph: Whether the heads share one block model and one mask.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
     In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
-    probability is close to ¼; with softmax memberships they differ, and their mean lies above that.
+    probability is close to ¼; with crossed memberships they differ.
 
     Raises:
         SbmtError: On an argument that is unknown, out of range, or at odds with another.
@@ -128,9 +114,8 @@ class SBMAttention(nn.Module):
         sampler: str = "exact",
         gate_rule: GateRule = "score",
         exploration: float | ExtraKeys = 0.01,
-        link: str | Link = "bilinear",
+        link: Link = "bilinear",
         membership: Membership = "sigmoid",
-        is_diagonal: bool = False,
         self_loops: bool = False,
         window: int | None = None,
         dropout: float = 0.0,
@@ -138,60 +123,62 @@ class SBMAttention(nn.Module):
         learning: Learning = "straight_through",
         edges_per_query: float | None = None,
         n_groups: int = 1,
-        n_active: int = 2,
         reweight: bool = False,
         sink: bool = False,
-        shared_graph: bool = False,
     ) -> None:
         super().__init__()
-        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups, n_active=n_active)
+        check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
         choose("sampler", sampler, SAMPLERS)
         check_attention_settings(gate_rule, window, dropout)
-        self.link = find_link(link)
+        check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
-        if membership != "sigmoid" and self.link.largest_entry <= 1:
-            expected = f"{membership} memberships with link='poisson'"
-            raise SbmtError(expected, f"link={self.link.name!r}", "name that link too")
-        n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
-        if membership == "crossed":
-            n_clusters = n_groups * n_parts**2
-            if 2 * n_groups * n_parts > MOST_PARTS:
-                expected = f"at most {MOST_PARTS} parts of all partitions with crossed memberships"
-                raise SbmtError(expected, 2 * n_groups * n_parts, "take fewer clusters")
-        if n_clusters % n_groups or (n_groups > 1 and membership == "sigmoid"):
-            got = f"{n_groups} groups of {n_clusters} clusters with {membership} memberships"
-            do = "let n_groups divide n_clusters, and take membership='softmax'"
-            raise SbmtError("groups of equal size, each with a softmax", got, do)
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
         check_backend(backend)
-        self.sampler, self.gate_rule, self.membership = sampler, gate_rule, membership
+        is_crossed = membership == "crossed"
+        n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
+        if is_crossed and link != "poisson":
+            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "name that link too")
+        if is_crossed and 2 * n_groups * n_parts > MOST_PARTS:
+            expected = f"at most {MOST_PARTS} parts of all partitions with crossed memberships"
+            raise SbmtError(expected, 2 * n_groups * n_parts, "take fewer clusters")
+        if n_groups > 1 and not is_crossed:
+            raise SbmtError("groups of clusters with membership='crossed'", f"{n_groups} groups", "leave n_groups out")
+        self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
+        self.n_clusters = n_groups * n_parts**2 if is_crossed else n_clusters
+        self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
         self.exploration, self.dropout, self.backend = exploration, dropout, backend
-        self.is_diagonal, self.n_groups, self.n_clusters = is_diagonal, n_groups, n_clusters
-        self.n_heads, self.d_head, self.shared_graph = n_heads, d_head, shared_graph
-        self.n_active = min(n_active, n_parts)
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
-        is_crossed = membership == "crossed"
-        n_graphs, width = (1, n_heads * d_head) if shared_graph else (n_heads, d_head)
-        hidden = () if is_crossed else (nn.Linear(width, d_head), nn.ReLU())
-        self.node_mlp = nn.Sequential(*hidden, nn.Linear(width if is_crossed else d_head, d_head))
-        n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters
-        self.clusters = nn.Parameter(torch.empty(n_graphs, n_rows, d_head))
-        if membership == "sigmoid":
-            nn.init.kaiming_normal_(self.clusters)
-        else:  # |C_a|² ≈ 2, or 1 for each part of a pair: like clusters meet e² times as often
-            nn.init.normal_(self.clusters, std=((1 if is_crossed else 2) / d_head) ** 0.5)
-            with torch.no_grad():
-                for parameter in self.node_mlp[-1].parameters():
-                    parameter.mul_(SHARPNESS[membership])
+        hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
+        self.node_mlp = nn.Sequential(*hidden, nn.Linear(d_head, d_head))
+        self.clusters = nn.Parameter(torch.empty(n_heads, 2 * n_groups * n_parts if is_crossed else n_clusters, d_head))
         self.log_rate = None
         if learning == "likelihood":
-            self.log_rate = nn.Parameter(torch.zeros(n_graphs))
-            self.register_buffer("log_start", torch.tensor(0.0))  # 0 before any training
-        self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
+            self.log_rate = nn.Parameter(torch.empty(n_heads))
+            self.register_buffer("log_start", torch.empty(()))
+        self.sink = nn.Parameter(torch.empty(n_heads)) if sink else None
         self.is_dense = False
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, as the constructor does."""
+        for module in self.node_mlp:
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+        if self.membership == "sigmoid":
+            nn.init.kaiming_normal_(self.clusters)
+        else:  # |C_a|² ≈ 2 for each part of a pair: like clusters meet e⁴ times as often
+            nn.init.normal_(self.clusters, std=(2 / self.d_head) ** 0.5)
+            with torch.no_grad():
+                for parameter in self.node_mlp[-1].parameters():
+                    parameter.mul_(SHARPNESS)
+        if self.log_rate is not None:
+            nn.init.constant_(self.log_rate, -1.0)
+            self.log_start.zero_()  # 0 before any training
+        if self.sink is not None:
+            nn.init.zeros_(self.sink)
 
     def block_model(
         self,
@@ -205,38 +192,42 @@ class SBMAttention(nn.Module):
         Paper: equations 5, 6 and 7.
         """
         self._check_tokens(query, key)
+        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
+        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         if self.learning == "likelihood":
             query, key = query.detach(), key.detach()
         return self._infer(query, key, query_mask, key_mask)
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
         """The block model of these tokens, with gradients to them."""
-        query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
-        key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
-        if self.shared_graph:
-            query, key = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key))  # heads side by side
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
-            is_crossed = self.membership == "crossed"
-            n_sets = 2 * self.n_groups if is_crossed else self.n_groups  # clusters of different ones never meet
-            grouped = clusters.reshape(-1, clusters.shape[1] // n_sets, self.d_head)
-            scores = torch.bmm(grouped, grouped.mT).unflatten(0, (-1, n_sets))
-            if self.log_rate is not None:
-                log_rate = self._log_rate(key.shape[2]).view(-1, 1, 1, 1)
-                scores = torch.add(scores, log_rate, alpha=0.5 if is_crossed else 1)
-            if self.is_diagonal:
-                is_same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-                scores = scores.masked_fill(~is_same, -torch.inf)
-            if is_crossed:
-                (node_map,) = self.node_mlp
-                assert isinstance(node_map, nn.Linear)
-                queries, keys = part_memberships(query, key, node_map, clusters, scores.shape[1], self.n_active)
-                return CrossedModel(queries, self.link.part_blocks(scores), keys, query_mask, key_mask, self.link)
-            block_matrix = self.link.block_matrix(scores, sums_to_one=self.membership == "softmax")
-            nodes = (self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key))
-            query_membership, key_membership = (self._memberships(node @ clusters.mT) for node in nodes)
-            return BlockModel(query_membership, block_matrix, key_membership, query_mask, key_mask, self.link)
+            nodes = [self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key)]
+            if self.learning == "likelihood" and torch.is_grad_enabled():
+                clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(node, 1) for node in nodes]
+            if self.membership == "crossed":
+                n_partitions = 2 * self.n_groups
+                centres = clusters.unflatten(1, (n_partitions, -1))  # heads partitions size d
+                blocks = self._block_matrix(centres @ centres.mT, key.shape[2], n_factors=2)
+                by_part = centres.transpose(1, 2).flatten(1, 2).mT  # heads d (size partitions)
+                queries, keys = (part_memberships((node @ by_part).unflatten(-1, (-1, n_partitions))) for node in nodes)
+                return CrossedModel(queries, blocks, keys, query_mask, key_mask)
+            queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
+            block_matrix = self._block_matrix(clusters @ clusters.mT, key.shape[2], n_factors=1)
+            return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link)
+
+    def _block_matrix(self, scores: Tensor, n_keys: int, n_factors: int) -> Tensor:
+        """S, or the block of each of two factors of it, from scores of the same shape."""
+        if self.log_rate is not None:
+            log_rate = self._log_rate(n_keys)
+            log_rate = unit_gradient(log_rate, 0) if torch.is_grad_enabled() else log_rate
+            scores = scores + log_rate.view(-1, *(1,) * (scores.dim() - 1)) / n_factors
+        if self.link == "bilinear":  # equation 5
+            return torch.softmax(scores.flatten(1), -1).view_as(scores)
+        divisor = 2 if self.membership == "crossed" else scores[0].numel()
+        largest = LARGEST_LEARNED / n_factors + (log(divisor) if n_factors == 1 else 0.0)
+        return scores.clamp(max=largest).exp() / divisor
 
     def block_parameters(self) -> list[nn.Parameter]:
         """What the block model is made of: all parameters but the sink, which belongs to the attention."""
@@ -248,17 +239,14 @@ class SBMAttention(nn.Module):
         A start of 0 is still open, so that a mean of weights over steps may begin with it.
         """
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
+        if is_traced(self.log_start):
+            return self.log_rate + self.log_start
         log_start = self.log_start.item()
         if log_start == 0:
             log_start = min(-LEAST_START, log(self.edges_per_query / n_keys))
             if self.training and torch.is_grad_enabled():
                 self.log_start.fill_(log_start)
         return self.log_rate + log_start
-
-    def _memberships(self, logits: Float[Tensor, "batch heads n k"]) -> Float[Tensor, "batch heads n k"]:
-        if self.membership == "sigmoid":
-            return logits.sigmoid_()
-        return logits.unflatten(-1, (self.n_groups, -1)).softmax(-1).flatten(-2)
 
     def forward(
         self,
@@ -282,33 +270,39 @@ class SBMAttention(nn.Module):
             generator: Source of one int64 for the mask, and one more for dropout.
             return_edges: Whether to return the edges.
 
+        No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
+        ``FakeTensorMode``): the output then has shapes alone, and no edges.
+
         Raises:
-            SbmtError: On shapes, head counts, types or masks that do not fit.
+            SbmtError: On shapes, head counts, types or masks that do not fit, or inside ``torch.export``.
         """
+        if isinstance(query, Tensor) and query.dim() == 4 and (query.shape[0] == 0 or is_traced(query)):
+            if torch.compiler.is_exporting():
+                do = "export the rest of the model, or use torch.compile"
+                raise SbmtError("a call outside torch.export, which would keep one mask", "an export", do)
+            if not torch.compiler.is_compiling():
+                nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
+                return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
         block_model = self.block_model(query, key, query_mask, key_mask)
+        check_attention_inputs(query, key, value, self.window)
         exploration: float = 0.0
         if self.training:
             given = self.exploration
             exploration = given.probability(key.shape[2]) if isinstance(given, ExtraKeys) else given
-        return sbm_attention(
-            query,
-            key,
-            value,
-            block_model,
-            sampler=self.sampler,
-            exploration=exploration,
-            gate_rule=self.gate_rule,
-            window=self.window,
-            dropout=self.dropout if self.training else 0.0,
-            backend=self.backend,
-            generator=generator,
-            return_edges=return_edges,
-            learning=self.learning,
-            edges_per_query=self.edges_per_query,
-            reweight=self.reweight,
-            sink=self.sink,
-            is_dense=self.is_dense and self.training,
+        settings = MaskSettings(
+            self.sampler,
+            exploration,
+            self.gate_rule,
+            self.window,
+            self.dropout if self.training else 0.0,
+            self.backend,
+            self.learning,
+            self.edges_per_query,
+            self.reweight,
+            self.sink,
+            self.is_dense and self.training,
         )
+        return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
         n_heads, d_head = self.n_heads, self.d_head
@@ -325,9 +319,8 @@ class SBMAttention(nn.Module):
         """The settings in one line."""
         return (
             f"d_head={self.d_head}, n_heads={self.n_heads}, n_clusters={self.n_clusters}, sampler={self.sampler!r}, "
-            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link.name!r}, "
-            f"membership={self.membership!r}, is_diagonal={self.is_diagonal}, window={self.window}, "
-            f"learning={self.learning!r}, edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, "
-            f"n_active={self.n_active}, reweight={self.reweight}, sink={self.sink is not None}, "
-            f"shared_graph={self.shared_graph}"
+            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
+            f"membership={self.membership!r}, window={self.window}, learning={self.learning!r}, "
+            f"edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, reweight={self.reweight}, "
+            f"sink={self.sink is not None}"
         )

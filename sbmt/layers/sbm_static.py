@@ -45,6 +45,13 @@ class StaticSBMAttention(SBMAttention):
         self.query_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
         self.key_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
 
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, as the constructor does."""
+        super().reset_parameters()
+        for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
+            if table is not None:  # the constructor makes them after the others
+                nn.init.normal_(table)
+
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
@@ -64,7 +71,7 @@ class StaticSBMAttention(SBMAttention):
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )
-        return BlockModel(queries, once.blocks, keys, query_mask, key_mask, self.link)
+        return BlockModel(queries, once.block_matrix, keys, query_mask, key_mask, self.link)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

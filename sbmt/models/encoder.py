@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from sbmt.attention.inputs import check_dropout
+from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe
-from sbmt.graph.padding import check_mask
+from sbmt.graph.masks import check_mask
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
 from sbmt.types import AttentionOutput

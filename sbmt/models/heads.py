@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sbmt.attention.inputs import check_dropout
+from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 

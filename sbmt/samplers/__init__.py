@@ -9,18 +9,16 @@ from dataclasses import dataclass
 
 import torch
 
-from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.link import LINKS, Link, find_link
-from sbmt.block_model.model import BlockModel, check_block_model
+from sbmt.block_model.model import BlockModel, Link, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.graph.edges import EdgeList
 from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
 
-Draw = Callable[..., EdgeList]
+Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
 @dataclass(frozen=True)
@@ -30,34 +28,27 @@ class Sampler:
     Attributes:
         draw: Called with a block model, δ, a seed and the number of the first example.
         law: The link by whose probabilities edges are drawn; None = the block model's own.
-        adds_window: Whether ``draw`` takes a window as well, whose edges it adds in passing.
     """
 
     draw: Draw
     law: Link | None = None
-    adds_window: bool = False
 
 
 SAMPLERS = {
-    "exact": Sampler(sample_exact, adds_window=True),
-    "fastrg": Sampler(sample_fastrg, law=LINKS["poisson"]),
+    "exact": Sampler(sample_exact),
+    "fastrg": Sampler(sample_fastrg, law="poisson"),
     "bernoulli": Sampler(sample_bernoulli),
 }
 RESERVED = frozenset(SAMPLERS)
-ARGUMENTS = ("block_model", "exploration", "seed", "first_example")  # of a sampler, in this order
 
 
-def register_sampler(name: str, draw: Draw, *, law: str | Link | None = None) -> None:
+def register_sampler(name: str, draw: Draw, *, law: Link | None = None) -> None:
     """Makes ``sampler=name`` call a function of yours, here and in every layer.
 
     ``draw(block_model, exploration, seed, first_example)`` is called without gradients, after all arguments of
-    :func:`sample_edges` have been checked, and returns edges of the block model's shape, with its masks. The
-    rest of the contract cannot be checked at each call, so your tests should:
-
-    - keys ascend in every row, and no edge touches padding;
-    - the edges are a function of the four arguments, and those of an example and head are a function of its
-      probabilities, the seed, and its address (``first_example`` plus its place in the batch, head, query);
-    - the law is stated, with exploration in it.
+    :func:`sample_edges` have been checked. Its edges have the block model's shape and masks, and those of an example
+    and head are a function of its probabilities, the seed, and its address (``first_example`` plus its place in the
+    batch, head, query). Tests of yours should make sure of that, and of the law.
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
@@ -67,18 +58,13 @@ def register_sampler(name: str, draw: Draw, *, law: str | Link | None = None) ->
             drawn edges need it.
 
     Raises:
-        SbmtError: If the name is taken or not an identifier, the function cannot be called with these arguments, or
-            the law is not a link.
-
-    Example:
-        >>> register_sampler("exact", sample_exact)
-        Traceback (most recent call last):
-        ...
-        sbmt.errors.SbmtError: expected a name that the library does not use for a sampler, got 'exact': take another
+        SbmtError: If the name is taken or not an identifier, the law is unknown, or the function cannot be called with
+            these arguments.
     """
-    check_takes("sampler", draw, ARGUMENTS)
-    sampler = Sampler(_checked(name, draw), None if law is None else find_link(law))
-    add_to(SAMPLERS, "sampler", name, sampler, RESERVED)
+    if law is not None:
+        check_choice("law", law, Link)
+    check_takes("sampler", draw, ("block_model", "exploration", "seed", "first_example"))
+    add_to(SAMPLERS, "sampler", name, Sampler(draw, law), RESERVED)
 
 
 def sample_edges(
@@ -122,7 +108,8 @@ def sample_edges(
         >>> sample_edges(BlockModel(ones, torch.ones(1, 1, 1), ones)).n_edges
         9
     """
-    check_block_model(block_model)
+    if not isinstance(block_model, BlockModel):
+        raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
     choose("sampler", sampler, SAMPLERS)
     check_exploration(exploration)
     first = number_examples(first_example, block_model.shape[0])
@@ -136,35 +123,19 @@ def draw_edges(
 
     The edges of a window are added as by :meth:`~sbmt.EdgeList.with_window`.
     """
-    given, chosen = (block_model, exploration, seed, first_example), SAMPLERS[sampler]
     with torch.no_grad():
-        if chosen.adds_window:
-            return chosen.draw(*given, window)
-        edges = chosen.draw(*given)
+        if sampler == "exact":
+            return sample_exact(block_model, exploration, seed, first_example, window)
+        edges = SAMPLERS[sampler].draw(block_model, exploration, seed, first_example)
+        if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
+            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "correct it")
         return edges if window is None else edges.with_window(window)
 
 
 def law_of(sampler: str, link: Link) -> Link:
     """The link by whose probabilities a sampler draws from block models that have this link."""
     return SAMPLERS[sampler].law or link
-
-
-def _checked(sampler: str, draw: Draw) -> Draw:
-    """The user's function, raising SbmtError where its edges do not have the block model's shape and masks."""
-
-    def draw_and_check(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-        edges = draw(block_model, exploration, seed, first_example)
-        do = "correct the function of that name"
-        if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
-            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, do)
-        for name in ("query_mask", "key_mask"):
-            given, kept = getattr(block_model, name), getattr(edges, name)
-            if (given is None) != (kept is None):
-                raise SbmtError(f"the block model's {name} on edges from sampler {sampler!r}", "another", do)
-        return edges
-
-    return draw_and_check
 
 
 __all__ = ["SAMPLERS", "register_sampler", "sample_edges"]

@@ -2,7 +2,7 @@
 
 import torch
 
-from sbmt.block_model.model import BlockModel
+from sbmt.block_model.model import BlockModel, probability
 from sbmt.counter_rng import Purpose, cell_words, to_uniform
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers.streams import rates_in_float64, row_address
@@ -14,9 +14,8 @@ def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, fir
     Cost: O(n² k) time and O(n²) memory, so it is for tests, and for masks that are dense anyway.
     """
     query, key = rates_in_float64(block_model, exploration)
-    probability = block_model.link.probability(query @ key.mT)  # batch heads n_queries n_keys
-    rows = torch.arange(probability[..., 0].numel(), device=query.device)
+    rows = torch.arange(query[..., 0].numel(), device=query.device)
     address = row_address(rows, block_model.shape, first_example)
     uniform = to_uniform(cell_words(seed, Purpose.CELL, *address, block_model.shape[3]))  # rows n_keys
-    mask = uniform.view(block_model.shape) < probability
+    mask = uniform.view(block_model.shape) < probability(block_model.link, query @ key.mT)
     return EdgeList.from_dense(mask, block_model.query_mask, block_model.key_mask)

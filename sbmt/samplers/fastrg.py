@@ -1,6 +1,8 @@
 """The paper's Algorithm 1, with its normalisation corrected."""
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
@@ -25,42 +27,60 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
     """
-    batch, heads, n_queries, n_keys = block_model.shape
     query, block, key = _with_exploration(block_model, exploration)  # b h n K, b h K K, b h m K
-    device, n_clusters = query.device, block.shape[-1]
-
+    address = seed, first_example
     # Lines 1-3: D_Y = diag(1ᵀY), Ȳ = Y D_Y⁻¹, Z̄ = Z D_Z⁻¹, B̄ = D_Y B D_Z. The tables hold Ȳ and Z̄ column by column.
     rate = query.sum(2)[..., :, None] * block * key.sum(2)[..., None, :]
-    query_table = cumulative_table(query.mT.flatten(0, 2))
-    key_table = cumulative_table(key.mT.flatten(0, 2))
-    pair_table = cumulative_table(rate.flatten(0, 1).flatten(1))
+    cells, multiplicity = torch.unique(poisson_cells(query, rate.flatten(2), key, *address), return_counts=True)
+    masks = block_model.query_mask, block_model.key_mask
+    return EdgeList.from_cells(cells, block_model.shape, *masks, multiplicity=multiplicity)
 
+
+def poisson_cells(
+    query: Float[Tensor, "batch heads n K"],
+    rate: Float[Tensor, "batch heads pairs"],
+    key: Float[Tensor, "batch heads m K"],
+    seed: int,
+    first_example: int,
+) -> Int[Tensor, " n_draws"]:
+    """The cells that a Poisson number of draws in each graph hit, in any order and with repeats.
+
+    Args:
+        query: Memberships; a draw from cluster u takes query i with probability ∝ ``query[i, u]``.
+        rate: The expected number of draws of each pair (u, v) of clusters, or of each cluster u = v.
+        key: Likewise.
+        seed: Seed of the random numbers.
+        first_example: Number of the batch's first example.
+
+    Raises:
+        SbmtError: If the rates ask for more than 2²⁶ draws.
+    """
+    batch, heads, n_queries, n_clusters = query.shape
+    n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
     total = float(rate.sum())
     if total > MOST_DRAWS:
         do = "use sampler='exact', whose cost does not grow with rates beyond 1, or smaller rates"
         raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
+    query_table, key_table = (cumulative_table(x.mT.flatten(0, 2)) for x in (query, key))
+    pair_table = cumulative_table(rate.flatten(0, 1))
 
     # Line 4: the number of edges of each graph is Poisson(1 B̄ 1ᵀ).
     graphs = torch.arange(batch * heads, device=device)
     zero = torch.zeros_like(graphs)
     word = random_blocks(seed, Purpose.COUNT, graphs // heads + first_example, graphs % heads, zero, zero)[:, 0]
-    graph, draw = within_row(poisson_quantile(to_uniform(word), rate.sum((-2, -1)).flatten()))
+    graph, draw = within_row(poisson_quantile(to_uniform(word), rate.sum(-1).flatten()))
 
     # Lines 6-10: clusters (U, V) ∝ B̄ *jointly*, then a query from column U of Ȳ and a key from column V of Z̄.
     address = (graph // heads + first_example, graph % heads, torch.zeros_like(graph), draw)
-    words = random_blocks(seed, Purpose.CANDIDATE, *address)  # edges 4
-    u_and_v = choose_by_weight(pair_table, n_clusters**2, graph, words[:, 0])
-    u, v = u_and_v // n_clusters, u_and_v % n_clusters
+    words = random_blocks(seed, Purpose.CANDIDATE, *address)  # draws 4
+    pair = choose_by_weight(pair_table, n_pairs, graph, words[:, 0])
+    u, v = (pair, pair) if n_pairs == n_clusters else (pair // n_clusters, pair % n_clusters)
     i = choose_by_weight(query_table, n_queries, graph * n_clusters + u, words[:, 1])
     j = choose_by_weight(key_table, n_keys, graph * n_clusters + v, words[:, 2])
-
-    # Line 11: M_ij = 1, however often (i, j) was drawn.
-    cells, multiplicity = torch.unique((graph * n_queries + i) * n_keys + j, return_counts=True)
-    masks = block_model.query_mask, block_model.key_mask
-    return EdgeList.from_cells(cells, block_model.shape, *masks, multiplicity=multiplicity)
+    return (graph * n_queries + i) * n_keys + j  # line 11: M_ij = 1, however often (i, j) was drawn
 
 
-def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[torch.Tensor, ...]:
+def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:
     """Y, B, Z in float64, where exploration δ is a cluster of its own: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
     query, block, key = (
         t.detach().double()

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sbmt.block_model.model import BlockModel, blockwise
+from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import WORD
 
 
@@ -17,10 +17,12 @@ def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: i
 
 def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tensor, Tensor]:
     """:meth:`BlockModel.rate_factors` in float64, so that rounding errors are far too small to show in the draws."""
-    query, blocks, key = (
-        t.detach().double() for t in (block_model.query_membership, block_model.blocks, block_model.key_membership)
+    query, block, key = (
+        t.detach().double()
+        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
     )
-    return block_model.with_exploration(blockwise(query, blocks), key, exploration)
+    twin = BlockModel(query, block, key, block_model.query_mask, block_model.key_mask, block_model.link)
+    return twin.rate_factors(exploration)
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:

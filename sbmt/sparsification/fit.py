@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sbmt.block_model.fit import auxiliary_loss
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.padding import zero_padding
+from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.types import AttentionOutput
 

@@ -1,22 +1,5 @@
-"""Kernels for the CPU, compiled by numba: plain loops over NumPy arrays that know nothing of the library's types.
+"""Loops over the edges of a mask for the CPU, compiled by numba: how they are drawn, attended and fitted.
 
-Each kernel works on a range of rows and writes only there, so :mod:`sbmt.kernels.cpu.threads.parallel` can hand ranges
-to any number of threads without changing a bit of the result. A kernel's docstring says what it computes; the caller
-explains what that means.
+Each file holds one operation. Its loops take ranges of rows, or of graphs, and write nowhere else, so results do not
+depend on the number of threads.
 """
-
-from functools import cache
-from importlib.util import find_spec
-
-import torch
-
-
-@cache
-def has_numba() -> bool:
-    """Whether kernels can be compiled; numba itself is imported when the first one is called."""
-    return find_spec("numba") is not None
-
-
-def can_run_on(device: torch.device) -> bool:
-    """Whether kernels serve tensors on this device."""
-    return device.type == "cpu" and has_numba()

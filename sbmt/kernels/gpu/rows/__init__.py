@@ -1,1 +1,0 @@
-"""Attention along the rows of an edge list."""

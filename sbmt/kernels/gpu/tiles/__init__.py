@@ -1,1 +1,0 @@
-"""Attention over all pairs, tile by tile, with a mask that is drawn where it is used."""

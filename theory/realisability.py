@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmt.block_model.link import Link, find_link
-from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.block_model.model import BlockModel, Link, probability
+from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.samplers import SAMPLERS, law_of
 from theory.checks import as_number, is_number
 from theory.conditions import as_csr
@@ -109,14 +108,15 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
     return Budget(needed, cap, needed <= cap)
 
 
-def block_matrix(clusters: Tensor, link: str | Link = "bilinear") -> Tensor:
+def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
     """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k².
 
     Raises:
         SbmtError: If the link is unknown.
     """
+    check_choice("link", link, Link)
     gram = clusters @ clusters.T  # not clamped, as a layer's is: the theory's clusters may be as long as they like
-    return gram.exp() / gram.numel() if find_link(link).is_poisson else gram.flatten().softmax(0).view_as(gram)
+    return gram.exp() / gram.numel() if link == "poisson" else gram.flatten().softmax(0).view_as(gram)
 
 
 def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tuple[float, float]:
@@ -152,7 +152,7 @@ def realise(
     pattern: str,
     n: int,
     k: int,
-    link: str | Link = "bilinear",
+    link: Link = "bilinear",
     *,
     c: float | int = 6.0,
     node: float | int = 200.0,
@@ -185,9 +185,9 @@ def realise(
     if not all(map(_is_finite, (c, node, rate))) or min(c, rate) <= 0:
         raise SbmtError("c > 0, a rate > 0 and a node, all finite", (c, rate, node), "large ones make patterns sharp")
     c, node, rate = float(c), float(node), float(rate)
-    is_poisson = find_link(link).is_poisson
+    check_choice("link", link, Link)
     query, key = _one_hot(pattern, n, k, relays)
-    if is_poisson:
+    if link == "poisson":
         block = block_matrix(spread_clusters(k, c), link)
         alpha = math.sqrt(rate / float(block[0, 0]))
         if alpha > 1:
@@ -211,7 +211,7 @@ def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
     """
     choose("sampler", sampler, SAMPLERS)
     query, key = block_model.rate_factors()
-    return law_of(sampler, block_model.link).probability(query @ key.mT)
+    return probability(law_of(sampler, block_model.link), query @ key.mT)
 
 
 def law_and_pattern(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> tuple[np.ndarray, np.ndarray]:

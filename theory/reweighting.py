@@ -25,8 +25,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from sbmt.block_model.fit import fit_loss
-from sbmt.block_model.model import BlockModel
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
+from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 

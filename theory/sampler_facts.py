@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Num
 
-from sbmt.block_model.exploration import check_exploration
+from sbmt.block_model.model import check_exploration
 from sbmt.errors import SbmtError, check_sizes
 from theory.checks import as_floats, as_number
 from theory.patterns import Relays, block_sizes, blocks, pattern_counts, relay_tokens, three_patterns

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from sbmt.attention import edge_attention
 from sbmt.block_model.fit import fit_loss
-from sbmt.block_model.model import BlockModel
-from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.block_model.model import BlockModel, probability, reweighting_bias
 from sbmt.command import run_command
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.repeated_tokens import STUDIES
@@ -48,7 +47,7 @@ class InfluenceAttention(SBMAttention):
         rate = block_model.edge_rate(edges)
         is_self = edges.rows() % edges.shape[2] == edges.keys
         with torch.no_grad():
-            drawn_with = law_of(self.sampler, self.link).probability(rate + exploration)
+            drawn_with = probability(law_of(self.sampler, self.link), rate + exploration)
             bias = reweighting_bias(drawn_with.masked_fill(is_self, 1.0))
             out, weights = edge_attention(query, key, value, edges, bias=bias, sink=self.sink, return_weights=True)
             targets = influence(weights.masked_fill(is_self, 0.0), value, out, edges)
@@ -85,7 +84,7 @@ class FlatAttention(SBMAttention):
         super().__init__(*arguments, **options)
         with torch.no_grad():
             for parameter in self.node_mlp.parameters():
-                parameter.div_(10 * SHARPNESS["crossed"])
+                parameter.div_(10 * SHARPNESS)
 
 
 VARIANTS: dict[str, type[SBMAttention]] = {

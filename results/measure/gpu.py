@@ -2,7 +2,7 @@
 
 ``python results/measure/gpu.py`` has three parts, each of which writes a file under ``results/gpu``:
 
-- ``tests`` runs the tests whose kernels need a GPU, and writes ``tests.json`` with their outcome;
+- ``tests`` runs the tests of attention on a GPU, and writes ``tests.json`` with their outcome;
 - ``bench`` runs ``sbmt bench --device cuda``, which writes ``bench.json``;
 - ``runs`` trains at the paper's size, the most telling runs first, each for a limited time, and writes ``runs.json``.
 
@@ -32,7 +32,7 @@ from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest 
 from sbmt.experiments.devices import usable_device  # noqa: E402
 from sbmt.experiments.files import check_writable, read_json, write_json  # noqa: E402
 
-TESTS = ("tests/kernels/gpu", "tests/attention")
+TESTS = ("tests/attention",)
 SBMT = (sys.executable, "-m", "sbmt")
 GRACE = 60.0  # seconds that an interrupted process has to write its checkpoint
 ATTENTIONS = ("sbm", "full", "random_mask")  # a random mask gets the density of the SBM run

@@ -16,7 +16,7 @@ from sbmt.experiments.benchmarks.manifest import machine_manifest
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.files import write_json
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
+from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY
 from sbmt.experiments.studies.recall import RECALL_STUDY
 from sbmt.experiments.training.evaluate import call_model, evaluate
 from sbmt.experiments.training.run import Run, load_run
@@ -25,11 +25,9 @@ HERE = Path(__file__).resolve().parents[1]
 RUNS, RESULT, FIGURE = HERE.parent / "runs" / "recall", HERE / "recall_lengths.json", HERE / "recall.png"
 LENGTHS = 64, 512, 2048, 8192, 16_384
 QUERIES = 1024  # asked at each length up to 2,048 tokens, and a quarter of that beyond
-LONGEST = {"straight-through": 2048}  # its masks hold a third of all pairs, a hundred million at 16,384 tokens
 LOOKS = {
     "fitted": (GREEN, "-"),
     "full": (BLUE, "-"),
-    "straight-through": (VERMILLION, "-"),
     "random": (PURPLE, "-"),
     "window": (ORANGE, "-"),
     "window-random": (INK, "-"),
@@ -99,7 +97,7 @@ def main() -> None:
     for trial, seed in RECALL_STUDY.plan():
         run = load_run(RUNS / f"{trial.name}-seed{seed}")
         first.setdefault(trial.name, run)
-        lengths = {str(n): scores(run, n) for n in LENGTHS if n <= LONGEST.get(trial.name, n)}
+        lengths = {str(n): scores(run, n) for n in LENGTHS}
         runs.append({"trial": trial.name, "seed": seed, "lengths": lengths})
         print(trial.name, seed, lengths, flush=True)
     times = {}

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
 
 from sbmt.command import run_command  # noqa: E402
+from sbmt.experiments.benchmarks.manifest import processor  # noqa: E402
 from sbmt.experiments.files import read_json  # noqa: E402
-from sbmt.kernels.cutoffs import processor  # noqa: E402
 
 NAMES = ("bench", "bench_fitted")
 

@@ -13,6 +13,7 @@ from results.paper_costs.formula import Formula
 from results.paper_costs.growth import RANKS, log_log_slope
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import Case, build_case, sample_tokens
+from sbmt.layers import SBMAttention
 
 CHUNK, EDGES_PER_TOKEN = 16, 64
 
@@ -92,10 +93,12 @@ def claim_of(method: str) -> Claim:
 def attention_flops(case: Case) -> int:
     """Torch's count of the products inside the attentions of one forward pass.
 
-    It does not see compiled kernels, nor on the CPU the products inside torch's own fused kernel, so that one is
-    switched off.
+    It does not see compiled kernels, which take all masks here however dense, nor on the CPU the products inside
+    torch's own fused kernel, so that one is switched off.
     """
     model, tokens = build_case(case), sample_tokens(case)
+    for layer in (module for module in model.modules() if isinstance(module, SBMAttention)):
+        layer.backend = "cpu"
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(tokens)
     ours = [counts for name, counts in counter.get_flop_counts().items() if name.endswith("attention.attention")]

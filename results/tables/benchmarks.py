@@ -26,7 +26,7 @@ def bench_page(files: Files) -> dict[str, str]:
         measured = [one for one in measured if name in one["suites"]]
         if measured:
             tables |= _side_by_side(name, measured)
-    return tables | _blocks(files) | _builds(files) | _gpu(files)
+    return tables | _blocks(files) | _gpu(files)
 
 
 def _suites(files: Files, name: str, caption: str, begins: str = "") -> dict[str, str]:
@@ -156,16 +156,6 @@ def _blocks(files: Files) -> dict[str, str]:
         for r in files.load("block_masks")["rows"]
     ]
     return {"block-masks": grid(("memberships", "n", "block", "as given", "in order of clusters"), rows)}
-
-
-def _builds(files: Files) -> dict[str, str]:
-    """Registers of the GPU's kernels, for which no GPU is needed."""
-    if not files.has("gpu_builds"):
-        return {"gpu-builds": "*Not built yet: run `python results/measure/gpu_builds.py`.*"}
-    result = files.load("gpu_builds")
-    rows = ["| kernel | registers of a thread | spilled, bytes |", "| --- | ---: | ---: |"]
-    rows += [f"| {one['kernel']} | {one['registers']} | {one['spilled']} |" for one in result["kernels"]]
-    return {"gpu-builds": "\n".join(rows) + f"\n\n*Built with triton {result['triton']}.*"}
 
 
 def _gpu(files: Files) -> dict[str, str]:

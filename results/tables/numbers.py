@@ -136,7 +136,7 @@ def gpu_ratio(files: Files, most_tokens: int, mode: str, which: str) -> float:
     ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and so many tokens or fewer.
     """
     ratios = [
-        min(case["results"][name]["ratio"] for name in ("sparse", "tiled", "auto"))
+        min(case["results"][name]["ratio"] for name in ("sparse", "tiled", "dense", "auto") if name in case["results"])
         for case in files.load("gpu/bench")["suites"]["gpu"]["found"]["cases"]
         if case["kind"] in MADE_UP and case["n"] <= most_tokens and case["is_training"] == (mode == "training")
     ]

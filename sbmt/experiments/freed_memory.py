@@ -14,7 +14,7 @@ def keep_freed_memory() -> None:
     are first touched, and takes back when it is freed; a training step on a long sequence does so many times over.
     Other C libraries are left as they are.
     """
-    with suppress(AttributeError, OSError, TypeError):  # TypeError on Windows, as in sbmt.kernels.cpu.threads.team
+    with suppress(AttributeError, OSError, TypeError):  # TypeError on Windows
         mallopt = ctypes.CDLL(None).mallopt
         for threshold in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             mallopt(threshold, _NEVER)

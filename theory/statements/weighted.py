@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from sbmt.block_model.model import BlockModel
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
+from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
 from theory.expectation import decay_exponent
 from theory.reweighting import distance_bound, drawn_outputs, fitted_rates, limit_output, predicted_error
 from theory.statements.statement import Found, statement

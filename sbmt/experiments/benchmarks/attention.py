@@ -70,10 +70,10 @@ def _gpu_grid(
     points = [(n, density) for n in sizes for density in densities]
     contestants = {name: one for name, one in GPU_CONTESTANTS.items() if name != without}
     sweeps = {
-        "fitted": [fitted_setting(n, 16.0, kind) for n in lengths for kind in ("fitted", "shared")],
+        "fitted": [fitted_setting(n, 16.0) for n in lengths],
         "gpu": of_both_kinds(*points, n_heads=8, d_head=64),
     }
-    return Grid(sweeps, pace, contestants, [], ("sparse", "tiled"), CUDA, torch.bfloat16)
+    return Grid(sweeps, pace, contestants, [], ("sparse",), CUDA, torch.bfloat16)
 
 
 def _fitted_grids(
@@ -110,7 +110,6 @@ QUICK = Grid(
 FITTED_FULL = _fitted_grids(
     {
         "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
-        "shared": [fitted_setting(2**power, 16.0, "shared") for power in (10, 11, 12, 14, 16)],
         "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
     },
     (1024, 2048, 4096, 16384),

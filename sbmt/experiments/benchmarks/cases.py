@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.nn.functional import one_hot
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
-from sbmt.experiments.training.run import SHIPPED_FITTED, SHIPPED_SHARED, load_run
+from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 
@@ -31,7 +30,7 @@ class Setting:
     Attributes:
         n: Number of queries and of keys.
         density: Share of the pairs that are edges, in expectation, in (0, 1).
-        kind: ``"near-constant"``, ``"structured"``, ``"fitted"`` or ``"shared"``, see the functions of these names.
+        kind: ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
         n_clusters: k.
         n_heads: Number of heads.
         d_head: Width of a head.
@@ -182,16 +181,7 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     Returns:
         The layer, with its own exploration in training mode, queries and keys.
     """
-    return _trained(setting, SHIPPED_FITTED)
-
-
-def shared(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """As :func:`fitted`, but by a network whose heads share one graph."""
-    return _trained(setting, SHIPPED_SHARED)
-
-
-def _trained(setting: Setting, folder: Path) -> tuple[SBMAttention, Tensor, Tensor]:
-    model = load_run(folder).model.eval()
+    model = load_run(SHIPPED_FITTED).model.eval()
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
     if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, layer.n_heads, layer.d_head):
         expected = f"{layer.n_clusters} clusters and {layer.n_heads} heads of width {layer.d_head}, as were trained"
@@ -217,9 +207,9 @@ def _trained(setting: Setting, folder: Path) -> tuple[SBMAttention, Tensor, Tens
     return layer, query.contiguous(), key.contiguous()
 
 
-def fitted_setting(n: int, keys_per_query: float, kind: str = "fitted") -> Setting:
-    """The setting of :func:`fitted` or :func:`shared` with so many keys per query, the token itself among them."""
-    return Setting(n, keys_per_query / n, kind, n_clusters=1024)
+def fitted_setting(n: int, keys_per_query: float) -> Setting:
+    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
+    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
 
 
 def n_groups(setting: Setting) -> int:
@@ -260,7 +250,7 @@ def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, 
 
 
 MADE_UP = {"near-constant": near_constant, "structured": structured}
-KINDS = MADE_UP | {"fitted": fitted, "shared": shared}
+KINDS = MADE_UP | {"fitted": fitted}
 
 
 def thin_block_model(n: int, degree: float, n_clusters: int = 128, n_stars: int = 0) -> BlockModel:

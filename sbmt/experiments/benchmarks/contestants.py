@@ -170,8 +170,7 @@ def window_attention(case: Case) -> AttentionOutput:
 def _drawn(case: Case) -> EdgeList:
     """The mask that the case's layer would attend."""
     edges = sample_edges(case.block_model())
-    edges = edges if case.layer.window is None else edges.with_window(case.layer.window)
-    return edges.for_heads(case.setting.n_heads)[0] if case.layer.shared_graph else edges
+    return edges if case.layer.window is None else edges.with_window(case.layer.window)
 
 
 @cache
@@ -205,14 +204,14 @@ FITTED_CONTESTANTS = {
     "dense": Contestant("dense", layer_with(backend="dense"), most_cells=2**24),
 }
 
-_INDEXED = 2**31 - 1  # edges that kernels number in 32 bits
+_INDEXED = 2**31 - 1  # edges that 32 bits number
 GPU_CONTESTANTS = {
     REFERENCE: Contestant("SDPA", full_attention, is_sbm=False),
     "sparse": Contestant("sparse", layer_with(sampler="exact", backend="gpu"), most_edges=_INDEXED),
-    "tiled": Contestant("tiled", layer_with(sampler="bernoulli", backend="gpu")),
+    "dense": Contestant("dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**30),
     "auto": Contestant("auto", layer_with(backend="auto")),
     "flex": Contestant("flex", flex_attention, most_cells=2**31, most_edges=_INDEXED, is_sbm=False),
     "pyg": Contestant("pyg", layer_with(backend="pyg"), most_edges=_INDEXED),
     "torch.sparse": Contestant("torch.sparse", torch_sparse, most_edges=_INDEXED),
 }
-"""The reference; ours along edges, over tiles, and by its own choice; and other libraries."""
+"""The reference; ours along edges, over all pairs, and by its own choice; and other libraries."""

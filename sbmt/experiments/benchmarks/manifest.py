@@ -1,17 +1,20 @@
 """What a time depends on besides the code: the machine, its GPU if one is measured, and versions."""
 
 import os
+import platform
+import re
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from sbmt.experiments.training.run import manifest
-from sbmt.kernels.cutoffs import processor
 
 PACKAGES = ("numpy", "scipy", "numba", "torch-geometric")
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def machine_manifest() -> dict[str, Any]:
@@ -21,6 +24,18 @@ def machine_manifest() -> dict[str, Any]:
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "not set"),
         **{name: version(name) for name in PACKAGES},
     }
+
+
+def processor() -> str:
+    """The processor's name, family and model, since names alone say little on virtual machines, and torch's vectors.
+
+    For example "AMD EPYC (family 26, model 2; AVX512)".
+    """
+    text = CPU_INFO.read_text() if CPU_INFO.exists() else ""
+    found = [re.search(rf"^{field}\s*: (.*)", text, re.MULTILINE) for field in ("model name", "cpu family", "model")]
+    name, family, model = (None if one is None else one[1] for one in found)
+    which = f"family {family}, model {model}; " if family and model else ""
+    return f"{name or platform.processor() or 'unknown'} ({which}{torch.backends.cpu.get_cpu_capability()})"
 
 
 def gpu_manifest(device: torch.device) -> dict[str, Any]:

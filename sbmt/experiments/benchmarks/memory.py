@@ -40,7 +40,7 @@ def _structured(*points: tuple[int, float]) -> tuple[Setting, ...]:
 FULL = MemoryGrid(_structured((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)))
 QUICK = MemoryGrid(_structured((4096, 0.01)), contestants=("sdpa", "sbm"))
 FITTED_FULL = MemoryGrid(
-    tuple(fitted_setting(n, 16.0, kind) for kind in ("fitted", "shared") for n in (4096, 16384, 65536)),
+    tuple(fitted_setting(n, 16.0) for n in (4096, 16384, 65536)),
     (fitted_setting(262144, 16.0),),
     ("sdpa", "sbm"),
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.block_model.pair_products import edge_gate
+from sbmt.block_model.model import edge_dot, straight_through_gate
 from sbmt.experiments.benchmarks.cases import Case
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, OURS, entry
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
@@ -41,7 +41,7 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
         return edge_attention(query, key, value, edges, gate_leaf)
 
     def gate() -> Tensor:
-        return edge_gate(query_rates, key_rates, edges)
+        return straight_through_gate(edge_dot(query_rates, key_rates, edges))
 
     parts: dict[str, Entry] = {
         WHOLE: entry(CONTESTANTS[OURS], case, is_training=True),

@@ -71,23 +71,29 @@ def _times(name: str, title: str, cases: Cases, contestants: Mapping[str, Contes
     same = [f"{heading} = {cells[0]}" for heading, cells in columns.items() if len(set(cells)) == 1]
     columns = {heading: cells for heading, cells in columns.items() if len(set(cells)) > 1}
     results = [case["results"] for case in _ordered(cases)]
+    titles = _titles(cases, contestants)
     columns["SDPA, ms"] = [_time(one[REFERENCE]) for one in results]
-    columns[f"{contestants[ours].title}, ms"] = [_time(one[ours]) for one in results]
-    columns[f"{contestants[ours].title} / SDPA"] = [_ratio(one[ours]) for one in results]
+    columns[f"{titles[ours]}, ms"] = [_time(one[ours]) for one in results]
+    columns[f"{titles[ours]} / SDPA"] = [_ratio(one[ours]) for one in results]
     columns["quartiles"] = [_quartiles(one[ours]) for one in results]
-    for other in (other for other in contestants if other not in (REFERENCE, ours)):
+    for other in (other for other in titles if other not in (REFERENCE, ours)):
         cells = [_ratio(one.get(other)) for one in results]
         if set(cells) != {LEFT_OUT}:
-            columns[f"{contestants[other].title} / SDPA"] = cells
-    return _table(name, "; ".join([title, *same]), columns, _reasons(cases, contestants))
+            columns[f"{titles[other]} / SDPA"] = cells
+    return _table(name, "; ".join([title, *same]), columns, _reasons(cases, titles))
 
 
 def _peaks(name: str, title: str, cases: Cases) -> Table:
     columns = _about(cases)
-    for other, contestant in GPU_CONTESTANTS.items():
-        cells = [_number(case["results"].get(other, {}).get("peak")) for case in _ordered(cases)]
-        columns[f"{contestant.title}, MiB"] = cells
+    for other, shown in _titles(cases, GPU_CONTESTANTS).items():
+        columns[f"{shown}, MiB"] = [_number(case["results"].get(other, {}).get("peak")) for case in _ordered(cases)]
     return _table(name, title, columns)
+
+
+def _titles(cases: Cases, contestants: Mapping[str, Contestant]) -> dict[str, str]:
+    """Titles of those who took part; an earlier version's contestant that is gone keeps its name."""
+    names = dict.fromkeys(name for case in cases for name in case["results"])
+    return {name: contestants[name].title if name in contestants else name for name in names}
 
 
 def _ordered(cases: Cases) -> Cases:
@@ -148,7 +154,7 @@ def sampler_tables(found: dict[str, Any]) -> list[Table]:
 
 def backend_tables(found: dict[str, Any]) -> list[Table]:
     """How much slower the automatic choice is than the best one, and every cell."""
-    what = {"attention": "edge_attention", "edge_dot": "edge_dot", "edge_gate": "edge_gate"}
+    what = {name: name for name in found} | {"attention": "edge_attention"}
     rows = [
         (f"`{what[name]}`", f"{one['loss']['median']:.2f}", f"{one['loss']['worst']:.2f}")
         for name, one in found.items()
@@ -177,16 +183,14 @@ def memory_tables(found: dict[str, Any], name: str = "memory") -> list[Table]:
         ("-forward", False, "Memory that one forward pass adds"),
     ):
         cases = [case for case in found["cases"] if case["is_training"] is is_training]
-        ran = list(dict.fromkeys(one for case in cases for one in case["results"]))
+        titles = _titles(cases, CONTESTANTS)
         columns = _about(cases)
         shown = [heading for heading in columns if heading in ("n", "density") or len(set(columns[heading])) > 1]
         columns = {heading: columns[heading] for heading in shown}
-        for one in ran:
-            columns[f"{CONTESTANTS[one].title}, MiB"] = [
-                _number(c["results"][one].get("step")) for c in _ordered(cases)
-            ]
+        for one, heading in titles.items():
+            columns[f"{heading}, MiB"] = [_number(c["results"][one].get("step")) for c in _ordered(cases)]
         if cases:
-            tables.append(_table(name + suffix, title, columns, _reasons(cases, CONTESTANTS)))
+            tables.append(_table(name + suffix, title, columns, _reasons(cases, titles)))
     return tables
 
 
@@ -226,10 +230,10 @@ def _quartiles(result: dict[str, Any]) -> str:
     return f"{result['ratio_low']:.2f}–{result['ratio_high']:.2f}" if "ratio" in result else LEFT_OUT
 
 
-def _reasons(cases: Iterable[dict[str, Any]], contestants: Mapping[str, Contestant]) -> tuple[str, ...]:
+def _reasons(cases: Iterable[dict[str, Any]], titles: Mapping[str, str]) -> tuple[str, ...]:
     """Why contestants are missing, each reason once."""
     found = [
-        f"{contestants[name].title}: {result['missing']}"
+        f"{titles[name]}: {result['missing']}"
         for case in cases
         for name, result in case["results"].items()
         if "missing" in result

@@ -11,7 +11,6 @@ from sbmt.command import run_command
 from sbmt.errors import SbmtError
 from sbmt.experiments.cli.bench import bench
 from sbmt.experiments.cli.cost import cost
-from sbmt.experiments.cli.cutoffs import cutoffs
 from sbmt.experiments.cli.data import data_app
 from sbmt.experiments.cli.demo import demo
 from sbmt.experiments.cli.evaluate import evaluate
@@ -67,7 +66,6 @@ app.command()(sparsify)
 app.command()(sample)
 app.command()(study)
 app.command()(bench)
-app.command()(cutoffs)
 app.command()(cost)
 
 

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY
-from sbmt.graph.padding import zero_padding
+from sbmt.block_model.model import SMALLEST_PROBABILITY
+from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.fit import Heads, full_attention
 from sbmt.types import AttentionOutput
 

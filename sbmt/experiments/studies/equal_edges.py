@@ -4,16 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.long_range import FULL, LINEAR, LONG_RANGE_STUDIES, REFORMER
-from sbmt.experiments.studies.repeated_tokens import CONTROL, PARTS
+from sbmt.experiments.studies.repeated_tokens import CONTROL
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.tasks.language import REDUCED_MLM
 
 _FITTED: dict[str, Any] = {"preset": "fitted", "n_clusters": 256, "block_model_rate": 1e-2}
-_STRAIGHT_THROUGH = Trial(
-    "straight-through",
-    "straight-through, λ = 0.1",
-    PARTS | {"n_clusters": 256, "density_weight": 0.1, "density_kind": "expected"},
-)
 
 
 def _fitted(c: int, **settings: Any) -> Trial:
@@ -29,19 +24,18 @@ def _near(width: int) -> Trial:
     return Trial("window", "window", {"attention": "random_mask", "mask_density": 0.0, "window": width, "sink": True})
 
 
-def _concentrated(task: str, width: int, *more: Trial, **settings: Any) -> Study:
+def _concentrated(task: str, width: int, **settings: Any) -> Study:
     """Masks of two densities on a task where attention is concentrated."""
     alike = LONG_RANGE_STUDIES[task]
-    shared = Trial("shared-4", "fitted, c = 4, one graph", _FITTED | {"edges_per_query": 4.0, "shared_graph": True})
-    masks = (*map(_fitted, (4, 2)), shared, *map(_random, (4, 2)), _near(width))
-    config, trials = alike.config.override(**settings), (FULL, *masks, _STRAIGHT_THROUGH, *more)
+    trials = (FULL, *map(_fitted, (4, 2)), *map(_random, (4, 2)), _near(width), LINEAR, REFORMER)
+    config = alike.config.override(**settings)
     return Study(f"{task}-edges", f"{alike.title}, equal edges", config, trials, 3)
 
 
-def _spread(task: str, n_seeds: int, *more: Trial) -> Study:
+def _spread(task: str, n_seeds: int) -> Study:
     """Masks of one density on a task where attention is spread over most keys."""
     alike = LONG_RANGE_STUDIES[task]
-    trials = (FULL, _fitted(8), _random(8), _near(8), *more)
+    trials = (FULL, _fitted(8), _random(8), _near(8), LINEAR, REFORMER)
     return Study(f"{task}-edges", f"{alike.title}, equal edges", alike.config, trials, n_seeds)
 
 
@@ -53,11 +47,10 @@ def _language() -> Study:
         ("-near", "window and {}", {"window": 16}, 1),
         ("-near-plain", "window and {}, not reweighted", {"window": 16, "reweight": False}, 2),
     ):
-        fitted, random, gated = (kind | changed for kind in (_fitted(8).settings, CONTROL, _STRAIGHT_THROUGH.settings))
+        fitted, random = (kind | changed for kind in (_fitted(8).settings, CONTROL))
         masks += [
             Trial(f"fitted{name}", title.format("fitted, c = 8"), fitted, n_seeds=n_seeds),
             Trial(f"random{name}", title.format("random"), random, density_of=f"fitted{name}", n_seeds=n_seeds),
-            Trial(f"straight-through{name}", title.format("straight-through"), gated),
         ]
     trials = (FULL, replace(_near(16), n_seeds=2), *masks, LINEAR, REFORMER)
     return Study("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
@@ -66,12 +59,12 @@ def _language() -> Study:
 EQUAL_EDGES_STUDIES = {
     study.name: study
     for study in (
-        _concentrated("listops", 2, LINEAR, REFORMER, positions="rotary", steps=2400),
-        _concentrated("pathfinder", 4, LINEAR, REFORMER),
-        _spread("text", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
-        _spread("retrieval-topics", 3, _STRAIGHT_THROUGH, LINEAR, REFORMER),
-        _spread("retrieval", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),  # no attention leaves chance
-        _spread("image", 1, _STRAIGHT_THROUGH, LINEAR, REFORMER),
+        _concentrated("listops", 2, positions="rotary", steps=2400),
+        _concentrated("pathfinder", 4),
+        _spread("text", 1),
+        _spread("retrieval-topics", 3),
+        _spread("retrieval", 1),  # no attention leaves chance
+        _spread("image", 1),
         _language(),
     )
 }

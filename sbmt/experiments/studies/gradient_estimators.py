@@ -18,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.attention.inputs import GateRule, check_attention_inputs
-from sbmt.block_model.exploration import check_exploration
-from sbmt.block_model.gate import straight_through_gate
+from sbmt.attention.dispatch import GateRule, check_attention_inputs
+from sbmt.block_model.model import check_exploration, straight_through_gate
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 

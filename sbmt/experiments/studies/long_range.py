@@ -8,11 +8,10 @@ LINEAR = Trial("linear", "linear attention", {"attention": "linear"})
 SBM = Trial("sbm", "SBM")
 RANDOM_EQUAL = Trial("random-equal", "random mask, SBM's density", {"attention": "random_mask"}, density_of="sbm")
 PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
-DIAGONAL = Trial("sbm-diagonal", "SBM, diagonal block matrix", {"is_diagonal": True})
 REFORMER = Trial("reformer", "Reformer", {"attention": "reformer"})
 BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
 _MORE = {
-    "listops": (PENALTY, DIAGONAL, REFORMER),  # does the block structure hold Reformer back?
+    "listops": (PENALTY, REFORMER),
     "text": (PENALTY,),
     "retrieval": (),  # stays at chance
     "retrieval-topics": (PENALTY,),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, PARTS, WINDOW
+from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, WINDOW
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.tasks.recall import RecallConfig
 
@@ -10,7 +10,6 @@ FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 24.0, "n_cluste
 _REFORMER = {"attention": "reformer", "n_chunk": 16}
 _ROUTING = {"attention": "routing", "n_centroids": 32}
 _PERMUTED = {"permutation": True}
-_PRICED = {"density_weight": 0.1, "density_kind": "expected", "density_ramp": 300}
 RECALL_STUDY = Study(
     "recall",
     "associative recall, 64 tokens",
@@ -18,7 +17,6 @@ RECALL_STUDY = Study(
     (
         Trial("fitted", "fitted", FITTED, n_seeds=3),
         FULL,
-        Trial("straight-through", "straight-through", PARTS | _PRICED | {"n_clusters": 256}),
         Trial("random", "random, its density", CONTROL, density_of="fitted"),
         Trial("window", "window, 9 tokens", WINDOW),
         Trial("window-random", "window and random, its density", WINDOW | {"reweight": True}, "fitted"),

@@ -17,20 +17,7 @@ RANDOM_EQUAL = Trial("random-equal", "random, SBM's density", {"attention": "ran
 RANDOM_QUARTER = Trial("random-quarter", "random, density ¼", {"attention": "random_mask", "mask_density": 0.25})
 STATIC = Trial("sbm-static", "SBM by position", {"attention": "sbm_static", "self_loops": True})
 _LATE: dict[str, Any] = {"density_start": 500, "density_ramp": 500}
-SPARSE: dict[str, Any] = {
-    **{"link": "poisson", "membership": "softmax", "has_tied_start": True, "window": 4},
-    **{"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000},
-    **{"learning_rate": 3e-3, "cooldown": 2000},
-}
-"""Settings that find a sparse solution of repeated tokens: see the study ``sparse``."""
-
-
 FITTED_MASKS: dict[str, Any] = {"preset": "fitted", "edges_per_query": 64.0}
-PARTS: dict[str, Any] = {
-    **{"link": "poisson", "membership": "softmax", "n_groups": 4, "extra_keys": 8.0},
-    **{"reweight": True, "sink": True},
-}
-"""What a fitted mask is made of, besides the likelihood."""
 _FAST = {"learning_rate": 3e-3, "cooldown": 333}
 CONTROL = {"attention": "random_mask", "window": 0, "reweight": True, "sink": True}
 WINDOW = {"attention": "random_mask", "mask_density": 0.0, "window": 8, "sink": True}
@@ -49,7 +36,6 @@ def _fitted_config(length: int, **changed: Any) -> RepeatedTokensConfig:
 
 def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
     """Fitted masks against the controls, all at one length."""
-    priced = {"density_weight": 0.5, "density_kind": "expected", "density_ramp": 1000}
     trials = [
         Trial("fitted", "fitted", FITTED_MASKS | {"n_clusters": n_clusters}, n_seeds=n_seeds),
         FULL,
@@ -57,10 +43,7 @@ def _fitted(length: int, n_clusters: int, n_chunk: int, n_seeds: int) -> Study:
         Trial("window", "window, 9 tokens", WINDOW),
         Trial("reformer", "Reformer", {"attention": "reformer", "n_chunk": n_chunk}),
     ]
-    if length < 1024:
-        gated = Trial("straight-through", "straight-through", PARTS | {"n_clusters": n_clusters} | priced)
-        trials.insert(2, gated)
-    else:  # no straight-through: its start, at a quarter of all pairs, would take an hour a seed
+    if length >= 1024:
         untied = {"attention": "full", "has_tied_start": False}
         trials.append(Trial("full-untied", "full, untied start", untied, n_seeds=1))
     return Study(
@@ -78,10 +61,6 @@ def _parts() -> tuple[Trial, ...]:
         "one-group": ("one group of 64", {"n_groups": 1, "n_clusters": 64}),
         "two-groups": ("two groups of 64", {"n_groups": 2, "n_clusters": 128}),
         "eight-groups": ("eight groups of 64", {"n_groups": 8, "n_clusters": 512}),
-        "not-crossed": ("clusters that are not crossed", {"membership": "softmax"}),
-        "all-parts": ("in all parts", {"n_active": 8}),
-        "one-part": ("in one part", {"n_active": 1}),
-        "diagonal": ("parts that meet only themselves", {"is_diagonal": True}),
         "dense-steps": ("after 200 dense steps", {"dense_steps": 200}),
         "schedule": ("c falling from 256", {"edges_from": 256.0, "edges_ramp": 1000}),
         "k-64": ("k = 64", {"n_clusters": 64}),
@@ -94,11 +73,9 @@ def _parts() -> tuple[Trial, ...]:
         "keys-8": ("ε = 8", {"extra_keys": 8.0}),
     }
     fitted_masks = FITTED_MASKS | {"n_clusters": 256}
-    gated = PARTS | {"n_clusters": 256, "density_kind": "expected", "density_ramp": 1000}
     return (
         Trial("fitted", "all of it", fitted_masks),
         *(Trial(name, title, fitted_masks | changed) for name, (title, changed) in without.items()),
-        *(Trial(f"gate-{w}", f"straight-through, λ = {w:g}", gated | {"density_weight": w}) for w in (0.02, 0.1, 0.5)),
         Trial("random", "random, density .06", CONTROL | {"mask_density": 0.06}),
         FULL,
     )
@@ -190,7 +167,6 @@ STUDIES = {
                 _sbm("delta-0.1", "δ = .1", exploration=0.1),
                 _sbm("keys-4", "4 extra keys per query", extra_keys=4.0),
                 _sbm("k-16", "k = 16", n_clusters=16),
-                _sbm("softmax", "Poisson link, softmax memberships", link="poisson", membership="softmax"),
                 *(_sbm(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.001, 0.01, 0.1)),
                 _sbm("expected-0.01", "λ = 0.01, expected", density_weight=0.01, density_kind="expected"),
                 *(_sbm(f"late-{w}", f"λ = {w:g}, late", density_weight=w, **_LATE) for w in (0.01, 0.1, 0.3)),
@@ -203,19 +179,6 @@ STUDIES = {
                 ),
             ),
             2,
-        ),
-        Study(
-            "sparse",
-            "a sparse solution",
-            replace(_DEMO, steps=4000),
-            (
-                _sbm("sparse", "all of it", n_seeds=3, **SPARSE),
-                _sbm("untied", "without the tied start", **SPARSE | {"has_tied_start": False}),
-                _sbm("no-window", "without the window", **SPARSE | {"window": None}),
-                _sbm("sigmoid", "with sigmoid memberships", **SPARSE | {"membership": "sigmoid"}),
-                _sbm("bilinear", "with the bilinear link", **SPARSE | {"membership": "sigmoid", "link": "bilinear"}),
-            ),
-            1,
         ),
         _fitted(64, n_clusters=256, n_chunk=16, n_seeds=5),
         _fitted(256, n_clusters=1024, n_chunk=32, n_seeds=5),

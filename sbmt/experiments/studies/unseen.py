@@ -12,7 +12,6 @@ from sbmt.experiments.training.tasks.twins import TwinsConfig
 MASK: dict[str, Any] = {"preset": "fitted", "n_clusters": 1024, "edges_per_query": 80.0}
 """Settings of the fitted masks."""
 _WIDE: dict[str, Any] = {"d_model": 64, "d_hidden": 64, "learning_rate": 1.5e-3}
-_FOUR_HEADS: dict[str, Any] = {"n_heads": 4, "d_model": 128, "d_hidden": 128, "learning_rate": 1.5e-3}
 
 
 def _study(name: str, title: str, task: GeneratedConfig, n_seeds: int, n_chunk: int, *sparser: float) -> Study:
@@ -49,20 +48,11 @@ def _trained(task: GeneratedConfig, **settings: Any) -> GeneratedConfig:
 _FRESH = RepeatedTokensConfig(fresh_values=True)
 
 
-def _shared() -> Study:
-    """A graph for each of four heads, and one for all of them."""
-    each = Trial("fitted", "a graph for each head", MASK, n_seeds=2)
-    one = Trial("shared", "one graph for all heads", MASK | {"shared_graph": True}, n_seeds=2)
-    config = _trained(_FRESH, length=256, steps=2500, **_FOUR_HEADS)
-    return Study("shared-graph", "fresh values, four heads", config, (each, one), 2)
-
-
 UNSEEN_STUDIES = {
     study.name: study
     for study in (
         _study("fresh-64", "fresh values, 64 tokens", _trained(_FRESH, length=64, steps=2500, **_WIDE), 5, 16),
         _study("fresh-256", "fresh values, 256 tokens", _trained(_FRESH, length=256, steps=2500, **_WIDE), 5, 32),
-        _shared(),
         _study(
             "twins", "twins among photographs", _trained(TwinsConfig(), length=64, steps=2000, **_WIDE), 3, 16, 32.0
         ),

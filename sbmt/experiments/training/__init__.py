@@ -3,7 +3,7 @@
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, SHIPPED_SHARED, Run, Scores, Step, load_run
+from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, Run, Scores, Step, load_run
 from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
 from sbmt.experiments.training.tasks.long_range import LongRangeConfig
 from sbmt.experiments.training.tasks.recall import RecallConfig
@@ -13,7 +13,6 @@ from sbmt.experiments.training.tasks.twins import TwinsConfig
 __all__ = [
     "SHIPPED",
     "SHIPPED_FITTED",
-    "SHIPPED_SHARED",
     "SIZES",
     "Evaluation",
     "GlueConfig",

@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from sbmt.attention import edge_attention
-from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.block_model.model import probability, reweighting_bias
 from sbmt.layers import SBMAttention
 from sbmt.samplers import law_of, sample_edges
 
@@ -43,10 +43,7 @@ def attention_seen(
     model = layer.block_model(query, key, *masks)
     edges = sample_edges(model, layer.sampler, generator=torch.Generator().manual_seed(0))
     rate = model.edge_rate(edges)
-    if edges.shape[1] < query.shape[1]:  # heads share a graph
-        edges, source = edges.for_heads(query.shape[1])
-        rate = rate[source]
-    bias = reweighting_bias(law_of(layer.sampler, layer.link).probability(rate))
+    bias = reweighting_bias(probability(law_of(layer.sampler, layer.link), rate))
     _, weights = edge_attention(query, key, value, edges, bias=bias, sink=layer.sink, return_weights=True)
     head = edges.rows() // edges.shape[2] % edges.shape[1]
     zeros = weights.new_zeros(edges.shape[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbmt.block_model.density import DensityKind
+from sbmt.block_model.fit import DensityKind
 from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared

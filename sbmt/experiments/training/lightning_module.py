@@ -8,8 +8,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from sbmt.block_model.density import density_penalty
-from sbmt.block_model.fit import auxiliary_loss
+from sbmt.block_model.fit import auxiliary_loss, density_penalty
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch

@@ -51,8 +51,6 @@ SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
 """The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
 """Likewise: fitted masks, on fresh values."""
-SHIPPED_SHARED = SHIPPED.parent / "shared"
-"""Likewise: one for all heads."""
 
 
 @dataclass(frozen=True)

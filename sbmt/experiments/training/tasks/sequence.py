@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmt.attention.inputs import check_dropout
+from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared

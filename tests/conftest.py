@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from sbmt import BlockModel
-from sbmt.block_model import pair_products
-from sbmt.kernels.cutoffs import Cutoff
 from tests.statistics import Judge
 
 # Modules that register a backend or a sampler, which then go through the tests of ours: see docs/how-to.
@@ -39,13 +37,6 @@ def no_shape_checks_on_bad_input(request):
 def same_seed_for_every_test():
     """What a test draws does not depend on the tests before it."""
     torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
-def products_along_edges(monkeypatch):
-    """Masks of tests are so small that products would be formed pair by pair, and kernels go untested."""
-    always = {name: Cutoff(0, 1.0) for name in ("edge_dot", "edge_gate")}
-    monkeypatch.setattr(pair_products, "cutoffs", lambda: always)
 
 
 @pytest.fixture

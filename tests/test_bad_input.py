@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -114,6 +115,9 @@ def test_sizes_may_be_numpys():
     assert layer(x, x, x).values.shape == x.shape
 
 
+MULTI_HEAD = partial(MultiHeadAttention, 8, 2)
+
+
 @pytest.mark.parametrize("attention, arguments, words", [
     (SBMAttention, dict(d_head=0), "d_head"),
     (SBMAttention, dict(n_heads=0), "n_heads"),
@@ -127,10 +131,30 @@ def test_sizes_may_be_numpys():
     (NystromAttention, dict(n_landmarks=True), "n_landmarks"),
     (SBMAttention, dict(dropout=1.0), "dropout"),
     (SBMAttention, dict(exploration=None), "exploration"),
+    (SBMAttention, dict(learning="guess"), "learning among 'straight_through', 'likelihood', got 'guess'"),
+    (SBMAttention, dict(learning="likelihood"), "edges_per_query > 0 with learning='likelihood', got None"),
+    (SBMAttention, dict(learning="likelihood", edges_per_query=NAN), "edges_per_query > 0"),
+    (SBMAttention, dict(edges_per_query=4.0), "edges_per_query with learning='likelihood'"),
+    (SBMAttention, dict(membership="crossed"), "crossed memberships with link='poisson', got link='bilinear'"),
+    (SBMAttention, dict(membership="hardmax", link="poisson"), "membership among 'sigmoid', 'crossed'"),
+    (SBMAttention, dict(n_groups=0), "n_groups"),
+    (SBMAttention, dict(n_groups=2), "groups of clusters with membership='crossed', got 2 groups"),
+    (SBMAttention, dict(n_groups=16385, link="poisson", membership="crossed"), "at most 32768 parts.*got 32770"),
     (EdgeAttention, dict(gate_rule="hard"), "gate_rule among .*'score'.*'hard'"),
     (MultiHeadAttention, dict(embed_dim=10, num_heads=3), "embed_dim as a multiple of 3"),
     (MultiHeadAttention, dict(embed_dim=8, num_heads=0), "num_heads"),
     (MultiHeadAttention, dict(embed_dim=8, num_heads=2, attention="flash"), "attention among .*'sbm'.*'flash'"),
+    (MULTI_HEAD, dict(batch_first=False), "batch_first=True"),
+    (MULTI_HEAD, dict(add_bias_kv=True), "add_bias_kv=False"),
+    (MULTI_HEAD, dict(add_zero_attn=True), "add_zero_attn=False"),
+    (MULTI_HEAD, dict(kdim=4), "kdim=8"),
+    (MULTI_HEAD, dict(vdim=4), "vdim=8"),
+    (MULTI_HEAD, dict(dtype=torch.int64), "dtype as a floating-point type"),
+    (MULTI_HEAD, dict(clusters=4), "SBMAttention takes: .*n_clusters.*, got clusters"),
+    (MULTI_HEAD, dict(transform_heads=3), "transform_heads that can be called"),
+    (Encoder, ENCODER | dict(positions="rotary", d_model=6), "even width"),
+    (Encoder, ENCODER | dict(positions="sinusoidal"), "positions among 'learned', 'rotary', 'none'"),
+    (Encoder, ENCODER | dict(positions="learned", max_length=None), "max_length with learned positions"),
     (Encoder, ENCODER | dict(vocab_size=0), "vocab_size"),
     (Encoder, ENCODER | dict(max_length=0), "max_length"),
     (Encoder, ENCODER | dict(n_layers=0), "n_layers"),
@@ -141,7 +165,7 @@ def test_sizes_may_be_numpys():
     (Encoder, ENCODER | dict(widow=4), "SBMAttention.*widow"),
 ])  # fmt: skip
 def test_constructors(attention, arguments, words):
-    shape = {} if attention in (MultiHeadAttention, Encoder, EdgeAttention) else dict(d_head=4, n_heads=2)
+    shape = {} if attention not in (SBMAttention, NystromAttention) else dict(d_head=4, n_heads=2)
     with refused(words):
         attention(**shape | arguments)
 
@@ -177,6 +201,8 @@ VECTORS = torch.randn(2, 5, 8)
     "arguments, words",
     [
         (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
+        (dict(is_causal=True), "is_causal=False, since the mask has no order, got True"),
+        (dict(average_attn_weights=False), "average_attn_weights=True, .*got False"),
         (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask of 0 and -inf"),
         (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask as a bool tensor, True = ignore"),
         (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask as a bool tensor"),
@@ -193,6 +219,8 @@ def test_multi_head(arguments, words):
     layer = MultiHeadAttention(8, 2)
     with refused(words):
         layer(**dict(query=VECTORS, key=VECTORS, value=VECTORS) | arguments)
+    with refused("from transform_heads"):
+        MultiHeadAttention(8, 2, transform_heads=lambda query, key: (query, key[:, :, 1:]))(*[VECTORS] * 3)
 
 
 IDS = torch.zeros(2, 5, dtype=torch.int64)

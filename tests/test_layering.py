@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["command", "compiling", "errors", "precision", "registration", "types"],
+    0: ["command", "errors", "registration", "types"],
     1: ["counter_rng", "graph", "kernels"],
     2: ["block_model"],
     3: ["samplers", "attention"],
@@ -126,7 +126,7 @@ def test_no_module_imports_itself_by_way_of_others():
 def test_a_late_import_and_one_for_type_checkers_make_a_cycle():
     late = "def loops():\n    from sbmt.graph.patterns import self_loops\nfrom sbmt.graph import padding"
     checked = "if TYPE_CHECKING:\n    from .edges import EdgeList"
-    of = {"sbmt.graph.edges": late, "sbmt.graph.patterns": checked, "sbmt.graph.padding": ""}
+    of = {"sbmt.graph.edges": late, "sbmt.graph.patterns": checked, "sbmt.graph.masks": ""}
     graph = {name: imported_modules(source, "sbmt.graph", set(of)) for name, source in of.items()}
     with pytest.raises(CycleError) as caught:
         TopologicalSorter(graph).prepare()

@@ -18,7 +18,7 @@ FORBIDDEN = {
     *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
 }
 # Names that PyTorch or the fixed public interface chose.
-BOOLEANS = {"bias", "need_weights", "self_loops", "shared_graph", "return_edges", "return_weights", "reweight", "sink"}
+BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
 INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names

@@ -10,14 +10,14 @@ import torch
 
 import sbmt
 from sbmt import AttentionOutput, BlockModel, EdgeList, MultiHeadAttention, SBMAttention
+from sbmt.layers.functional import MaskSettings
 from sbmt.layers.registry import ATTENTIONS
 
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
-    "membership='sigmoid', is_diagonal=False, self_loops=False, window=None, dropout=0.0, backend='auto', "
-    "learning='straight_through', edges_per_query=None, n_groups=1, n_active=2, reweight=False, sink=False, "
-    "shared_graph=False"
+    "membership='sigmoid', self_loops=False, window=None, dropout=0.0, backend='auto', learning='straight_through', "
+    "edges_per_query=None, n_groups=1, reweight=False, sink=False"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
@@ -30,7 +30,7 @@ SIGNATURES = [
     (EdgeList.from_dense, f"mask, {MASKS}"),
     (EdgeList.union, "self, other"),
     (EdgeList.with_self_loops, "self"),
-    (EdgeList.for_heads, "self, n_heads"),
+    (EdgeList.is_near, "self, window"),
     (
         sbmt.sample_edges,
         "block_model, sampler='exact', *, exploration=0.0, generator=None, first_example=0",
@@ -50,8 +50,11 @@ SIGNATURES = [
     (SBMAttention.block_model, f"self, query, key, {MASKS}"),
     (
         sbmt.sbm_attention,
-        "query, key, value, block_model, *, sampler='exact', exploration=0.0, gate_rule='score', window=None, "
-        "dropout=0.0, backend='auto', generator=None, first_example=0, return_edges=False, "
+        "query, key, value, block_model, *, generator=None, first_example=0, return_edges=False, **settings",
+    ),
+    (
+        MaskSettings,
+        "sampler='exact', exploration=0.0, gate_rule='score', window=None, dropout=0.0, backend='auto', "
         "learning='straight_through', edges_per_query=None, reweight=False, sink=None, is_dense=False",
     ),
     (sbmt.sparsify, "model, *, edges_per_query, **arguments"),

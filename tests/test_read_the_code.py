@@ -9,13 +9,18 @@ ORDER = [
     "sbmt/reference.py",
     "sbmt/graph/edges.py",
     "sbmt/block_model/model.py",
-    "sbmt/samplers/bernoulli.py",
     "sbmt/samplers/exact.py",
     "sbmt/attention/dense.py",
     "sbmt/layers/sbm.py",
+    "sbmt/layers/functional.py",
+    "sbmt/kernels/operators.py",
+    "sbmt/kernels/cpu/draw.py",
+    "sbmt/kernels/cpu/attend.py",
+    "sbmt/kernels/cpu/fit.py",
     "sbmt/models/encoder.py",
     "sbmt/experiments/training/fit.py",
 ]
+WITHOUT_PAPER = "sbmt/kernels/"
 LINK = re.compile(r"\[`([\w/]+\.py)`\]\(\.\./([\w/]+\.py)\)")
 
 
@@ -35,26 +40,26 @@ def test_every_link_names_the_file_that_it_leads_to():
 
 
 def test_the_order_is_that_of_the_layers_and_every_step_has_its_place_in_the_paper():
-    steps = rows("Eight steps")
+    steps = rows("Eleven steps")
     assert [target for step in steps for _, target in LINK.findall(step[1])] == ORDER
-    assert [step[0] for step in steps] == [str(number) for number in range(1, 9)]
-    assert all(re.match(r"sections? \d", step[3]) for step in steps)
-    paragraphs = re.findall(r"^\*\*(\d)\. ", section("Eight steps"), re.MULTILINE)
+    assert [step[0] for step in steps] == [str(number) for number in range(1, 12)]
+    assert all(re.match(r"–" if WITHOUT_PAPER in step[1] else r"sections? \d", step[3]) for step in steps)
+    paragraphs = re.findall(r"^\*\*(\d+)\. ", section("Eleven steps"), re.MULTILINE)
     assert paragraphs == [step[0] for step in steps]
 
 
-def test_every_room_has_its_line():
+def test_every_folder_has_its_line():
     named = set(re.findall(r"`((?:sbmt|theory|results)/[\w/.]*)`", section("Where does a change belong?")))
     assert all((ROOT / name).exists() for name in named)
     parts = {path for path in (ROOT / "sbmt").iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    rooms = {f"sbmt/{path.name}/" for path in parts - {ROOT / "sbmt" / "experiments"}}
+    folders = {f"sbmt/{path.name}/" for path in parts - {ROOT / "sbmt" / "experiments"}}
     laboratory = ROOT / "sbmt" / "experiments"
-    rooms |= {f"sbmt/experiments/{path.name}/" for path in laboratory.iterdir() if (path / "__init__.py").exists()}
-    assert rooms <= named
+    folders |= {f"sbmt/experiments/{path.name}/" for path in laboratory.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= named
 
 
 def test_what_to_look_at_first_is_there():
-    for _, room, first in rows("Where does a change belong?"):
-        folder = re.findall(r"`([\w/]+/)`", room)
+    for _, place, first in rows("Where does a change belong?"):
+        folder = re.findall(r"`([\w/]+/)`", place)
         for name in re.findall(r"`([\w/]+\.py)`", first):
             assert (ROOT / (folder[0] if folder and "/" not in name else "") / name).is_file(), name

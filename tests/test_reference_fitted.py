@@ -12,17 +12,17 @@ from tests.layers.inputs import seeded, tokens
 N, D, HEADS, CLUSTERS = 24, 8, 3, 36
 
 
-def both(is_training, backend="auto", shared_graph=False):
+def both(is_training, backend="auto"):
     torch.manual_seed(3)
-    settings = dict(n_clusters=CLUSTERS, edges_per_query=6.0, shared_graph=shared_graph)
+    settings = dict(n_clusters=CLUSTERS, edges_per_query=6.0)
     layer = sbmt.build_attention("sbm", preset="fitted", d_head=D, n_heads=HEADS, backend=backend, **settings)
     with torch.no_grad():  # starting values hide errors
-        layer.log_rate.copy_(torch.tensor([-2.0, -0.5, 0.3])[: len(layer.log_rate)])
+        layer.log_rate.copy_(torch.tensor([-2.0, -0.5, 0.3]))
         layer.sink.copy_(torch.tensor([0.4, -1.0, 2.0]))
     x = tokens(heads=HEADS, n=N, d=D)
     layer(x, x, x)  # its first step: rates start from c/n
     assert layer.log_start == pytest.approx(math.log(6 / N))
-    plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0, shared_graph=shared_graph)
+    plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0)
     plain.load_state_dict(layer.state_dict())
     return layer.double().train(is_training), plain.double().train(is_training)
 
@@ -35,14 +35,12 @@ def gradients(module, tokens, values, auxiliary):
 
 @pytest.mark.parametrize("backend", ["dense", "pyg", "cpu"])
 @pytest.mark.parametrize("is_training", [True, False])
-@pytest.mark.parametrize("shared_graph", [False, True])
-def test_values_loss_and_gradients_are_those_of_the_plain_version(shared_graph, is_training, backend):
-    layer, plain = both(is_training, backend, shared_graph)
+def test_values_loss_and_gradients_are_those_of_the_plain_version(is_training, backend):
+    layer, plain = both(is_training, backend)
     tokens = [torch.randn(2, HEADS, N, D, dtype=torch.float64, generator=seeded(i)).requires_grad_() for i in range(3)]
     out = layer(*tokens, generator=seeded(), return_edges=True)
     assert 0.05 < out.density.mean() < 0.9
     mask = out.edges.to_dense()
-    assert torch.equal(mask[:, 1:], mask[:, :-1]) is shared_graph
     values, auxiliary = plain(*tokens, mask)
     close = {"rtol": 1e-10, "atol": 1e-10}
     torch.testing.assert_close(out.values, values, **close)
@@ -56,9 +54,8 @@ def test_values_loss_and_gradients_are_those_of_the_plain_version(shared_graph, 
         torch.testing.assert_close(mine, theirs, **close)
 
 
-@pytest.mark.parametrize("shared_graph", [False, True])
-def test_padding_changes_nothing(shared_graph):
-    layer, plain = both(is_training=False, shared_graph=shared_graph)
+def test_padding_changes_nothing():
+    layer, plain = both(is_training=False)
     n_real = 15
     x = torch.randn(1, HEADS, N, D, dtype=torch.float64, generator=seeded())
     mask = torch.arange(N)[None] < n_real

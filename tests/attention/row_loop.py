@@ -49,13 +49,14 @@ class Case:
         return [self.query, self.key, self.value, self.gate]
 
 
-def make_case(batch, heads, n_queries, n_keys, d, d_value, density=0.4, seed=0, padded=False) -> Case:
+def make_case(batch, heads, n_queries, n_keys, d, d_value, density=0.4, seed=0, padded=False, skewed=False) -> Case:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
     mask = torch.rand(batch, heads, n_queries, n_keys, generator=generator) < density
+    mask[:, :, -1] |= skewed  # the last query has every edge, and more than all others together
     mask[:, :, 0] = False  # the first query never has an edge
     query_mask = key_mask = None
     if padded:

@@ -4,14 +4,13 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.attention import available_backends, dispatch
-from sbmt.attention.dropout import dropout_scale
+from sbmt.attention import available_backends, dispatch, edge_attention, message_passing, slots
+from sbmt.attention.dispatch import dropout_scale
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels.cutoffs import Cutoff
-from sbmt.kernels.gpu import is_interpreted
 from tests.attention.row_loop import attend_and_weigh, make_case
-from tests.kernels.gpu.device import BACKENDS, edge_attention
+
+BACKENDS = ["dense", "pyg", "cpu", "slots"]
 
 CASES = {
     "bipartite": dict(batch=2, heads=2, n_queries=5, n_keys=9, d=3, d_value=5, seed=1),
@@ -20,6 +19,8 @@ CASES = {
     "dense": dict(batch=1, heads=2, n_queries=8, n_keys=8, d=4, d_value=2, density=1.0, seed=4),
     "no edge": dict(batch=2, heads=2, n_queries=3, n_keys=4, d=4, d_value=2, density=0.0, seed=6),
     "one token": dict(batch=1, heads=1, n_queries=1, n_keys=1, d=1, d_value=1, seed=7),
+    "skewed": dict(batch=2, heads=1, n_queries=4, n_keys=9, d=3, d_value=2, density=0.2, seed=8, skewed=True),
+    "very skewed": dict(batch=1, heads=2, n_queries=30, n_keys=40, d=3, d_value=2, density=0.02, skewed=True),
 }
 USED = {  # the gate's rule, and whether there are a gate, a bias, a sink and dropout
     "none": ("score", False, False, False, False),
@@ -32,6 +33,12 @@ USED = {  # the gate's rule, and whether there are a gate, a bias, a sink and dr
     "all, gate of weights": ("weight", True, True, True, True),
 }
 backends = pytest.mark.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture(autouse=True)
+def slots_anywhere(monkeypatch):
+    """The backend ``gpu`` is plain PyTorch, which runs on any device under another name."""
+    monkeypatch.setattr(dispatch, "BACKENDS", dispatch.BACKENDS | {"slots": slots.attend_in_slots})
 
 
 def seeded():
@@ -94,7 +101,18 @@ def test_values_and_weights_have_gradients_of_their_own(backend):
     assert_close(gradients([alone], leaves), gradients(loop[:1], leaves))
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "gpu" or not is_interpreted()])
+@pytest.mark.parametrize(("name", "is_in_slots"), [("skewed", True), ("very skewed", False)])
+def test_slots_leave_masks_that_are_mostly_padding_to_messages(name, is_in_slots, monkeypatch):
+    seen, attend_by_messages = [], message_passing.attend_by_messages
+    monkeypatch.setattr(
+        message_passing, "attend_by_messages", lambda *five: seen.append(1) or attend_by_messages(*five)
+    )
+    case = make_case(**CASES[name])
+    attend(leaves_of(case), "none", case.edges, "slots")
+    assert len(seen) == (not is_in_slots)
+
+
+@backends
 def test_gradcheck(backend):
     case = make_case(batch=1, heads=2, n_queries=3, n_keys=3, d=2, d_value=2, density=0.5)
     assert torch.autograd.gradcheck(lambda *leaves: attend(leaves, "all", case.edges, backend), leaves_of(case))
@@ -143,14 +161,10 @@ def test_types(dtype, backend):
 @pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
 def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_numba)
-    monkeypatch.setattr(dispatch, "cutoffs", lambda: {"attention": Cutoff(1 << 16, 0.5)})
-    for n, is_full, expected in (
-        (32, False, sparse),
-        (32, True, "dense"),
-        (300, True, "cpu" if has_numba else "dense"),
-    ):
-        mask = torch.full((1, 1, n, n), is_full)
-        assert dispatch.pick_backend(EdgeList.from_dense(mask)) == expected
+    full, empty = (EdgeList.from_dense(torch.full((1, 1, 32, 32), is_full)) for is_full in (True, False))
+    assert [dispatch.pick_backend(edges) for edges in (full, empty)] == ["dense", sparse]
+    monkeypatch.setitem(dispatch.DENSE_CELLS, "cpu", 1000)
+    assert dispatch.pick_backend(full) == sparse
 
 
 def test_without_numba_its_backend_is_not_there(monkeypatch):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from sbmt.attention import dropout as drawing
-from sbmt.attention import edge_attention
-from sbmt.counter_rng import draw_seed, examples_from
+from sbmt.attention import dispatch, edge_attention
+from sbmt.counter_rng import Purpose, draw_seed, edge_words, examples_from, to_uniform
 from sbmt.graph.edges import EdgeList
+from sbmt.kernels.operators import cell_uniforms
 from tests.attention.row_loop import make_case
 from tests.statistics import binomial_p_values
 
@@ -65,10 +65,15 @@ def test_without_a_generator_the_global_seed_governs():
 @pytest.mark.parametrize(("density", "seed"), [(0.0, 0), (0.1, -1), (0.1, -(1 << 63)), (1.0, 0x1234567890ABCDEF)])
 def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, seed, monkeypatch):
     edges = make_case(batch=3, heads=2, n_queries=17, n_keys=33, d=1, d_value=1, density=density).edges
-    compiled = drawing._cell_uniforms(edges, seed, 3)
-    monkeypatch.setattr(drawing, "can_run_on", lambda device: False)
-    assert torch.equal(compiled, drawing._cell_uniforms(edges, seed, 3)) and compiled.dtype == torch.float64
+    compiled = cell_uniforms(edges.row_ptr, edges.keys, seed, 3, 17, 2)
+    rows = edges.rows()
+    address = rows // 34 + 3, rows // 17 % 2, rows % 17, edges.keys
+    assert torch.equal(compiled, to_uniform(edge_words(seed, Purpose.CELL, *address)))
     assert compiled.unique().numel() == edges.n_edges
+    scales = [dispatch.dropout_scale(edges, 0.3, seed, 3, torch.float64)]
+    monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
+    scales.append(dispatch.dropout_scale(edges, 0.3, seed, 3, torch.float64))
+    assert torch.equal(*scales) and torch.equal(scales[0] != 0, compiled >= 0.3)
 
 
 def test_half_a_batch_drops_what_the_whole_batch_does():

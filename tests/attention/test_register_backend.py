@@ -86,14 +86,14 @@ def test_what_cannot_be_called_is_refused_at_once():
 @pytest.mark.parametrize(
     ("change", "got"),
     [
-        (lambda out, weights: (out.flatten(0, 1), weights), r"float64 \(2, 2, 4, 2\) .*got torch.float64 \(4, 4, 2\)"),
-        (lambda out, weights: (out.float(), weights), r"float64 \(2, 2, 4, 2\) .*got torch.float32 \(2, 2, 4, 2\)"),
-        (lambda out, weights: (out, None), r"torch.float64 \(\d+,\) .*got NoneType"),
-        (lambda out, weights: out, "a pair of values and weights .*got Tensor"),
+        (lambda out, weights: (out.flatten(0, 1), weights), r"got torch.float64 \(4, 4, 2\) and"),
+        (lambda out, weights: (out.float(), weights), r"got torch.float32 \(2, 2, 4, 2\) and"),
+        (lambda out, weights: (out, None), r"got torch.float64 \(2, 2, 4, 2\) and NoneType"),
+        (lambda out, weights: out, "got Tensor"),
     ],
 )
 def test_what_it_returns_must_fit(change, got):
     register_backend("mine", lambda *five: change(*attend_dense(*five)))
-    with pytest.raises(SbmtError, match=got) as caught:
+    words = r"a pair of torch.float64 \(2, 2, 4, 2\) and torch.float64 \(\d+,\) from backend 'mine', " + got
+    with pytest.raises(SbmtError, match=words):
         attend("mine", return_weights=True)
-    assert "from backend 'mine'" in str(caught.value)

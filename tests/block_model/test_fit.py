@@ -1,73 +1,110 @@
-"""Fitting a block model by likelihood: its loss against a dense one."""
+"""The density of drawn edges and its penalty, and the fit by likelihood, against dense twins."""
 
 import pytest
 import torch
 
 import sbmt
-from sbmt import AttentionOutput, BlockModel, EdgeList, SbmtError, sample_edges
-from sbmt.block_model import fit
-from sbmt.block_model.fit import fit_loss
-from sbmt.graph.patterns import is_in_window
+from sbmt import (
+    AttentionOutput,
+    BlockModel,
+    EdgeList,
+    SbmtError,
+    density_penalty,
+    sample_edges,
+    sampled_density,
+    straight_through_gate,
+)
+from sbmt.block_model.fit import check_learning, fit_loss
 
 N, DELTA = 12, 0.05
 
 
-@pytest.mark.parametrize("exploration", [0.0, DELTA])
-def test_the_loss_is_the_likelihood_of_c_times_the_attention(exploration):
-    """Minimised over one common rate, it makes the rates of a query sum on average to c times its attention."""
-    generator = torch.Generator().manual_seed(0)
-    ones = torch.ones(2, 1, N, 1, dtype=torch.float64)
-    mask = torch.arange(N)[None] < torch.tensor([[N], [7]])
-    edges = EdgeList.from_dense((mask[:, :, None] & mask[:, None])[:, None], mask, mask)
-    weights = torch.rand(edges.n_edges, generator=generator, dtype=torch.float64).requires_grad_()
-    log_rate = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([log_rate], max_iter=100, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
-
-    def loss():
-        model = BlockModel(ones, log_rate.exp().expand(1, 1, 1), ones, mask, mask, "poisson")
-        return fit_loss(model, edges, model.edge_rate(edges), weights, 4.0, exploration)
-
-    def closure():
-        optimizer.zero_grad()
-        value = loss()
-        value.backward()
-        return value
-
-    optimizer.step(closure)
-    wanted = 4.0 * float(weights.detach().sum()) / (N**2 + 7**2)
-    assert float(log_rate.detach().exp()) == pytest.approx(wanted - exploration if exploration else wanted, rel=1e-4)
-    assert weights.grad is None
-    rate = float(log_rate.detach().exp())
-    by_hand = (N**2 + 7**2) * rate - 4.0 * float(weights.detach().sum()) * torch.tensor(rate + exploration).log().item()
-    assert float(loss().detach()) == pytest.approx(by_hand / (N + 7), rel=1e-5)
+def edges_of_three_examples():
+    """Differing numbers of real pairs; the last example has none."""
+    query_mask = torch.tensor([[True] * 4, [True, True, False, False], [False] * 4])
+    mask = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(1)) < 0.5
+    return EdgeList.from_dense(mask & query_mask[:, None, :, None], query_mask)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_sampled_density_passes_on_one_over_the_number_of_pairs():
+    edges, n_pairs = edges_of_three_examples(), torch.tensor([20.0, 10.0, 1.0])[:, None]
+    probability = torch.rand(edges.n_edges, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(3, 2, dtype=torch.float64)
+    density = sampled_density(edges, straight_through_gate(probability))
+    (density * weight).sum().backward()
+    torch.testing.assert_close(probability.grad, (weight / n_pairs).flatten()[edges.rows() // 4])
+    for found in (density.float(), sampled_density(edges)):
+        torch.testing.assert_close(found, edges.to_dense().sum((2, 3)) / n_pairs)
+
+
+def output(density, expected, **more):
+    shape = (*torch.tensor(density).shape, 1, 1)
+    return AttentionOutput(torch.zeros(shape), torch.tensor(density), torch.tensor(expected), **more)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("sampled", (0.25 + 0.5) / 2), ("expected", (0.5 + 0.125) / 2)])
+def test_the_penalty_is_a_mean_of_means_over_examples_heads_layers(kind, expected):
+    one = output([[0.0, 0.5]], [[0.25, 0.75]])  # one example, two heads
+    other = output([[0.25], [0.5], [0.75]], [[0.125], [0.125], [0.125]])  # three examples, one head
+    assert float(density_penalty([one, other], kind)) == pytest.approx(expected)
+
+
+def likelihood(rate, is_drawn, attention, real, c, exploration, window):
+    """The loss pair by pair, from dense arrays."""
+    place = torch.arange(rate.shape[-1])
+    is_certain = (place[:, None] - place).abs() <= (-1 if window is None else window / 2)
+    attention = attention * (is_drawn & ~is_certain)
+    gained = attention * torch.where(attention > 0, rate + exploration, 1.0).log()
+    return (rate.sum() - c * gained.sum()) / (rate.shape[1] * real.sum())
+
+
 @pytest.mark.parametrize("window", [None, 0, 4])
 @pytest.mark.parametrize("exploration", [0.0, DELTA])
-def test_kernels_compute_the_same_loss_and_gradient(exploration, window, dtype, monkeypatch):
-    generator = torch.Generator().manual_seed(1)
-    ones, n = torch.ones(2, 3, N, 1, dtype=dtype), (2, 3, N, N)
-    model = BlockModel(ones, torch.ones(1, 1, 1, dtype=dtype), ones, link="poisson")
-    edges = EdgeList.from_dense(torch.rand(n, generator=generator) < 0.5)
-    rate, weights = (torch.rand(edges.n_edges, generator=generator, dtype=dtype) for _ in range(2))
-    rate[::5], weights[::7] = 0.0, 0.0
-    found = []
-    for has_kernels in (True, False):
-        if not has_kernels:
-            monkeypatch.setattr(fit, "can_run_on", lambda device: False)
-        loss = fit.fit_loss(model, edges, rate.requires_grad_(), weights, 16.0, exploration, window)
-        found.append((loss.detach(), *torch.autograd.grad(loss, rate)))
-    for mine, theirs in zip(*found, strict=True):
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_the_loss_and_its_gradient_are_those_pair_by_pair(make_block_model, exploration, window, is_padded):
+    leaves = make_block_model(2, 3, N, N, link="poisson", scale=0.3)
+    leaves = [t.requires_grad_() for t in (leaves.query_membership, leaves.block_matrix, leaves.key_membership)]
+    real = torch.arange(N) < torch.tensor([[N], [7 if is_padded else N]])
+    model = BlockModel(*leaves, *(real, real) if is_padded else (None, None), link="poisson")
+    mask = torch.rand(2, 3, N, N, generator=torch.Generator().manual_seed(1)) < 0.5
+    is_drawn = mask & real[:, None, :, None] & real[:, None, None]
+    edges = EdgeList.from_dense(is_drawn, model.query_mask, model.key_mask)
+    attention = torch.rand(2, 3, N, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    attention[..., ::5] = 0.0
+    weights = attention[is_drawn].requires_grad_()
+    is_near = None if window is None else edges.is_near(window)
+    found = fit_loss(model, edges, model.edge_rate(edges), weights, 16.0, exploration, is_near)
+    query, key = model.rate_factors()
+    expected = likelihood(query @ key.mT, is_drawn, attention, real, 16.0, exploration, window)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    gradients = [torch.autograd.grad(loss, leaves, retain_graph=True) for loss in (found, expected)]
+    for mine, theirs in zip(*gradients, strict=True):
         assert theirs.abs().max() > 0.01
-        torch.testing.assert_close(mine, theirs, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
-    is_near = is_in_window(edges, 0 if window is None else window)
-    assert not found[0][1][is_near].any() if window is not None else found[0][1][is_near].any()
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+    found.backward()
+    assert weights.grad is None
+
+
+@pytest.mark.parametrize("exploration", [0.0, DELTA])
+def test_the_best_common_rate_is_c_times_the_attention_of_a_pair(exploration):
+    edges = EdgeList.from_dense(torch.ones(2, 1, N, N, dtype=torch.bool))
+    weights = torch.rand(edges.n_edges, dtype=torch.float64)
+    best = 4.0 * weights.mean() - exploration
+
+    def slope(rate):
+        rate = rate.clone().requires_grad_()
+        ones = torch.ones(2, 1, N, 1, dtype=torch.float64)
+        model = BlockModel(ones, rate.view(1, 1, 1), ones, link="poisson")
+        loss = fit_loss(model, edges, model.edge_rate(edges), weights, 4.0, exploration)
+        return float(torch.autograd.grad(loss, rate)[0])
+
+    assert slope(0.99 * best) < -1e-3 < abs(slope(best)) < 1e-9 < 1e-3 < slope(1.01 * best)
 
 
 def test_a_rate_of_zero_gets_no_infinite_gradient():
     """As a warm-up may meet it, which attends to pairs that the block model rules out."""
-    model = BlockModel(*(torch.ones(1, 1, 1, 1) for _ in range(3)), link="poisson")
+    one = torch.ones(1, 1, 1, 1)
+    model = BlockModel(one, one[0], one, link="poisson")
     edges = EdgeList.from_dense(torch.ones(1, 1, 1, 1, dtype=torch.bool))
     rate = torch.zeros(1, requires_grad=True)
     loss = fit_loss(model, edges, rate, torch.ones(1), 16.0, 0.0)
@@ -84,14 +121,30 @@ def test_no_real_query_is_no_loss():
 
 
 def test_losses_of_layers_add_up():
-    values, density = torch.zeros(1, 1, 2, 3), torch.zeros(1, 1)
-    outputs = [AttentionOutput(values, density, density, auxiliary_loss=torch.tensor(x)) for x in (1.0, 2.5)]
+    outputs = [output([[0.0]], [[0.0]], auxiliary_loss=torch.tensor(x)) for x in (1.0, 2.5)]
     assert float(sbmt.auxiliary_loss(outputs)) == 3.5 and float(sbmt.auxiliary_loss(outputs[0])) == 1.0
-    assert float(sbmt.auxiliary_loss([AttentionOutput(values, density, density)])) == 0.0
+    assert float(sbmt.auxiliary_loss([output([[0.0]], [[0.0]])])) == 0.0
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("outputs", [None, [], torch.zeros(2), [torch.zeros(2)]])
-def test_a_loss_without_layers_is_refused(outputs):
-    with pytest.raises(SbmtError, match="the output of a model"):
-        sbmt.auxiliary_loss(outputs)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: density_penalty([output([[0.0]], [[0.0]])], "exact"), "kind among 'sampled', 'expected', got 'exact'"),
+        (lambda: density_penalty([]), "at least one attention output"),
+        (lambda: density_penalty(torch.zeros(2)), "attention outputs in a list, got Tensor"),
+        (lambda: sampled_density(torch.ones(2, 2)), "edges as an EdgeList, got Tensor"),
+        (lambda: sampled_density(edges_of_three_examples(), torch.ones(2)), "a floating-point gate of shape"),
+        (lambda: check_learning("guess", None), "learning among 'straight_through', 'likelihood'"),
+        (lambda: check_learning("likelihood", None), "edges_per_query > 0 with learning='likelihood'"),
+        (lambda: check_learning("likelihood", float("inf")), "edges_per_query > 0"),
+        (lambda: check_learning("straight_through", 3.0), "edges_per_query with learning='likelihood'"),
+        *(
+            (lambda given=given: sbmt.auxiliary_loss(given), "output of a model")
+            for given in (None, [], [torch.ones(2)])
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(SbmtError, match=message):
+        call()

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from sbmt import BlockModel, EdgeList, SbmtError
+from sbmt import BlockModel, EdgeList, ExtraKeys, SbmtError, sample_edges, straight_through_gate
+from tests.statistics import binomial_p_values
 
 LAWS = [  # link, scale of the block matrix, exploration; a bilinear scale of 0.6 gives ΣS > 1 and rates around 1
     ("bilinear", 1.0, 0.0),
@@ -26,7 +27,7 @@ def plain_expected_mask(model, exploration):
         if all(mask is None or mask[b, token] for mask, token in masks):
             q, s, k = model.query_membership[b, h, i], model.block_matrix[h], model.key_membership[b, h, j]
             rate = sum(float(q[u] * s[u, v] * k[v]) for u in range(len(q)) for v in range(len(k))) + exploration
-            out[b, h, i, j] = min(rate, 1.0) if model.link.is_linear else 1 - math.exp(-rate)
+            out[b, h, i, j] = min(rate, 1.0) if model.link == "bilinear" else 1 - math.exp(-rate)
     return out
 
 
@@ -72,16 +73,17 @@ def test_edge_probability_reads_the_expected_mask(make_block_model, link, scale,
     assert_same_gradients(found, expected, leaves, incoming)
 
 
-@pytest.mark.parametrize("pairs_at_once", [70, 1 << 24])
+@pytest.mark.parametrize("numbers_at_once", [70, 1 << 24])
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
 def test_expected_density_is_the_mean_of_the_expected_mask(
-    make_block_model, link, scale, exploration, pairs_at_once, monkeypatch
+    make_block_model, link, scale, exploration, numbers_at_once, monkeypatch
 ):
-    monkeypatch.setattr("sbmt.block_model.model._PAIRS_AT_ONCE", pairs_at_once)
+    monkeypatch.setattr("sbmt.block_model.model._NUMBERS_AT_ONCE", numbers_at_once)
     model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=True))
     n_pairs = model.n_pairs[:, None]
     if link == "bilinear":
-        expected = (model.expected_mask().sum((2, 3)) / n_pairs + exploration).clamp(max=1.0)
+        expected = model.expected_mask().sum((2, 3)) / n_pairs + exploration
+        expected = expected - (expected - 1).clamp(min=0).detach()  # at most 1, but with the gradient
     else:
         expected = model.expected_mask(exploration).sum((2, 3)) / n_pairs
     found = model.expected_density(exploration)
@@ -170,25 +172,45 @@ def test_rounding_beyond_the_range_is_clamped():
     assert float(model.query_membership) == 1.0 and float(model.block_matrix) == 0.0
 
 
-def test_groups_are_blocks_on_the_diagonal():
-    generator = torch.Generator().manual_seed(4)
-    blocks = torch.rand(2, 3, 2, 2, generator=generator, dtype=torch.float64)  # two heads, three groups of two clusters
-    memberships = [torch.rand(4, 2, n, 6, generator=generator, dtype=torch.float64) for n in (5, 7)]
-    whole = torch.stack([torch.block_diag(*of_head) for of_head in blocks])
-    expected, theirs = with_leaves(BlockModel(memberships[0], whole, memberships[1], link="poisson"))
-    mine = [t.clone().requires_grad_() for t in (memberships[0], blocks, memberships[1])]
-    grouped = BlockModel(*mine, link="poisson")
-    assert grouped.n_clusters == 6 and torch.equal(grouped.block_matrix, whole)
-    edges = some_edges(expected, 0.4)
-    incoming = torch.rand(edges.n_edges, generator=generator, dtype=torch.float64)
-    for ask in (lambda m: m.edge_rate(edges) @ incoming, lambda m: m.sum_of_rates().square().sum()):
-        ours, others = ask(grouped), ask(expected)
-        torch.testing.assert_close(ours, others, rtol=1e-12, atol=0)
-        gradients = torch.autograd.grad(ours, mine)
-        dense = torch.autograd.grad(others, theirs)
-        inside = torch.stack([g.view(3, 2, 3, 2).diagonal(dim1=0, dim2=2).permute(2, 0, 1) for g in dense[1]])
-        for one, other in zip(gradients, (dense[0], inside, dense[2]), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_gate_is_one_bit_for_bit_and_passes_gradients_on_unchanged(dtype):
+    odd = torch.tensor([0.0, 1e-30, 0.1, 1 / 3, 1.0, 1.7, 1e4])
+    probability = torch.cat([odd, torch.rand(1000)]).to(dtype).requires_grad_()
+    gate, incoming = straight_through_gate(probability), torch.randn(1007).to(dtype)
+    assert gate.dtype == dtype and torch.equal(gate, torch.ones_like(probability))
+    gate.backward(incoming)
+    assert torch.equal(probability.grad, incoming) and straight_through_gate(probability[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+def test_the_gate_of_edges_has_the_slope_of_their_unclamped_probability(make_block_model, link):
+    model, leaves = with_leaves(make_block_model(link=link, scale=0.6, is_padded=True))
+    edges = some_edges(model, 0.5)
+    gate, rate = model.gate(edges), model.edge_rate(edges)
+    assert (gate == 1).all() and (rate > 1).any()
+    expected = rate if link == "bilinear" else 1 - (-rate).exp()
+    assert_same_gradients(gate, expected, leaves, torch.rand(edges.n_edges, dtype=torch.float64))
+
+
+def test_the_sum_of_rates_is_that_of_all_pairs(make_block_model):
+    model, leaves = with_leaves(make_block_model(link="poisson", scale=5.0, is_padded=True))
+    query, key = model.rate_factors()
+    expected = (query @ key.mT).sum((2, 3))
+    assert torch.allclose(model.sum_of_rates(), expected, rtol=1e-12)
+    assert_same_gradients(model.sum_of_rates(), expected, leaves, torch.rand(2, 3, dtype=torch.float64))
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("n", [64, 1024])
+def test_extra_keys_cost_edges_in_proportion_to_n(n, judge):
+    nobody = torch.zeros(4, 1, n, 1)
+    exploration = ExtraKeys(8).probability(n)
+    edges = sample_edges(BlockModel(nobody, torch.ones(1, 1, 1), nobody), exploration=exploration)
+    judge(binomial_p_values(edges.n_edges, 4 * n * n, 8 / n))
+
+
+def test_extra_keys_are_at_most_half_of_all_pairs():
+    assert ExtraKeys(100).probability(10) == 0.5
 
 
 def parts(**changed):
@@ -240,6 +262,20 @@ def test_exploration_lies_between_zero_and_one(exploration):
     for ask in (model.expected_mask, model.expected_density):
         with pytest.raises(SbmtError, match=r"exploration δ in \[0, 1\)"):
             ask(exploration)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("per_query", [0, -1, float("nan"), float("inf"), None])
+def test_extra_keys_out_of_range_are_refused(per_query):
+    with pytest.raises(SbmtError, match="extra keys per query > 0"):
+        ExtraKeys(per_query)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("probability", [[0.5], torch.ones(2, dtype=torch.int64)])
+def test_a_gate_needs_floating_point_probabilities(probability):
+    with pytest.raises(SbmtError, match="probabilities as a floating-point tensor"):
+        straight_through_gate(probability)
 
 
 @pytest.mark.bad_input

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList, sample_edges
-from sbmt.block_model import reweighting
-from sbmt.block_model.density import estimated_density
-from sbmt.block_model.link import LINKS
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY, reweighting_bias, weigh_edges
-from sbmt.graph.csr import near_edges
-from sbmt.graph.patterns import is_in_window
+from sbmt.block_model.model import (
+    SMALLEST_PROBABILITY,
+    estimated_density,
+    probability,
+    reweighting_bias,
+    weigh_edges,
+)
 from sbmt.samplers import law_of
 
 N, HEADS, DRAWS, DELTA = 12, 2, 6000, 0.05
@@ -39,10 +40,8 @@ def test_the_estimated_density_and_its_gradient_are_unbiased(link, sampler, wind
     edges = sample_edges(model, sampler, exploration=DELTA, generator=torch.Generator().manual_seed(1))
     edges = edges if window is None else edges.with_window(window)
     rate = model.edge_rate(edges)
-    drawn_with = law_of(sampler, model.link).probability(rate + DELTA)
-    if window is not None:
-        drawn_with = drawn_with.masked_fill(is_in_window(edges, window), 1.0)
-    estimate = estimated_density(edges, model.link.probability(rate), drawn_with)
+    is_certain = None if window is None else edges.is_near(window)
+    _, estimate = weigh_edges(edges, rate, link, law_of(sampler, link), DELTA, is_certain)
     (mine,) = torch.autograd.grad(estimate.sum(), query, retain_graph=True)
     exact = model.expected_density()
     (theirs,) = torch.autograd.grad(exact.sum(), query)
@@ -57,7 +56,7 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
     assert model.expected_mask(DELTA).min() > SMALLEST_PROBABILITY
     generator = torch.Generator().manual_seed(3)
     scores, value = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((HEADS, N, N), (N, 3)))
-    bias = reweighting_bias(law_of(sampler, model.link).probability(model.edge_rate(edges) + DELTA))
+    bias, _ = weigh_edges(edges, model.edge_rate(edges), link, law_of(sampler, link), DELTA, None)
     assert not bias.requires_grad
     weight = torch.zeros(edges.cell_count, dtype=torch.float64)
     weight[edges.cells()] = (scores.flatten()[edges.cells() % (HEADS * N * N)] + bias).exp()
@@ -66,38 +65,38 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
     assert largest_z(weight @ value, scores.exp() @ value) < LIMIT
 
 
-@pytest.mark.parametrize("reach", [-1, 0, 2, N])
+@pytest.mark.parametrize("window", [None, 0, 4])
 @pytest.mark.parametrize("exploration", [0.0, DELTA])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_kernels_weigh_edges_as_torch_does(dtype, exploration, reach, monkeypatch):
-    generator = torch.Generator().manual_seed(4)
-    edges = EdgeList.from_dense(torch.rand(2, 3, N, N, generator=generator) < 0.5)
-    rate = torch.rand(edges.n_edges, generator=generator, dtype=dtype) ** 6 * 5
-    rate[::9], rate[1::9] = 1e-30, 0.0
-    found, link = [], LINKS["poisson"]
-    for has_kernels in (True, False):
-        if not has_kernels:
-            monkeypatch.setattr(reweighting, "can_run_on", lambda device: False)
-        found.append(reweighting.weigh_edges(edges, rate, link, link, exploration, reach))
-    for mine, theirs in zip(*found, strict=True):
-        assert mine.shape == theirs.shape
-        tolerance = 2e-6 if dtype == torch.float32 else 1e-13
-        torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
-    assert found[0][0].count_nonzero() == (near_edges(edges.row_ptr, edges.keys, N, N, reach) == 0).sum()
+@pytest.mark.parametrize(("link", "sampler"), DRAWN)
+def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sampler, exploration, window):
+    edges = EdgeList.from_dense(torch.rand(2, 3, N, N) < 0.5)
+    rate = torch.rand(edges.n_edges, dtype=torch.float64) ** 6 * 5
+    rate[::9], rate[1::9] = 1e-30, 0.0 if exploration else 1.0  # a rate of 0 draws no edge
+    is_certain = None if window is None else edges.is_near(window)
+    bias, density = weigh_edges(edges, rate.requires_grad_(), link, law_of(sampler, link), exploration, is_certain)
+    is_poisson = [law == "poisson" for law in (law_of(sampler, link), link)]
+    drawn, own = (
+        -torch.expm1(-r) if is_exponential else r.clamp(max=1)
+        for r, is_exponential in zip((rate + exploration, rate), is_poisson, strict=True)
+    )
+    drawn = drawn.detach() if is_certain is None else drawn.detach().masked_fill(is_certain, 1.0)
+    torch.testing.assert_close(bias, -drawn.clamp(min=SMALLEST_PROBABILITY).log(), rtol=1e-12, atol=1e-12)
+    share = own / drawn
+    expected = torch.stack([x.sum() for x in share.split(edges.degrees().view(6, N).sum(1).tolist())]).view(2, 3) / N**2
+    torch.testing.assert_close(density, expected, rtol=1e-9, atol=1e-12)
+    slopes = (torch.autograd.grad(x.square().sum(), rate) for x in (density, expected))
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-12)
+    assert not bias.requires_grad
 
 
-@pytest.mark.parametrize("link", ["poisson", "bilinear"])
-def test_the_density_of_weighed_edges_keeps_its_gradient(link):
-    model, query = repeated_model(link)
-    edges = sample_edges(model, exploration=DELTA, generator=torch.Generator().manual_seed(1))
-    rate = model.edge_rate(edges)
-    _, density = weigh_edges(edges, rate, model.link, model.link, DELTA, -1)
-    expected = estimated_density(edges, model.link.probability(rate), model.link.probability(rate + DELTA))
-    (mine,), (theirs,) = (torch.autograd.grad(x.sum(), query, retain_graph=True) for x in (density, expected))
-    assert torch.equal(density, expected) and torch.equal(mine, theirs) and mine.any()
+def test_padding_is_no_pair_of_the_estimated_density():
+    real = torch.arange(N) < torch.tensor([[N], [5], [0]])
+    edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)
+    ones = torch.ones(edges.n_edges)
+    assert estimated_density(edges, ones / 4, ones / 2)[:, 0].tolist() == [0.5, 0.5, 0.0]
 
 
 def test_rare_edges_are_weighted_as_if_they_were_less_rare():
-    bias = reweighting_bias(LINKS["poisson"].probability(torch.tensor([0.0, 1e-9, 5.0])))
+    bias = reweighting_bias(probability("poisson", torch.tensor([0.0, 1e-9, 5.0])))
     assert bias[:2].tolist() == pytest.approx([-torch.tensor(SMALLEST_PROBABILITY).log().item()] * 2)
     assert bias[2] == pytest.approx(-torch.tensor(-5.0).exp().neg().log1p().item())

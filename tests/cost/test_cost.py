@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from sbmt import Encoder, SbmtError, SequenceClassifier, TokenTagger, build_attention
 from sbmt.attention import dispatch
 from sbmt.cost import FORMULAS, count_operations, evaluate
-from sbmt.kernels.cutoffs import Cutoff
 from sbmt.layers.registry import RESERVED
 from sbmt.layers.sbm import SBMAttention
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
@@ -32,7 +31,6 @@ SETTINGS = [
     ("sbm", {"n_clusters": 6, "preset": "faithful"}),
     ("sbm", {"n_clusters": 6, "sampler": "bernoulli"}),
     ("sbm", {"n_clusters": 6, "link": "poisson"}),
-    ("sbm", {"n_clusters": 6, "link": "poisson", "membership": "softmax"}),
     ("sbm", {"n_clusters": 6, "reweight": True}),
     ("sbm", {"n_clusters": 8, "preset": "fitted"}),
     ("sbm", {"n_clusters": 64, "preset": "fitted"}),
@@ -48,34 +46,22 @@ def encoder(attention="full", vocab_size=9, max_length: int | None = N, **settin
     return Encoder(vocab_size, max_length, attention=attention, **sizes, **settings)
 
 
-def attend_flops(query, key, value, gate, bias, sink, scale, row_ptr, keys, *rest, out_shape=None, **_):
-    """What the compiled kernel does: torch cannot look inside, but it sees how many edges go in."""
-    return 2 * keys[0] * (key[1] + value[1])
+def attend_flops(query, key, value, bias, gate, sink, scale, row_ptr, keys, *rest, out_shape=None, **_):
+    """What the compiled loop does: torch cannot look inside, but it sees how many edges go in."""
+    return 2 * keys[0] * (key[3] + value[3])
 
 
 def dot_flops(query, key, row_ptr, keys, *rest, out_shape=None, **_):
-    return 2 * keys[0] * key[1]
+    return 2 * keys[0] * key[3]
 
 
-def membership_flops(query, key, matrix, *rest, out_shape=None, **_):
-    batch, heads, n_queries, width = query
-    return 2 * batch * heads * (n_queries + key[2]) * width * matrix[2]
+def rate_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
+    return 2 * query[0] * query[1] * query[2] * query[3] * blocks[-1] + 2 * keys[0] * part[3]
 
 
-def crossed_rates_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, out_shape=None, **_):
-    return 2 * query[0] * query[1] * blocks[-1] + 2 * keys[0] * part[1]
-
-
-def fit_flops(query, key, value, sink, scale, *rest, out_shape=None, **_):
-    """Attention and rates of edges, and the sum of all rates; gradients found on the way are the backward pass's."""
-    (_, of_query, blocks, _, _, _, keys, n_queries), copies = rest[:8], query[0] // rest[1][0]
-    along_edges = crossed_rates_flops(*rest[:7]) + 2 * copies * keys[0] * (key[1] + value[1])
-    return along_edges + 4 * of_query[0] // n_queries * blocks[1] // 2 * blocks[2] ** 3
-
-
-def crossed_draws_flops(query_part, query, blocks, part, weight, shape, *rest, out_shape=None, **_):
-    n_groups, size = blocks[1] // 2, blocks[2]
-    return 2 * shape[0] * shape[1] * n_groups * size**3 + query[0] * query[1] * size
+def draw_flops(query_part, query, blocks, *rest, out_shape=None, **_):
+    """Alias tables that lead from parts to parts."""
+    return 2 * query[0] * query[1] * blocks[1] * blocks[2] ** 3
 
 
 def flops_by_torch(model, *inputs):
@@ -85,10 +71,8 @@ def flops_by_torch(model, *inputs):
     compiled = {
         ours.attend: attend_flops,
         ours.edge_dot: dot_flops,
-        ours.part_memberships: membership_flops,
-        ours.crossed_rates: crossed_rates_flops,
-        ours.attend_and_fit: fit_flops,
-        ours.sample_crossed: crossed_draws_flops,
+        ours.edge_rate: rate_flops,
+        ours.draw_crossed: draw_flops,
     }
     is_fitted = any(getattr(module, "learning", None) == "likelihood" for module in model.modules())
     with torch.set_grad_enabled(is_fitted), sdpa_kernel(SDPBackend.MATH):  # the fit is counted, gates are not
@@ -100,7 +84,7 @@ def flops_by_torch(model, *inputs):
 @pytest.fixture(autouse=True)
 def attention_along_edges(monkeypatch):
     """What is counted; masks as dense as some of these would be visited pair by pair."""
-    monkeypatch.setattr(dispatch, "cutoffs", lambda: {"attention": Cutoff(0, 1.0)})
+    monkeypatch.setattr(dispatch, "DENSE_CELLS", {})
 
 
 def density(output):
@@ -234,7 +218,6 @@ class Stranger(SBMAttention):
         (lambda: encoder("sbm"), {"density": 1.5}, r"density in \[0, 1\]"),
         (lambda: encoder("sbm"), {"density": float("nan")}, r"density in \[0, 1\]"),
         (lambda: encoder(), {"batch": 0}, "batch ≥ 1"),
-        (lambda: SBMAttention(4, 2, shared_graph=True), {"density": 0.1}, "graphs of their own"),
     ],
 )
 def test_what_cannot_be_counted_is_refused(model, arguments, words):

@@ -45,9 +45,7 @@ SETTINGS = {
     "gate_rule": ("score", "weight"),
     "exploration": (0.01, 0.0, 0.999999, ExtraKeys(1), ExtraKeys(1e-9), ExtraKeys(1e9)),
     "link": ("bilinear", "poisson"),
-    "is_diagonal": (False, True),
     "self_loops": (False, True),
-    "shared_graph": (False, True),
     "window": (None, 0, 1, 2, 10**9),
     "dropout": (0.0, 0.99, 0.2),
     "backend": ("auto", *available_backends()),
@@ -63,10 +61,7 @@ SETTINGS = {
     "mask_density": (0.25, 0.0, 1.0, 1e-30, 0.01),
 }
 """What the settings of attentions may be."""
-SBM = (
-    *("n_clusters", "sampler", "gate_rule", "exploration", "link"),
-    *("is_diagonal", "self_loops", "shared_graph", "window", "backend"),
-)
+SBM = ("n_clusters", "sampler", "gate_rule", "exploration", "link", "self_loops", "window", "backend")
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": (*SBM, "n_positions"),

@@ -26,7 +26,7 @@ NETWORK = dict(d_model=8, d_hidden=6, n_heads=2, n_layers=1)
 VECTORS, IDS = normal((2, 5, 8), 0), torch.arange(10).view(2, 5)
 DRAW = dict(sampler="exact", exploration=0.1, generator=seeded(0), first_example=0)
 ATTEND = dict(gate_rule="score", dropout=0.1, backend="auto")
-SBM = dict(n_clusters=3, sampler="exact", exploration=0.01, link="bilinear", membership="sigmoid", is_diagonal=False)
+SBM = dict(n_clusters=3, sampler="exact", exploration=0.01, link="bilinear", membership="sigmoid")
 SBM |= ATTEND | dict(self_loops=False, window=None)
 OWN = dict(
     linformer=dict(n_positions=6, n_projected=3),

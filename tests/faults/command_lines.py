@@ -56,7 +56,7 @@ BASES = {
 NUMBERS = ["1", "2", "3", "0", "0.5", "-1", "7", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 30, "-" + "9" * 30,
            "2147483648", "9223372036854775808", "0x10", "1_0", "1e3", "-0", "٣", "1,5", "true"]
 WORDS = ["", " ", "✓", "\udcff", "a" * 5000, '{"a": 1}', "[1, 2]", "%s%n", "[red]x", "[/red]", "\n", "-", "--", "-h",
-         "None", *ATTENTIONS, "exact", "fastrg", "weight", "poisson", "softmax", "faithful", "expected", "paper", "mlm",
+         "None", *ATTENTIONS, "exact", "fastrg", "weight", "poisson", "crossed", "faithful", "expected", "paper", "mlm",
          "text", "sst2", "corpus", "collapsed", "sampler", "memory", "first", "bf16-mixed", "per_block", "321", "2,5,8"]
 PATHS = ["missing", "file.txt", "empty", "run", "damaged", "begun", "lm", "cache", "cache/listops", "file.txt/inside",
          "..", ".", "/proc/nowhere/x.json", "deep/er/new.json", "x.png", "x.xyz", "[/b]x.png", "\udcff.png",

@@ -3,7 +3,7 @@
 import torch
 
 from sbmt import edge_attention
-from sbmt.graph.padding import zero_padding
+from sbmt.graph.masks import zero_padding
 from tests.faults.cases import gradients
 
 

@@ -7,15 +7,12 @@ of a study, which is written anew from its runs.
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numba.core import config as numba_config
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import load_run, read_config
-from sbmt.kernels.cpu import toolchain
 from tests.faults.commands import TRAINING
 from tests.faults.damage import damages
 
@@ -185,23 +182,3 @@ def test_a_shard_that_is_damaged_is_made_again(here, command_line, monkeypatch):
             assert code == 2 and err.count("\n") == 1 and "made anew" in err and not shard.exists(), (what, err)
     (part / "source.json").write_bytes(b"{")  # then nothing is known of the shards
     assert command_line("data prepare sst2")[0] == 0 and not part.exists()
-
-
-def triple(x):
-    return 3 * x
-
-
-def test_damaged_machine_code_is_compiled_anew(tmp_path, monkeypatch):
-    """Index or code cut short or replaced, as a machine that loses its power leaves them. Flipped bits in machine code
-    cannot be noticed: numba keeps no checksum."""
-    monkeypatch.setattr(numba_config, "CACHE_DIR", str(tmp_path))
-    assert toolchain.kernel(triple)(2) == 6
-    files = sorted(tmp_path.rglob("*.nb?"))
-    assert [path.suffix for path in files] == [".nbc", ".nbi"]
-    for path in files:
-        content = path.read_bytes()
-        for changed in (b"", content[: len(content) // 2], content[:-1], b"{}", np.random.default_rng(0).bytes(99)):
-            path.write_bytes(changed)
-            assert toolchain.kernel(triple)(2) == 6
-            again = toolchain.kernel(triple)
-            assert again(2) == 6 and sum(again.stats.cache_hits.values()) == 1  # what was mended is found again

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from sbmt import EdgeList, available_backends, build_attention, edge_attention
-from sbmt.block_model.link import LARGEST_RATE
-from sbmt.block_model.model import BlockModel
+from sbmt.block_model.model import LARGEST_RATE, BlockModel
 from sbmt.experiments.studies import study
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.faults.calls import CALLS

@@ -78,14 +78,6 @@ def test_only_training_is_dense_and_masks_stay_those_of_their_seed():
     assert torch.equal(found[0].values, found[1].values) and (found[0].density < 1).all()
 
 
-def test_nobody_attends_nothing():
-    layer, inputs, nobody = dense_layer(), qkv(), torch.zeros(2, N, dtype=torch.bool)
-    out = layer(*inputs, query_mask=nobody, key_mask=nobody)
-    (out.values.sum() + out.auxiliary_loss).backward()
-    assert not out.values.any() and out.auxiliary_loss == 0 and not out.density.any()
-    assert all(x.grad is None or bool(x.grad.isfinite().all()) for x in layer.parameters())
-
-
 @pytest.mark.bad_input
 def test_gates_have_no_warm_up():
     layer = sbmt.build_attention("sbm", preset="recommended", d_head=4, n_heads=HEADS, n_clusters=8)

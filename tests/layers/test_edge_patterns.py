@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 import torch
 
-from sbmt.baselines import RandomMaskAttention
 from sbmt.layers import SBMAttention
 from tests.layers.inputs import seeded, tokens, without_edges
 
@@ -34,17 +33,13 @@ def test_a_pattern_is_united_with_the_sample(settings):
 
 
 @pytest.mark.parametrize("is_empty", [True, False], ids=["alone", "united"])
-@pytest.mark.parametrize("attention", [SBMAttention, RandomMaskAttention])
 @pytest.mark.parametrize("window", [0, 1, 8, 1000])
-def test_windows_end_at_borders_and_at_padding_wherever_it_is(window, attention, is_empty):
+def test_windows_end_at_borders_and_at_padding_wherever_it_is(window, is_empty):
     query_mask = torch.arange(N) % 4 != torch.tensor([[9], [0], [3], [2], [9]])  # 9 hides nothing
     key_mask = torch.arange(N) % 3 != torch.tensor([[9], [0], [9], [1], [9]])
     key_mask[4] = False
-    if attention is SBMAttention:
-        layer = SBMAttention(4, 3, 5, window=window).eval()
-        layer = without_edges(layer) if is_empty else layer
-    else:
-        layer = RandomMaskAttention(4, 3, mask_density=0.0 if is_empty else 0.9, window=window)
+    layer = SBMAttention(4, 3, 5, window=window).eval()
+    layer = without_edges(layer) if is_empty else layer
     x = tokens(5, n=N)
     out = layer(x, x, x, query_mask=query_mask, key_mask=key_mask, generator=seeded(), return_edges=True)
     mask = out.edges.to_dense()

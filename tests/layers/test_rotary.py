@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt import Encoder, MultiHeadAttention, SbmtError
+from sbmt import Encoder, SbmtError
 from sbmt.layers.rotary import RotaryPositions, rotate
 from tests.layers.inputs import seeded
 
@@ -45,21 +45,3 @@ def test_an_encoder_with_rotary_positions_sees_order_and_has_no_table():
     assert Encoder(5, 4, **sizes).positions == "learned" and Encoder(5, None, **sizes).positions == "none"
     with pytest.raises(SbmtError, match="at most 4 tokens"):
         Encoder(5, 4, positions="rotary", **sizes)(torch.zeros(1, 5, dtype=torch.int64))
-
-
-def test_queries_and_keys_may_differ_in_number():
-    layer = MultiHeadAttention(12, 3, attention="full", transform_heads=RotaryPositions(4))
-    assert layer(torch.randn(1, 2, 12), *torch.randn(2, 1, 5, 12))[0].shape == (1, 2, 12)
-
-
-@pytest.mark.bad_input
-def test_what_cannot_be_turned_is_refused():
-    sizes = dict(d_model=6, d_hidden=8, n_heads=2, n_layers=1)
-    with pytest.raises(SbmtError, match="even width"):
-        Encoder(5, 4, positions="rotary", **sizes)
-    with pytest.raises(SbmtError, match="positions among 'learned', 'rotary', 'none'"):
-        Encoder(5, 4, positions="sinusoidal", **sizes)
-    with pytest.raises(SbmtError, match="max_length with learned positions"):
-        Encoder(5, None, positions="learned", **sizes)
-    with pytest.raises(SbmtError, match="from transform_heads"):
-        MultiHeadAttention(12, 3, transform_heads=lambda query, key: (query, key[:, :, 1:]))(*torch.randn(3, 1, 4, 12))

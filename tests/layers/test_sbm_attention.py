@@ -2,52 +2,11 @@
 
 import pytest
 import torch
-from scipy.stats import chi2, norm
-from torch import nn
 
 from sbmt.attention import edge_attention
 from sbmt.layers import SBMAttention, sbm_attention
 from tests.layers.inputs import seeded, tokens, without_edges
 from tests.statistics import binomial_p_values
-
-
-def test_parameters_are_one_mlp_and_the_clusters():
-    layer = SBMAttention(d_head=16, n_heads=3, n_clusters=5)
-    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
-    mlp = {f"node_mlp.{i}.{part}": shape for i in (0, 2) for part, shape in (("weight", (16, 16)), ("bias", (16,)))}
-    assert shapes == {"clusters": (3, 5, 16)} | mlp
-    assert [type(part) for part in layer.node_mlp] == [nn.Linear, nn.ReLU, nn.Linear]
-
-
-@pytest.mark.statistical(share=0.001)
-def test_clusters_start_kaiming_normal(judge):
-    """He's fan-in of a (heads, k, d) tensor is k·d: variance 2 / kd."""
-    torch.manual_seed(0)
-    clusters = SBMAttention(d_head=32, n_heads=8, n_clusters=128).clusters
-    squares = clusters.double().square().sum().item() / (2 / (128 * 32))
-    tails = [tail(squares, clusters.numel()) for tail in (chi2.cdf, chi2.sf)]
-    judge(2 * min(tails))
-
-
-def test_every_edge_starts_near_one_quarter():
-    torch.manual_seed(0)
-    layer = SBMAttention(d_head=32, n_heads=4)
-    x = tokens(2, 4, 64, 32)
-    expected = layer.block_model(x, x).expected_mask()
-    assert expected.min() > 0.2 and expected.max() < 0.3
-
-
-def test_a_subclass_can_infer_its_own_block_model():
-    class FirstHalf(SBMAttention):
-        """Attends the first half of the keys."""
-
-        def block_model(self, query, key, query_mask=None, key_mask=None):
-            is_first_half = (torch.arange(key.shape[2]) < key.shape[2] // 2)[None]
-            return super().block_model(query, key, query_mask, is_first_half)
-
-    x = tokens(1, 2, 10, 4)
-    mask = FirstHalf(4, 2, exploration=0.5)(x, x, x, return_edges=True).edges.to_dense()
-    assert mask[..., :5].any() and not mask[..., 5:].any()
 
 
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
@@ -92,25 +51,6 @@ def test_training_explores(judge):
     out = layer(x, x, x, return_edges=True)
     judge(binomial_p_values(out.edges.n_edges, 8 * 3 * 64 * 64, 0.1))
     assert (out.expected_density < 1e-6).all()
-
-
-@pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("link", ["bilinear", "poisson"])
-@pytest.mark.parametrize("sampler", ["exact", "bernoulli", "fastrg"])
-def test_the_density_is_what_the_block_model_expects(sampler, link, judge):
-    """The number of edges is a sum of 100,000 independent ones, so nearly normal."""
-    torch.manual_seed(0)
-    layer = SBMAttention(4, 3, 5, sampler=sampler, link=link).eval()
-    with torch.no_grad():
-        layer.clusters.mul_(2)
-    x = tokens(batch=16, n=48)
-    p = layer.block_model(x, x).expected_mask().double()
-    law = -torch.expm1(-p) if sampler == "fastrg" and link == "bilinear" else p
-    out = layer(x, x, x, generator=seeded(), return_edges=True)
-    z = (out.edges.n_edges - law.sum()) / (law * (1 - law)).sum().sqrt()
-    judge(2 * norm.sf(abs(z.item())))
-    expected = p.mean((2, 3)).float() if link == "bilinear" else out.edges.density()  # the latter is unbiased
-    torch.testing.assert_close(out.expected_density, expected)
 
 
 def test_the_layer_is_the_function_with_its_block_model():

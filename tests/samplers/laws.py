@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from sbmt import BlockModel, sample_edges
-from sbmt.samplers import RESERVED, SAMPLERS, Sampler
+from sbmt.block_model.crossed import CrossedModel
+from sbmt.samplers import RESERVED, SAMPLERS, Sampler, law_of
 from sbmt.samplers.exact import sample_with_torch
 from tests.statistics import binomial_p_values
 
@@ -30,17 +31,16 @@ CASES = {  # three queries, four keys, two clusters: query memberships, block ma
     "one row certain": case([[1, 0], [0, 0.9], [0, 0.2]], [[1, 1], [0.01, 0.05]], ONE_HOT[1]),
 }
 
-DRAWS = {  # the sampler, and what makes it take one of its ways: constants that are set for the test
-    "bernoulli": ("bernoulli", {}),
-    "fastrg": ("fastrg", {}),
-    "exact": ("exact", {}),
-    "exact by skipping": ("exact", {"kernels.cpu.draws.sample.HIT": 1e9}),
-    "exact by clusters": ("exact", {"kernels.cpu.draws.sample.STEP": 1e9, "kernels.cpu.draws.sample.ENTRY": 0.0}),
-    "torch": ("torch", {}),
-    "torch by candidates": ("torch", {"samplers.exact.DENSE_SHARE": float("inf")}),
-    "torch by rows": ("torch", {"samplers.exact.DENSE_SHARE": 0.0}),
+PADDING = 800  # keys on either side of the real ones: rows then expect few enough candidates to be drawn by points
+DRAWS = {  # the sampler, constants that are set for the test, and how many padded keys there are on either side
+    "bernoulli": ("bernoulli", {}, 0),
+    "fastrg": ("fastrg", {}, 0),
+    "exact": ("exact", {}, 0),
+    "exact by points": ("exact", {}, PADDING),
+    "torch": ("torch", {}, 0),
+    "torch by candidates": ("torch", {"samplers.exact.DENSE_SHARE": float("inf")}, 0),
 }
-DRAWS |= {name: (name, {}) for name in SAMPLERS if name not in RESERVED}  # of a plugin, see docs/how-to/add-sampler.md
+DRAWS |= {name: (name, {}, 0) for name in SAMPLERS if name not in RESERVED}  # a plugin's: docs/how-to/add-sampler.md
 each_draw = pytest.mark.parametrize("draw", DRAWS, indirect=True)
 each_link = pytest.mark.parametrize("link", ["bilinear", "poisson"])
 
@@ -49,7 +49,7 @@ class Draw:
     """One way to draw masks: a sampler on one of its code paths."""
 
     def __init__(self, name, monkeypatch):
-        self.sampler, constants = DRAWS[name]
+        self.sampler, constants, self.n_padded = DRAWS[name]
         for constant, value in constants.items():
             monkeypatch.setattr(f"sbmt.{constant}", value)
         if self.sampler == "torch":  # what runs on other devices
@@ -60,23 +60,51 @@ class Draw:
         return sample_edges(model, self.sampler, exploration=exploration, generator=generator, **options)
 
     def masks(self, model, n_masks, exploration=0.0, n_seeds=4):
-        """bool ``(n_masks, *model.shape)``: the model repeated over the batch, a few seeds, every edge list checked."""
-        repeats = n_masks // n_seeds
-        queries, keys = (t.repeat(repeats, 1, 1, 1) for t in (model.query_membership, model.key_membership))
-        masks = (None if t is None else t.repeat(repeats, 1) for t in (model.query_mask, model.key_mask))
-        many = BlockModel(queries, model.block_matrix, keys, *masks, link=model.link)
-        drawn = [replace(self.edges(many, exploration, seed), check=True).to_dense() for seed in range(n_seeds)]
-        return torch.cat(drawn).view(n_masks, *model.shape).numpy()
+        """bool ``(n_masks, *model.shape)``: the model many times over, a few seeds, every edge list checked."""
+        n_copies = n_masks // n_seeds
+        copies = repeat_rows(model, n_copies, self.n_padded) if self.n_padded else repeat_examples(model, n_copies)
+        drawn = [replace(self.edges(copies, exploration, seed), check=True).to_dense() for seed in range(n_seeds)]
+        if self.n_padded:
+            p = self.law(model, exploration).clip(1e-300, 1 - 1e-15)
+            candidates = p * min(32.0, (-np.log1p(-p) / p).max()) if model.link == "bilinear" else -np.log1p(-p)
+            assert candidates.sum(-1).max() < copies.shape[3] / 8, "some rows may be drawn key by key"
+            real = [mask[..., self.n_padded : -self.n_padded].unflatten(2, (n_copies, -1)) for mask in drawn]
+            drawn = [mask.permute(2, 0, 1, 3, 4) for mask in real]
+        return torch.cat(drawn).reshape(n_masks, *model.shape).numpy()
 
     def law(self, model, exploration=0.0):
         """What each edge's probability must be, from first principles."""
-        factors = (t.numpy() for t in (model.query_membership, model.block_matrix, model.key_membership))
-        rate = np.einsum("bhiu,huv,bhjv->bhij", *factors) + exploration
+        factors = (t.detach().numpy() for t in (model.query_membership, model.block_matrix, model.key_membership))
+        rate = np.einsum("bhiu,huv,bhjv->bhij", *factors, optimize=True) + exploration
         for mask, axes in ((model.query_mask, (1, 3)), (model.key_mask, (1, 2))):
             if mask is not None:
                 rate = rate * np.expand_dims(mask.numpy(), axes)
-        is_poisson = model.link.is_poisson or self.sampler == "fastrg"
-        return -np.expm1(-rate) if is_poisson else np.minimum(rate, 1.0)
+        return -np.expm1(-rate) if law_of(self.sampler, model.link) == "poisson" else np.minimum(rate, 1.0)
+
+
+def rebuilt(model, of_query, of_key, query_mask, key_mask):
+    """A model of tokens that ``of_query`` and ``of_key`` pick from this one's."""
+    if isinstance(model, CrossedModel):
+        query, key = (model.query_part, model._query), (model.key_part, model._key)
+        chosen = [tuple(of(x.detach()) for x in pair) for of, pair in ((of_query, query), (of_key, key))]
+        return CrossedModel(chosen[0], model.part_blocks.detach(), chosen[1], query_mask, key_mask)
+    query, key = of_query(model.query_membership), of_key(model.key_membership)
+    return BlockModel(query, model.block_matrix, key, query_mask, key_mask, link=model.link)
+
+
+def repeat_examples(model, n):
+    masks = (None if mask is None else mask.repeat(n, 1) for mask in (model.query_mask, model.key_mask))
+    return rebuilt(model, lambda x: x.repeat(n, 1, 1, 1), lambda x: x.repeat(n, 1, 1, 1), *masks)
+
+
+def repeat_rows(model, n, n_padded):
+    """Its queries n times, and padded keys before and after its own."""
+    batch, _, _, n_keys = model.shape
+    key = torch.nn.functional.pad(torch.arange(n_keys), (n_padded, n_padded))  # padding looks like the first key
+    own = torch.ones(batch, n_keys, dtype=torch.bool) if model.key_mask is None else model.key_mask
+    queries = None if model.query_mask is None else model.query_mask.repeat(1, n)
+    masks = queries, torch.nn.functional.pad(own, (n_padded, n_padded))
+    return rebuilt(model, lambda x: x.repeat(1, 1, n, 1), lambda x: x[:, :, key], *masks)
 
 
 def random_model(batch, heads, n_queries, n_keys, n_clusters, *, seed=0, masks=(None, None), link="bilinear"):
@@ -93,9 +121,18 @@ def stacked(names=tuple(CASES), link="bilinear"):
     return BlockModel(query[None], block, key[None], link=link)
 
 
-def uniform_model(probability, n_queries, n_keys, batch=1):
+def uneven_model():
+    """Two heads of two examples with 400 keys, whose rows expect many edges, few, or none, by turns."""
+    lengths = (12, [12, 0]), (400, [400, 300])
+    masks = [torch.arange(n) < torch.tensor(real)[:, None] for n, real in lengths]
+    model = random_model(2, 2, 12, 400, 3, masks=masks)
+    scale = torch.tensor([1.0, 0.05, 1.0, 0.2, 1.0, 0.0], dtype=torch.float64).repeat(2)[:, None]
+    return rebuilt(model, lambda x: scale * x, lambda x: x, *masks)
+
+
+def uniform_model(probability, n_queries, n_keys):
     """Every edge has the same probability: one cluster."""
-    queries, keys = (torch.ones(batch, 1, n, 1, dtype=torch.float64) for n in (n_queries, n_keys))
+    queries, keys = (torch.ones(1, 1, n, 1, dtype=torch.float64) for n in (n_queries, n_keys))
     return BlockModel(queries, torch.full((1, 1, 1), probability, dtype=torch.float64), keys)
 
 

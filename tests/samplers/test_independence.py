@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel
+from tests.block_model.crossed_models import crossed_model
 from tests.samplers.laws import SHARE, case, each_draw, each_link, random_model, stacked
 from tests.statistics import joint_p_values, pair_p_values, pattern_p_value
 
@@ -16,6 +17,13 @@ def test_no_two_cells_of_an_example_are_correlated(draw, link, judge):
     model = random_model(1, 3, 4, 5, 3, link=link)
     masks = draw.masks(model, 6000, 0.1).reshape(6000, -1)  # 60 cells, 1,770 pairs within and across rows and heads
     judge(pair_p_values(masks, draw.law(model, 0.1).ravel()))
+
+
+@pytest.mark.parametrize("draw", ["exact", "exact by points"], indirect=True)
+def test_no_two_cells_of_a_crossed_model_are_correlated(draw, judge):
+    model = crossed_model(scale=3.0)
+    masks, probability = draw.masks(model, 2000, 0.1)[:, 0, :2], draw.law(model, 0.1)[0, :2]
+    judge(pair_p_values(masks.reshape(2000, -1), probability.ravel()))  # 198 cells
 
 
 @each_draw

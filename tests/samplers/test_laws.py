@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.block_model.crossed_models import crossed_model
 from tests.samplers.laws import SHARE, each_draw, each_link, law_p_values, random_model, stacked, uniform_model
 
 pytestmark = pytest.mark.statistical(share=SHARE)
@@ -31,7 +32,7 @@ SHAPES = {  # examples, heads, queries, keys, clusters
 
 @each_draw
 @each_link
-def test_so_they_do_in_odd_shapes(draw, link, judge):
+def test_cells_have_their_probability_in_odd_shapes(draw, link, judge):
     p_values = []
     for name, shape in SHAPES.items():
         model = random_model(*shape, masks=PADDING if name == "padding" else (None, None), link=link)
@@ -39,9 +40,25 @@ def test_so_they_do_in_odd_shapes(draw, link, judge):
     judge(*p_values)
 
 
-@pytest.mark.parametrize("draw", ["exact by skipping", "exact by clusters", "torch by candidates"], indirect=True)
+@pytest.mark.parametrize("draw", ["exact", "exact by points", "torch by candidates"], indirect=True)
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("exploration", [0.0, 0.1])
+def test_crossed_models_have_the_law_of_their_dense_twins(draw, exploration, is_padded, judge):
+    model = crossed_model(is_padded=is_padded)
+    probability = draw.law(model, exploration)
+    assert 0.02 < probability[probability > 0].min() < probability.max() < 0.99
+    judge(law_p_values(draw.masks(model, 2000, exploration), probability))
+
+
+@pytest.mark.parametrize("draw", ["exact", "torch by candidates"], indirect=True)
+def test_crossed_models_with_many_keys_in_each_pair_of_parts(draw, judge):
+    model = crossed_model(n_keys=400, size=4, scale=0.05)
+    judge(law_p_values(draw.masks(model, 1000, 0.01), draw.law(model, 0.01)))
+
+
+@pytest.mark.parametrize("draw", ["exact by points", "torch by candidates"], indirect=True)
 @pytest.mark.parametrize("probability", [0.02, 0.5, 0.9, 0.999])
-def test_what_is_thinned_has_its_law_to_a_thousandth(draw, probability, judge):
-    model = uniform_model(probability, 20, 30)
+def test_thinned_candidates_have_their_law_to_a_thousandth(draw, probability, judge):
+    model = uniform_model(probability, 30, 20)
     masks = draw.masks(model, 1600)  # 960,000 cells: two standard deviations are at most 0.001
     judge(law_p_values(masks, draw.law(model)))

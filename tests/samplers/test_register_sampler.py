@@ -1,13 +1,10 @@
 """A sampler of the user's: taken by its name, everywhere, and refused where it cannot be what it says."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from sbmt import SBMAttention, SbmtError, edge_attention, sample_edges, samplers
-from sbmt.block_model.link import find_link
-from sbmt.block_model.reweighting import reweighting_bias
+from sbmt.block_model.model import probability, reweighting_bias
 from sbmt.counter_rng import draw_seed, examples_from
 from sbmt.layers.functional import sbm_attention
 from sbmt.samplers import register_sampler
@@ -68,37 +65,6 @@ def test_a_name_of_ones_own_may_be_given_anew_and_those_of_the_library_may_not(m
             register_sampler(name, sample_bernoulli)
 
 
-@pytest.mark.bad_input
-def test_what_cannot_be_called_is_refused_at_once():
-    called = r"sampler\(block_model, exploration, seed, first_example\)"
-    with pytest.raises(SbmtError, match=f"{called}, got too many positional arguments"):
-        register_sampler("mine", lambda block_model, generator: None)
-    assert "mine" not in samplers.SAMPLERS
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("change", "got"),
-    [
-        (lambda edges: edges.to_dense(), "got Tensor"),
-        (lambda edges: edges.transpose(), r"shape \(2, 3, 5, 7\) from sampler 'mine', got \(2, 3, 7, 5\)"),
-        (lambda edges: replace(edges, key_mask=None), "key_mask on edges from sampler 'mine', got another"),
-    ],
-)
-def test_what_it_returns_must_fit(change, got, make_block_model):
-    register_sampler("mine", lambda *given: change(sample_bernoulli(*given)))
-    with pytest.raises(SbmtError, match=got):
-        sample_edges(make_block_model(is_padded=True), "mine")
-
-
-def test_masks_that_the_block_model_has_not_are_refused(make_block_model):
-    model = make_block_model()
-    real = torch.ones(model.shape[0], model.shape[2], dtype=torch.bool)
-    register_sampler("mine", lambda model, *rest: replace(sample_bernoulli(model, *rest), query_mask=real))
-    with pytest.raises(SbmtError, match="query_mask"):
-        sample_edges(model, "mine")
-
-
 def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
     register_sampler("mine", sample_bernoulli, law="poisson")
     register_sampler("same", sample_bernoulli)
@@ -106,7 +72,20 @@ def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
 
     for sampler, law in (("mine", "poisson"), ("same", "bilinear")):
         out = sbm_attention(x, x, x, model, sampler=sampler, reweight=True, return_edges=True)
-        bias = reweighting_bias(find_link(law).probability(model.edge_rate(out.edges)))
+        bias = reweighting_bias(probability(law, model.edge_rate(out.edges)))
         torch.testing.assert_close(out.values, edge_attention(x, x, x, out.edges, bias=bias, backend="dense"))
-    with pytest.raises(SbmtError, match="link among 'bilinear', 'poisson', got 'binomial'"):
+
+
+@pytest.mark.bad_input
+def test_what_is_no_sampler_is_refused_at_once(make_block_model):
+    called = r"sampler\(block_model, exploration, seed, first_example\)"
+    with pytest.raises(SbmtError, match=f"{called}, got too many positional arguments"):
+        register_sampler("mine", lambda block_model, generator: None)
+    with pytest.raises(SbmtError, match="law among 'bilinear', 'poisson', got 'binomial'"):
         register_sampler("mine", sample_bernoulli, law="binomial")
+    assert "mine" not in samplers.SAMPLERS
+    register_sampler("mine", lambda *given: sample_bernoulli(*given).to_dense())
+    register_sampler("other", lambda *given: sample_bernoulli(*given).transpose())
+    for name, got in (("mine", "got Tensor"), ("other", r"\(2, 3, 5, 7\) from sampler 'other', got \(2, 3, 7, 5\)")):
+        with pytest.raises(SbmtError, match=got):
+            sample_edges(make_block_model(), name)

@@ -1,31 +1,25 @@
 """What every sampler promises besides its law: repeatability, streams that do not mix, plain refusals."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from sbmt import BlockModel, EdgeList, SbmtError, sample_edges
-from sbmt.counter_rng import examples_from
-from tests.samplers.laws import each_draw, each_link, random_model, stacked
+from sbmt import BlockModel, SbmtError, sample_edges
+from sbmt.samplers.exact import sample_exact
+from tests.block_model.crossed_models import crossed_model
+from tests.samplers.laws import each_draw, each_link, random_model, rebuilt, repeat_rows, uneven_model
 
 REAL_TOKENS = (7, [7, 5, 1, 0, 6, 7]), (9, [9, 9, 2, 4, 1, 0])
 MASKS = tuple(torch.arange(n) < torch.tensor(real)[:, None] for n, real in REAL_TOKENS)
 
 
-@pytest.fixture(params=["random", "mixed rows"])
+@pytest.fixture(params=["padded", "uneven rows", "crossed"])
 def model(request):
-    """Six padded examples; or one whose rows partly certain, partly thin, take different paths."""
-    if request.param == "random":
+    """Rows of all kinds: certain, thin and empty; drawn by points and drawn key by key."""
+    if request.param == "padded":
         return random_model(6, 2, 7, 9, 3, masks=MASKS)
-    mixed = stacked(("one row certain", "zeros"))
-    return BlockModel(mixed.query_membership.repeat(6, 1, 1, 1), mixed.block_matrix, mixed.key_membership)
-
-
-def part(model, examples, heads=slice(None)):
-    """A block model of some of the examples and heads."""
-    masks = (None if mask is None else mask[examples] for mask in (model.query_mask, model.key_mask))
-    memberships = (t[examples, heads] for t in (model.query_membership, model.key_membership))
-    query, key = memberships
-    return BlockModel(query, model.block_matrix[heads], key, *masks, link=model.link)
+    return uneven_model() if request.param == "uneven rows" else crossed_model(n_keys=120, scale=0.5, is_padded=True)
 
 
 def assert_same(edges, expected):
@@ -51,60 +45,65 @@ def test_a_call_takes_one_int64_from_the_generator_which_is_torch_s_by_default()
 
 
 @each_draw
-@each_link
-def test_a_batch_may_be_split(draw, model, link):
-    model = BlockModel(
-        model.query_membership, model.block_matrix, model.key_membership, model.query_mask, model.key_mask, link
-    )
+def test_a_batch_may_be_split(draw, model):
     whole = draw.edges(model, 0.1, first_example=100).to_dense()
-    for first, last in ((0, 1), (1, 4), (4, 6)):
-        piece = draw.edges(part(model, slice(first, last)), 0.1, first_example=100 + first)
+    for first, last in ((0, 1), (1, model.shape[0])):
+        masks = (None if mask is None else mask[first:last] for mask in (model.query_mask, model.key_mask))
+        piece = rebuilt(model, lambda x: x[first:last], lambda x: x[first:last], *masks)  # noqa: B023
+        piece = draw.edges(piece, 0.1, first_example=100 + first)
         assert torch.equal(piece.to_dense(), whole[first:last])
 
 
 @each_draw
-def test_edges_depend_on_no_other_example_or_head(draw, model):
+def test_edges_depend_on_no_other_example_or_head(draw):
+    model = random_model(6, 2, 7, 9, 3, masks=MASKS)
     expected = draw.edges(model, 0.1).to_dense()
     query, block = model.query_membership.clone(), model.block_matrix.clone()
-    query[1:] = query[1:].flip(2)
-    other = BlockModel(query, block, model.key_membership, model.query_mask, model.key_mask)
-    assert torch.equal(draw.edges(other, 0.1).to_dense()[0], expected[0])
-    block[1] = block[1].T / 2
-    other = BlockModel(model.query_membership, block, model.key_membership, model.query_mask, model.key_mask)
-    found = draw.edges(other, 0.1).to_dense()
-    assert torch.equal(found[:, 0], expected[:, 0]) and not torch.equal(found[:, 1], expected[:, 1])
-    assert torch.equal(draw.edges(part(model, slice(None), slice(0, 1)), 0.1).to_dense(), expected[:, :1])
+    query[1:], block[1] = query[1:].flip(2), block[1].T / 2
+    found = draw.edges(BlockModel(query, block, model.key_membership, *MASKS), 0.1).to_dense()
+    assert torch.equal(found[0, 0], expected[0, 0])
+    assert not torch.equal(found[1, 0], expected[1, 0]) and not torch.equal(found[0, 1], expected[0, 1])
+    first = BlockModel(model.query_membership[:, :1], block[:1], model.key_membership[:, :1], *MASKS)
+    assert torch.equal(draw.edges(first, 0.1).to_dense(), expected[:, :1])
 
 
 @each_draw
-def test_the_number_of_threads_does_not_matter(draw, monkeypatch):
-    model = random_model(4, 2, 100, 120, 8)
+@pytest.mark.parametrize("is_crossed", [False, True])
+def test_the_number_of_threads_does_not_matter(draw, is_crossed):
+    model = repeat_rows(crossed_model(is_padded=True) if is_crossed else uneven_model(), 20, 30)
     before, found = torch.get_num_threads(), []
     try:
-        for n_threads in (1, 4):
+        for n_threads in (1, 2, 3):
             torch.set_num_threads(n_threads)
-            found.append(draw.edges(model, 0.1))
+            found.append(draw.edges(model, 0.05))
     finally:
         torch.set_num_threads(before)
-    assert_same(*found)
+    assert_same(found[1], found[0])
+    assert_same(found[2], found[0])
+
+
+@pytest.mark.parametrize("window", [0, 5, 1000])
+@pytest.mark.parametrize("kind", ["dense", "thin", "crossed", "thin crossed"])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_window_is_united_with_the_drawn_edges(kind, is_padded, window):
+    n = 9 if "thin" not in kind else 300
+    masks = [torch.arange(n) < torch.tensor(real)[:, None] for real in ([n, 4], [6, n])] if is_padded else (None, None)
+    model = crossed_model(n_keys=n, scale=0.1) if "crossed" in kind else random_model(2, 3, n, n, 3)
+    token = torch.arange(n) % model.shape[2]
+    scale = 0.02 if kind == "thin" else 1.0
+    model = rebuilt(model, lambda x: scale * x[:, :, token] if scale < 1 else x[:, :, token], lambda x: x, *masks)
+    for seed in range(3):
+        alone, together = (sample_exact(model, 0.01, seed, 0, width) for width in (None, window))
+        expected = alone.with_window(window)
+        assert 0 < alone.n_edges < expected.n_edges
+        assert_same(together, expected)
 
 
 @each_draw
-def test_pieces_of_bounded_size_do_not_matter(draw, model, monkeypatch):
-    whole = draw.edges(model, 0.1)
-    for name, size in (("_CELLS_AT_ONCE", 20), ("_EDGES_AT_ONCE", 3), ("_WEIGHTS_AT_ONCE", 10)):
-        monkeypatch.setattr(f"sbmt.samplers.exact.{name}", size)
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.lookup_tables._ENTRIES", 20)
-    monkeypatch.setattr("sbmt.kernels.cpu.draws.pieces._ROOM", 1)
-    assert_same(draw.edges(model, 0.1), whole)
-
-
-@each_draw
-def test_edge_lists_are_whole(draw, model):
-    edges = draw.edges(model, 0.3)
-    EdgeList(edges.row_ptr, edges.keys, model.shape, model.query_mask, model.key_mask, check=True)
-    assert edges.shape == model.shape and torch.equal(edges.n_pairs, model.n_pairs)
-    assert not edges.to_dense()[model.expected_mask(0.3) == 0].any()
+def test_edge_lists_have_the_model_s_masks_and_algorithm_1_counts_repeats(draw, model):
+    edges = replace(draw.edges(model, 0.3), check=True)
+    for name in ("query_mask", "key_mask"):
+        assert getattr(edges, name) is getattr(model, name) or torch.equal(getattr(edges, name), getattr(model, name))
     assert (edges.multiplicity is not None) == (draw.sampler == "fastrg")
     if edges.multiplicity is not None:
         assert int(edges.multiplicity.min()) == 1 < int(edges.multiplicity.max())
@@ -112,18 +111,12 @@ def test_edge_lists_are_whole(draw, model):
 
 @each_draw
 @each_link
-def test_a_block_matrix_of_zeros_gives_no_edge(draw, link):
-    model = BlockModel(torch.ones(2, 1, 3, 2), torch.zeros(1, 2, 2), torch.ones(1, 1, 4, 2), link=link)
-    assert draw.edges(model).n_edges == 0
-    nobody = BlockModel(torch.zeros(2, 1, 3, 2), torch.ones(1, 2, 2), torch.zeros(1, 1, 4, 2), link=link)
-    assert draw.edges(nobody).n_edges == 0
-
-
-@each_draw
-def test_no_gradient_is_recorded(draw):
-    query = torch.rand(1, 1, 3, 2, requires_grad=True)
-    edges = draw.edges(BlockModel(query, torch.full((1, 2, 2), 0.25), query), 0.1)
-    assert not edges.keys.requires_grad and query.grad is None
+def test_rates_of_zero_give_no_edge_and_no_gradient_is_recorded(draw, link):
+    query, key = torch.ones(2, 1, 3, 2, requires_grad=True), torch.ones(1, 1, 4, 2)
+    assert draw.edges(BlockModel(query, torch.zeros(1, 2, 2), key, link=link)).n_edges == 0
+    assert draw.edges(BlockModel(0 * query, torch.ones(1, 2, 2), 0 * key, link=link)).n_edges == 0
+    edges = draw.edges(BlockModel(query, torch.ones(1, 2, 2) / 4, key, link=link), 0.1)
+    assert edges.n_edges and not edges.keys.requires_grad and query.grad is None
 
 
 @pytest.mark.bad_input
@@ -138,19 +131,14 @@ def test_no_gradient_is_recorded(draw):
         ({"first_example": -1}, "first_example ≥ 0, .* got -1"),
         ({"first_example": 0.5}, "an integer first_example ≥ 0, .* got 0.5"),
         ({"first_example": 1 << 32}, "all examples below 2³²"),
+        ({"model": torch.ones(1, 1, 2, 2)}, "a BlockModel, got Tensor"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is_drawn(options, message):
     before = torch.get_rng_state()
     with pytest.raises(SbmtError, match=message):
-        sample_edges(random_model(1, 1, 2, 2, 2), **options)
+        sample_edges(options.pop("model", random_model(1, 1, 2, 2, 2)), **options)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.bad_input
-def test_only_block_models_are_drawn_from():
-    with pytest.raises(SbmtError, match="a BlockModel, got Tensor"):
-        sample_edges(torch.ones(1, 1, 2, 2))
 
 
 @pytest.mark.bad_input
@@ -160,26 +148,3 @@ def test_algorithm_1_refuses_rates_that_it_could_not_draw():
     with pytest.raises(SbmtError, match="sampler='exact'"):
         sample_edges(model, "fastrg")
     assert sample_edges(model, "exact").n_edges == 16
-
-
-@pytest.mark.parametrize("sampler", ["exact", "fastrg", "bernoulli"])
-def test_a_context_numbers_examples_as_the_argument_does(sampler, make_block_model):
-    model = make_block_model(batch=2)
-    seed = torch.Generator().manual_seed(3).get_state()
-
-    def draw(first_example=0):
-        generator = torch.Generator()
-        generator.set_state(seed)
-        return sample_edges(model, sampler, generator=generator, first_example=first_example).to_dense()
-
-    with examples_from(4):
-        inside = draw(), draw(1)
-    assert torch.equal(inside[0], draw(4)) and torch.equal(inside[1], draw(5))
-    assert not torch.equal(inside[0], draw())
-
-
-@pytest.mark.parametrize("first", [-1, 1.5])
-@pytest.mark.bad_input
-def test_examples_are_numbered_from_a_whole_number(first):
-    with pytest.raises(SbmtError, match="first_example ≥ 0"), examples_from(first):
-        pass

@@ -1,4 +1,4 @@
-"""Choosing by weight and Poisson counts against plain loops and scipy."""
+"""Choosing by weight and Poisson counts against plain loops, exact shares and scipy."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sbmt.counter_rng import WORD
-from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, row_address, within_row
+from sbmt.kernels.operators import has_numba
+from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile
 
 
 def plain_choice(weights, word):
@@ -27,17 +28,27 @@ def test_a_word_chooses_the_entry_whose_interval_it_hits(tables, data):
 
 
 def test_entries_of_weight_zero_are_never_chosen():
-    weights = torch.tensor([[0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]], dtype=torch.float64)
-    table = cumulative_table(weights)
+    table = cumulative_table(torch.tensor([[0.0, 1, 0, 1, 0], [0] * 5, [0, 0, 1, 0, 0]], dtype=torch.float64))
     words = torch.tensor([0, WORD // 2 - 1, WORD // 2, WORD - 1])
-    assert choose_by_weight(table, 5, torch.zeros(4, dtype=torch.long), words).tolist() == [1, 1, 3, 3]
-    assert choose_by_weight(table, 5, torch.full((4,), 2), words).tolist() == [2, 2, 2, 2]
+    for which, chosen in ((0, [1, 1, 3, 3]), (2, [2, 2, 2, 2])):
+        assert choose_by_weight(table, 5, torch.full((4,), which), words).tolist() == chosen
 
 
-def test_a_table_does_not_depend_on_its_place():
-    weights = torch.rand(3, 7, dtype=torch.float64)
-    alone = cumulative_table(weights[2:])
-    assert torch.equal(cumulative_table(weights)[14:] - 2 * WORD, alone) and int(alone[-1]) == WORD
+@pytest.mark.skipif(not has_numba(), reason="numba is missing")
+@pytest.mark.parametrize("n", [1, 2, 7, 65536])
+@pytest.mark.parametrize("power", [0, 1, 8])
+def test_an_alias_table_draws_by_weight(n, power):
+    from sbmt.kernels.cpu.draw import _fill_alias_table
+
+    generator = np.random.default_rng(n)
+    weights = generator.random(n) ** power * (generator.random(n) < 0.8)
+    weights[-1] = 100.0
+    keep, alias = np.empty(n, np.float32), np.empty(n, np.int32)
+    _fill_alias_table(weights.copy(), keep, alias, *np.empty((2, n), np.int32))
+    kept = keep.clip(max=1).astype(float)
+    drawn = np.bincount(np.r_[np.arange(n), alias], np.r_[kept, 1 - kept]) / n
+    np.testing.assert_allclose(drawn, weights / weights.sum(), rtol=1e-6, atol=1e-7 / n)
+    assert not drawn[weights == 0].any()
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-12, 0.01, 0.7, 3.0, 32.0, 1e3, 1e6])
@@ -48,15 +59,3 @@ def test_poisson_quantiles_equal_those_of_scipy(rate):
     tolerance = 1e-9  # of the incomplete gamma functions, far below a step of 2⁻³³ in all but the tails
     assert np.all(below <= u.numpy() * (1 + tolerance)) and np.all(at >= u.numpy() * (1 - tolerance))
     assert (found == 0).all() == (rate <= 1e-12)
-
-
-def test_ragged_rows_are_counted_out():
-    row, place = within_row(torch.tensor([2, 0, 3, 0]))
-    assert row.tolist() == [0, 0, 2, 2, 2] and place.tolist() == [0, 1, 0, 1, 2]
-
-
-def test_a_row_is_addressed_by_example_head_and_query():
-    rows = torch.arange(2 * 3 * 4)
-    example, head, query = row_address(rows, (2, 3, 4, 9), first_example=5)
-    assert torch.equal((example - 5) * 12 + head * 4 + query, rows)
-    assert example.unique().tolist() == [5, 6] and head.max() == 2 and query.max() == 3

@@ -19,7 +19,7 @@ from tests.site.visits import ROOT
 pytestmark = pytest.mark.site
 
 # Of these every public class and function counts, listed in ``__all__`` or not.
-PARTS = ("sbmt.counter_rng", "sbmt.graph.patterns", "sbmt.block_model.pair_products", "sbmt.cost")
+PARTS = ("sbmt.counter_rng", "sbmt.graph.patterns", "sbmt.block_model.model", "sbmt.cost")
 PARTS += tuple(f"sbmt.experiments.{part}" for part in ("data", "plots", "studies", "training"))
 # Helpers that several files of one part share: public to their neighbours, not to users.
 INTERNAL = {
@@ -27,7 +27,6 @@ INTERNAL = {
     "sbmt.experiments.plots.style",
     "sbmt.experiments.data.pathfinder.snakes",
     "sbmt.experiments.data.pathfinder.geometry",
-    "sbmt.kernels.gpu.rows.launch",
 }
 
 

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations, prune
 
 import sbmt
 from sbmt import ExtraKeys
-from sbmt.block_model.link import Poisson
+from sbmt.block_model.model import Poisson
 from sbmt.sparsification import load_sparsified
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.huggingface import attend

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from sbmt.attention.inputs import check_attention_inputs
+from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.padding import check_mask
+from sbmt.graph.masks import check_mask
 from sbmt.types import AttentionOutput
 
 

@@ -10,10 +10,7 @@ PASSING = {
     "faithful": dict(name="sbm", n_clusters=1, preset="faithful"),
     "fitted": dict(name="sbm", n_clusters=64, preset="fitted"),
     "fitted, random only of many": dict(name="sbm", n_clusters=4, preset="fitted"),
-    "shared, no loops": dict(name="sbm", n_clusters=64, preset="fitted", shared_graph=True, self_loops=False),
-    "poisson, softmax, dropout, pyg": dict(
-        name="sbm", n_clusters=3, link="poisson", membership="softmax", dropout=0.2, backend="pyg"
-    ),
+    "poisson, dropout, pyg": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2, backend="pyg"),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
     "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
     "linear": dict(name="linear"),

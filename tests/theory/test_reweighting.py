@@ -9,7 +9,7 @@ import torch
 
 import sbmt
 from sbmt import BlockModel, EdgeList, SbmtError
-from sbmt.block_model.reweighting import SMALLEST_PROBABILITY, reweighting_bias
+from sbmt.block_model.model import SMALLEST_PROBABILITY, probability, reweighting_bias
 from theory import reweighting
 
 RNG = np.random.default_rng(4)
@@ -34,9 +34,7 @@ def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
     drawn = np.random.default_rng(7).random((3, 4)) < probabilities()
     outputs = reweighting.drawn_outputs(SCORES, VALUES, RATES, 1, seed=7)[0]
     edges = EdgeList.from_dense(torch.from_numpy(drawn)[None, None])
-    eye = torch.eye(4, dtype=torch.float64)[None, None]
-    model = BlockModel(eye[:, :, :3], torch.zeros(1, 4, 4), eye, link="poisson")
-    bias = reweighting_bias(model.link.probability(torch.from_numpy(RATES[drawn])))
+    bias = reweighting_bias(probability("poisson", torch.from_numpy(RATES[drawn])))
     query, key, value = (torch.from_numpy(part)[None, None] for part in (2 * SCORES, np.eye(4), VALUES))
     expected = sbmt.edge_attention(query, key, value, edges, bias=bias)  # scores are halved: 1/√4
     np.testing.assert_allclose(outputs, expected[0, 0].numpy(), rtol=1e-12)
@@ -48,7 +46,7 @@ def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
     outputs = reweighting.drawn_outputs(same_sink, sunk, rates, 1, seed=7)[0]
     rest = EdgeList.from_dense(torch.from_numpy(drawn * (np.arange(4) != sink) > 0)[None, None])
     rates = torch.from_numpy(RATES[rest.to_dense()[0, 0].numpy()])
-    bias = reweighting_bias(model.link.probability(rates))
+    bias = reweighting_bias(probability("poisson", rates))
     logit = torch.tensor([0.5], dtype=torch.float64)
     expected = sbmt.edge_attention(query, key, torch.from_numpy(sunk)[None, None], rest, bias=bias, sink=logit)
     np.testing.assert_allclose(outputs, expected[0, 0].numpy(), rtol=1e-12)

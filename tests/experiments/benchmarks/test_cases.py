@@ -12,7 +12,7 @@ from sbmt.experiments.benchmarks.cases import (
     thin_block_model,
 )
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
-from sbmt.experiments.training import SHIPPED_FITTED, SHIPPED_SHARED, load_run
+from sbmt.experiments.training import SHIPPED_FITTED, load_run
 
 POINTS = [(256, 0.5, 128), (512, 0.04, 32), (1024, 0.0025, 128)]
 
@@ -62,7 +62,7 @@ def test_a_structured_mask_is_block_diagonal_after_sorting():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
     state = torch.get_rng_state()
-    setting = Setting(64, 0.04, kind) if kind in MADE_UP else fitted_setting(64, 4.0, kind)
+    setting = Setting(64, 0.04, kind) if kind in MADE_UP else fitted_setting(64, 4.0)
     one, same, other = (build(setting, seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
@@ -71,18 +71,16 @@ def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone(kind):
     assert all(leaf.requires_grad and leaf.is_leaf for leaf in one.leaves)
 
 
-@pytest.mark.parametrize("kind", ["fitted", "shared"])
 @pytest.mark.parametrize(("n", "keys"), [(128, 4.0), (1500, 16.0)])
-def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys, kind):
-    case = build(fitted_setting(n, keys, kind))
+def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys):
+    case = build(fitted_setting(n, keys))
     attended = case.layer.eval()(case.query, case.key, case.value).density * n
     assert attended.mean().item() == pytest.approx(keys, rel=0.1)
 
 
-@pytest.mark.parametrize("folder", [SHIPPED_FITTED, SHIPPED_SHARED], ids=lambda folder: folder.name)
-def test_fitted_memberships_are_as_training_left_them(folder):
+def test_fitted_memberships_are_as_training_left_them():
     tokens, labels = sample_fresh_values(4, 256, generator=torch.Generator().manual_seed(0))
-    model = load_run(folder).model.eval()
+    model = load_run(SHIPPED_FITTED).model.eval()
     with torch.no_grad():
         output = model(tokens)
     assert ((output.values.squeeze(-1) > 0) == (labels > 0)).float().mean() > 0.95
@@ -96,7 +94,7 @@ def test_fitted_memberships_are_as_training_left_them(folder):
         ((0, 0.1, "structured"), "n ≥ 1"),
         ((8, 0.0, "structured"), "density in"),
         ((8, 1.0, "structured"), "density in"),
-        ((8, 0.1, "round"), "kind among 'near-constant', 'structured', 'fitted', 'shared'"),
+        ((8, 0.1, "round"), "kind among 'near-constant', 'structured', 'fitted'"),
         ((8, 0.1, "structured", 0), "n_clusters ≥ 1"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.benchmarks import backends, memory, sampler, suites
+from sbmt.experiments.benchmarks import memory, sampler, suites
 from sbmt.experiments.benchmarks.cases import Setting
 from sbmt.experiments.benchmarks.manifest import machine_manifest
 from sbmt.experiments.benchmarks.parts import PARTS, WHOLE
@@ -40,7 +40,8 @@ def test_every_table_has_its_place_on_the_page(result):
     others = {"memory", "figure", "machine", "attention-clusters-training"}
     others |= {"attention-clusters-forward", "fitted-growth", "fitted-gain"}
     others |= {"fitted-machine", "fitted-figure", "fitted-memory", "fitted-memory-forward"}
-    others |= {"fitted-machines", "attention-machines"}
+    others |= {"fitted-machines", "attention-machines", "fitted-shared-training", "fitted-shared-forward"}
+    others |= {"backends-edge_dot", "backends-edge_gate"}  # measured by an earlier version, as heads that share a graph
     names = {table.name for table in tables_of(result)} | others
     text = PAGE.read_text("utf-8")
     assert all(text.count(f"<!-- table {name}: make bench -->") == 1 for name in names)
@@ -59,7 +60,6 @@ def test_a_case_says_to_which_sweeps_it_belongs(result):
     assert {(case["kind"], case["n"], case["dtype"], *case["sweeps"]) for case in fitted} == {
         ("fitted", 64, "float32", "n", "keys"),
         ("fitted", 128, "float32", "n"),
-        ("shared", 64, "float32", "shared"),
         ("fitted", 64, "bfloat16", "bfloat16"),
     }
     [half] = [table for table in fitted_tables(result["suites"]["fitted"]["found"]) if "bfloat16-t" in table.name]
@@ -172,17 +172,6 @@ def test_numpy_draws_the_same_law(make_block_model):
     [mask] = sampler.by_numpy(model)
     assert mask.shape == (300, 200)
     assert mask.mean() == pytest.approx(model.expected_density().item(), rel=0.1)
-
-
-@pytest.mark.parametrize("product", backends.PRODUCTS)
-def test_ways_to_a_product_have_the_same_values_and_gradients(product):
-    query, key = (torch.randn(1, 1, 32, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    edges = backends.Mask(1, 32, 0.3).draw()
-    cotangent = torch.randn(edges.n_edges, dtype=torch.float64)
-    found = [way(query, key, edges) for way in backends.PRODUCTS[product].values()]
-    gradients = [torch.autograd.grad(values, (query, key), cotangent) for values in found]
-    torch.testing.assert_close(found[0], found[1])
-    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_the_choice_is_judged_by_the_best(result):

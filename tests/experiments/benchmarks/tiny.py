@@ -23,7 +23,6 @@ def raising(error):
 
 ON_CPU = GPU_CONTESTANTS | {
     "sparse": Contestant("sparse", layer_with()),
-    "tiled": Contestant("tiled", layer_with(sampler="bernoulli", backend="dense")),
     "flex": raising(RuntimeError("Unsupported: x\nlong story")),
     "pyg": raising(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 34.00 GiB.")),
 }
@@ -32,9 +31,9 @@ ON_CPU = GPU_CONTESTANTS | {
 
 def gpu_grid(*densities, **changed):
     """The suite ``gpu`` on the CPU; contestants may be changed by name."""
-    contestants = {name: ON_CPU[name] for name in ("sdpa", "sparse", "tiled")} | changed
+    contestants = {name: ON_CPU[name] for name in ("sdpa", "sparse", "dense")} | changed
     settings = of_both_kinds(*((64, density) for density in densities), **SMALL)
-    return Grid({"gpu": settings}, PACE, contestants, [], ("sparse", "tiled"))
+    return Grid({"gpu": settings}, PACE, contestants, [], ("sparse",))
 
 
 def use_tiny_grids(patch):
@@ -48,7 +47,7 @@ def use_tiny_grids(patch):
     patch.setattr(attention, "QUICK", Grid(made_up, PACE, some, of_both_kinds((64, 0.1))))
     fitted = {name: attention.FITTED_CONTESTANTS[name] for name in ("sdpa", "sbm", "window", "transformer_conv")}
     points = [fitted_setting(n, 8.0) for n in (64, 128)]
-    sweeps = {"n": points, "shared": [fitted_setting(64, 8.0, "shared")], "keys": points[:1]}
+    sweeps = {"n": points, "keys": points[:1]}
     few = {name: fitted[name] for name in ("sdpa", "sbm")}
     half = Grid({"bfloat16": points[:1]}, PACE, few, [], dtype=torch.bfloat16)
     patch.setattr(attention, "FITTED_QUICK", [Grid(sweeps, PACE, fitted, []), half])
@@ -56,5 +55,4 @@ def use_tiny_grids(patch):
     patch.setattr(sampler, "QUICK", sampler.SamplerGrid(64, (0.05, 0.2), (256, 512), PACE, degree=8.0))
     patch.setattr(backends, "QUICK", backends.BackendGrid((1, 2), (16, 32), (1.0, 0.1), PACE, most_cells=2**10))
     patch.setattr(memory, "FITTED_QUICK", memory.MemoryGrid(()))
-    patch.setattr(backends, "TO_CHOOSE", backends.QUICK)
     patch.setattr(memory, "QUICK", memory.MemoryGrid((Setting(256, 0.05, "structured"),), contestants=("sbm",)))

@@ -6,7 +6,6 @@ import pytest
 from sbmt.experiments.studies.repeated_tokens import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
-from sbmt.kernels import cutoffs as kept
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
@@ -138,31 +137,6 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
     assert list(result["suites"]) == ["attention", "sampler"]
     assert result["manifest"]["threads"] == 1
     assert result["manifest"]["command"].startswith("sbmt bench --quick")
-
-
-def test_cutoffs_are_measured_kept_shown_and_forgotten(run, tmp_path, monkeypatch):
-    use_tiny_grids(monkeypatch)
-    monkeypatch.setattr(kept, "cutoffs_file", lambda: tmp_path / "cutoffs.json")
-    for words, title, is_kept in (
-        ([], "Built in", False),
-        (["--measure"], "Measured here", True),
-        ([], "Measured here", True),
-        (["--forget"], "Built in", False),
-    ):
-        code, out, _ = run("cutoffs", *words)
-        assert code == 0 and title in out and "edge_gate" in out
-        assert (tmp_path / "cutoffs.json").exists() == is_kept
-    code, _, err = run("cutoffs", "--measure", "--forget")
-    assert code == 2 and "--measure or --forget" in err
-    kept.cutoffs.cache_clear()
-
-
-def test_damaged_cutoffs_are_said_to_be_damaged(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "cutoffs_file", lambda: tmp_path / "cutoffs.json")
-    (tmp_path / "cutoffs.json").write_text("{")
-    code, out, err = run("cutoffs")
-    assert code == 0 and not err and "does not hold cut-offs" in out and "another machine" not in out
-    kept.cutoffs.cache_clear()
 
 
 @pytest.mark.bad_input

@@ -138,10 +138,7 @@ def test_every_named_study_has_models_to_train(name):
     assert len(names) == len(titles) == len(study.trials)
 
 
-WITH_CONTROLS = [study for study in UNSEEN_STUDIES.values() if study.name != "shared-graph"]
-
-
-@pytest.mark.parametrize("study", WITH_CONTROLS, ids=lambda study: study.name)
+@pytest.mark.parametrize("study", UNSEEN_STUDIES.values(), ids=lambda study: study.name)
 def test_what_was_never_seen_is_put_to_all_alike(study):
     """Steps of 4,096 tokens; controls train as fitted masks do, with a sink and reweighting of their own."""
     shared = {f.name for f in fields(study.config)} - {"attention", "options"}
@@ -156,14 +153,6 @@ def test_what_was_never_seen_is_put_to_all_alike(study):
     assert (options["window"].window, options["window"].mask_density) == (8, 0.0)
     seeds = Counter(trial.name for trial, _ in study.plan())
     assert all((n > 2) if name.startswith("fitted") else (n == 2) for name, n in seeds.items())
-
-
-def test_a_shared_graph_is_all_that_differs():
-    study = UNSEEN_STUDIES["shared-graph"]
-    each, one = (study.config.override(**trial.settings) for trial in study.trials)
-    assert study.config.n_heads > 1
-    assert one == replace(each, options=replace(each.options, shared_graph=True)) != each
-    assert Counter(trial.name for trial, _ in study.plan()) == {"fitted": 2, "shared": 2}
 
 
 @pytest.mark.parametrize("study", EQUAL_EDGES_STUDIES.values(), ids=lambda study: study.name)

@@ -10,13 +10,12 @@ from tests.experiments.training.test_fitted import config
 
 
 def known_layer(scale, n_heads=1):
-    """A layer that gives token j to cluster j, or all to the first one, by its first head; tokens are unit vectors."""
-    settings = dict(link="poisson", membership="softmax", learning="likelihood", edges_per_query=4.0)
-    layer = SBMAttention(8, n_heads, 8, shared_graph=n_heads > 1, **settings)
+    """A layer that gives token j to part j of both partitions; tokens are unit vectors."""
+    settings = dict(link="poisson", membership="crossed", learning="likelihood", edges_per_query=4.0)
+    layer = SBMAttention(8, n_heads, 64, **settings)
     with torch.no_grad():
-        layer.node_mlp = torch.nn.Linear(8 * n_heads, 8, bias=False)
-        layer.node_mlp.weight.copy_(torch.eye(8, 8 * n_heads))
-        layer.clusters.copy_(scale * torch.eye(8))
+        layer.node_mlp = torch.nn.Identity()
+        layer.clusters.copy_(scale * torch.eye(8).repeat(2, 1))
     return layer, torch.eye(8)[None, None]
 
 

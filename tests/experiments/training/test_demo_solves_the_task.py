@@ -7,16 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 from sbmt import SBMAttention
-from sbmt.block_model import pair_products
 from sbmt.experiments.cli import app
 from sbmt.experiments.data.repeated_tokens import random_mask_ceiling, sample_repeated_tokens
 from sbmt.experiments.training import load_run
-from sbmt.kernels.cutoffs import cutoffs
-
-
-@pytest.fixture(autouse=True)
-def products_as_users_have_them(monkeypatch):
-    monkeypatch.setattr(pair_products, "cutoffs", cutoffs)
 
 
 def train(folder, words):

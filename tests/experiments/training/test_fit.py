@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.block_model import pair_products
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.callbacks import _State
@@ -20,7 +19,6 @@ from sbmt.experiments.training.checkpoints import weights
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import Run, Step, load_run
 from sbmt.experiments.training.tasks import generated
-from sbmt.kernels.cutoffs import cutoffs
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
@@ -89,9 +87,8 @@ for folder in map(Path, sys.argv[2:]):
 """
 
 
-def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, monkeypatch, family):
+def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, family):
     """SIGKILL at step 5 of 7 in another process, in the middle of an epoch; the last checkpoint is of step 4."""
-    monkeypatch.setattr(pair_products, "cutoffs", cutoffs)  # all processes choose between kernels in the same way
     configs = {tmp_path / name: family[name]() for name in ("listops", "mnli")}
     for killed, config in configs.items():
         killed.with_suffix(".json").write_text(json.dumps(config.to_dict()))

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from sbmt import SbmtError
-from sbmt.block_model.density import density_penalty
+from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.config import build_model

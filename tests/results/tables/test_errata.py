@@ -104,7 +104,7 @@ def test_commands_name_what_made_the_numbers():
         "make results",
         "python notebooks/execute.py notebooks/06*",
     ]
-    assert commands(["sparse"], [], RESULTS) == ["sbmt study sparse --json results/sparse.json"]
+    assert commands(["sparse"], [], RESULTS) == ["sbmt study sparse --json results/sparse.json  # at commit 1318f51"]
     assert commands(["ste_bias"], [], RESULTS) == ["python results/measure/ste_bias.py"]
     lra = RESULTS.files_of('{{ n_comparisons("lra", "full", "ahead") }}')
     assert commands([*lra, "ste_bias"], [], RESULTS) == ["make long-range", "python results/measure/ste_bias.py"]

@@ -8,14 +8,12 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.block_model import pair_products
-from sbmt.block_model.density import density_penalty
+from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, evaluate, fit, load_run
 from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
 from sbmt.experiments.training.tasks import generated as module
-from sbmt.kernels.cutoffs import cutoffs
 from tests.experiments.training.runs import Stopped, stop_after
 
 TINY = RepeatedTokensConfig(
@@ -104,9 +102,8 @@ def test_evaluation_restores_the_mode_and_is_seeded(n_samples):
 
 
 @pytest.mark.slow
-def test_algorithm_1_stops_below_its_cap_and_fails(monkeypatch):
+def test_algorithm_1_stops_below_its_cap_and_fails():
     """It cannot draw an edge with more than 63.2 %, and the task shows it."""
-    monkeypatch.setattr(pair_products, "cutoffs", cutoffs)  # for masks as dense as these
     sizes = dict(length=32, batch_size=32, learning_rate=2e-3, test_sequences=1024)
     run = fit(SIZES["demo"].override(preset="faithful", steps=300, **sizes))
     assert 0.6 < max(run.history["density"]) < 0.65

@@ -1,0 +1,80 @@
+"""Random words against their plain twin, and the shape of what is drawn; its law is that of tests/samplers."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt import BlockModel, EdgeList, sample_edges
+from sbmt.counter_rng import MAX_HEADS, WORD, Purpose, random_blocks, to_uniform
+from sbmt.kernels.cpu import rng
+from sbmt.kernels.cpu.compile import loop
+
+seeds = st.one_of(st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 1 << 32]), st.integers(-(1 << 63), (1 << 63) - 1))
+words = st.one_of(st.sampled_from([0, (1 << 31) - 1, 1 << 31, WORD - 1]), st.integers(0, WORD - 1))
+
+
+@loop
+def fill(out, seed, key, row, head_and_purpose, example):
+    """Words and uniforms of one address."""
+    w0, w1, w2, w3 = rng.philox(seed, key >> 2, row, head_and_purpose, example)
+    out[0], out[1], out[2], out[3] = w0, w1, w2, w3
+    out[4], out[5] = rng.cell_uniform(seed, key, row, head_and_purpose, example), rng.fine_uniform(w0, w1)
+
+
+@given(seeds, words, words, st.integers(0, MAX_HEADS - 1), st.sampled_from(Purpose), words)
+def test_words_and_uniforms_equal_those_of_the_plain_twin(seed, key, row, head, purpose, example):
+    found = np.empty(6)
+    fill(found, np.int64(seed), key, row, head + purpose * MAX_HEADS, example)
+    address = [torch.tensor([x]) for x in (example, head, row)]
+    expected = random_blocks(seed, purpose, *address, torch.tensor([key // 4]))[0].tolist()
+    assert found[:4].tolist() == expected
+    assert found[4] == to_uniform(torch.tensor(expected[key % 4]))
+    assert found[5] == ((expected[0] >> 5 << 26) + (expected[1] >> 6) + 0.5) / 2.0**53
+
+
+def model_of(rates, dtype=torch.float32, link="poisson"):
+    """One head whose rates are these rows; every key is a cluster."""
+    rates = torch.as_tensor(rates, dtype=dtype)
+    unit = torch.eye(rates.shape[1], dtype=dtype)[None, None]
+    size = rates.abs().amax().clamp(min=1)
+    return BlockModel((rates / size)[None, None], unit[0] * size, unit, link=link)
+
+
+@pytest.mark.parametrize("link", ["bilinear", "poisson"])
+@pytest.mark.parametrize("n_keys", [5, 400])
+def test_edges_are_those_of_a_mask(n_keys, link):
+    """In order, distinct, between real tokens, with every certain pair and no impossible one; keys and points alike."""
+    generator = torch.Generator().manual_seed(0)
+    rates = torch.rand(60, n_keys, generator=generator) * 4 / n_keys
+    rates[:, 0], rates[:, 1], rates[7] = (50.0 if link == "poisson" else 1.0), 0.0, 0.0
+    model = model_of(rates, link=link)
+    query_mask, key_mask = (
+        torch.rand(1, 60, generator=generator) < 0.8,
+        torch.rand(1, n_keys, generator=generator) < 0.8,
+    )
+    key_mask[0, :2] = True
+    masked = BlockModel(
+        model.query_membership, model.block_matrix, model.key_membership, query_mask, key_mask, link=link
+    )
+    edges = sample_edges(masked, generator=generator)
+    EdgeList(edges.row_ptr, edges.keys, edges.shape, query_mask, key_mask, check=True)
+    mask = edges.to_dense()[0, 0]
+    real = query_mask[0].clone()
+    real[7] = False
+    assert mask[real, 0].all() and not mask[:, 1].any() and not mask[7].any()
+    assert 60 < edges.n_edges < 400
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rates_over_all_magnitudes(dtype):
+    """From 1e30 down to what a type can just hold: certain edges are there, all but impossible ones are not."""
+    many = torch.ones(2, 1, 50, 1, dtype=dtype)
+    for rate in (30.0, 1e30):
+        block = torch.full((1, 1, 1), rate, dtype=dtype)
+        assert sample_edges(BlockModel(many, block, many, link="poisson")).n_edges == 2 * 50 * 50
+    size = torch.logspace(0, -30, 400, dtype=dtype)[None, None, :, None]
+    ones = torch.ones(1, 1, 1, dtype=dtype)
+    counts = sample_edges(BlockModel(ones[None].expand(1, 1, 200, 1), ones, size)).to_dense()[0, 0].sum(0)
+    assert counts[0] == 200 and 0 < counts[20] < 60 and counts[150:].sum() == 0

@@ -1,0 +1,167 @@
+"""The number of threads changes nothing, not even the last bit, while several ranges are really worked on."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbmt import build_attention
+from sbmt.kernels import operators
+from sbmt.kernels.operators import ranges_of
+from tests.layers.inputs import seeded, tokens
+
+ROOT = Path(__file__).parents[2]
+LAYERS = {
+    "recommended": dict(preset="recommended", n_clusters=5),
+    "fitted": dict(preset="fitted", n_clusters=64, window=6),
+    "faithful": dict(preset="faithful", n_clusters=5, gate_rule="weight"),
+}
+
+
+@pytest.fixture
+def set_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def ranges(monkeypatch):
+    """How many ranges each call of a loop had; even a few rows are shared out."""
+    noted, cut = [], ranges_of
+    monkeypatch.setattr(operators, "ranges_of", lambda costs: noted.append(cut(costs, 1.0)) or noted[-1])
+    return noted
+
+
+def everything(layer, dtype):
+    """Edges, values and gradients of a step, and the parameters' gradients; an example is padded."""
+    inputs = [tokens(n=40, seed=seed, dtype=dtype).requires_grad_() for seed in range(3)]
+    mask = torch.arange(40) < torch.tensor([[40], [17]])
+    out = layer(*inputs, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)
+    out.values.square().sum().add(out.auxiliary_loss + out.density.sum()).backward()
+    gradients = [[x.grad for x in some] for some in (inputs, layer.parameters())]
+    return [out.edges.row_ptr, out.edges.keys, out.values, out.auxiliary_loss, *gradients[0]], gradients[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_step_of_training_is_the_same_bit_for_bit(name, dtype, set_threads, ranges):
+    found = []
+    for n_threads in (1, 2, 3):
+        set_threads(n_threads)
+        torch.manual_seed(0)
+        layer = build_attention("sbm", d_head=4, n_heads=3, dropout=0.3, backend="cpu", **LAYERS[name]).to(dtype)
+        ranges.clear()
+        found.append(everything(layer, dtype))
+        assert max(len(of_call) for of_call in ranges) == n_threads
+    (first, of_parameters), *others = found
+    assert 0 < first[1].numel() < 2 * 3 * 40 * 40
+    for other, gradients in others:
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(first, other, strict=True))
+        torch.testing.assert_close(gradients, of_parameters)  # torch's own products differ in the last bit
+
+
+costs_of_rows = st.lists(st.one_of(st.integers(0, 3), st.sampled_from([10_000, 10**7])), min_size=1, max_size=60)
+
+
+@given(costs_of_rows, st.integers(1, 10**6), st.integers(1, 4))
+def test_ranges_cover_all_rows_in_order(costs, least, n_threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        found = ranges_of(np.concatenate([[0], np.cumsum(costs)]), float(least))
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) <= n_threads and len(found) <= max(1, sum(costs) // least)
+    assert found[0][0] == 0 and found[-1][1] == len(costs)
+    assert all(stop == start for (_, stop), (start, _) in pairwise(found))
+
+
+def test_ranges_cost_about_the_same_and_little_work_is_not_shared(set_threads):
+    set_threads(4)
+    costs = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(0, 1000, 5000))])
+    shares = np.diff([costs[start] for start, _ in ranges_of(costs)] + [costs[-1]])
+    assert len(shares) == 4 and np.ptp(shares) <= 2000 and ranges_of(np.array([0, 3, 8])) == [(0, 2)]
+
+
+def where_am_i(start, stop, wait):
+    wait(timeout=60)
+    return start, threading.get_ident()
+
+
+def test_ranges_are_worked_on_at_once_and_come_back_in_order(set_threads, monkeypatch):
+    monkeypatch.setattr(operators, "_compiled", {(where_am_i, type(threading.Barrier(1).wait))})
+    set_threads(3)
+    found = operators.in_threads(where_am_i, [(0, 1), (1, 2), (2, 3)], threading.Barrier(3).wait)
+    assert [start for start, _ in found] == [0, 1, 2] and len({thread for _, thread in found}) == 3
+
+
+def test_an_exception_in_any_thread_reaches_the_caller(set_threads, monkeypatch):
+    set_threads(2)
+
+    def fail(start, stop, which):
+        if start == which:
+            raise ZeroDivisionError("of this range")
+
+    monkeypatch.setattr(operators, "_compiled", {(fail, int)})
+    for which in (0, 1):
+        with pytest.raises(ZeroDivisionError, match="of this range"):
+            operators.in_threads(fail, [(0, 1), (1, 2)], which)
+    assert operators.in_threads(fail, [(0, 1), (1, 2)], 2) == [None, None]
+
+
+def test_callers_from_several_threads_do_not_disturb_each_other(set_threads, ranges):
+    set_threads(2)
+    layer = build_attention("sbm", preset="recommended", d_head=4, n_heads=3, n_clusters=5, backend="cpu")
+    xs = [tokens(n=20, seed=seed) for seed in range(4)]
+
+    def attend(x):
+        with torch.no_grad():
+            return layer(x, x, x, generator=seeded()).values
+
+    expected = [attend(x) for x in xs]
+    with ThreadPoolExecutor(4) as callers:
+        found = list(callers.map(attend, xs * 8))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, expected * 8, strict=True))
+
+
+FORK = """
+    import multiprocessing, os, torch
+    from sbmt import BlockModel, sample_edges
+    from sbmt.kernels import operators
+
+    torch.set_num_threads(2)
+    whole = operators.ranges_of
+    operators.ranges_of = lambda costs: whole(costs, 1.0)
+    ones = torch.ones(2, 1, 40, 1)
+
+    def draw(_=None):
+        model = BlockModel(ones, torch.full((1, 1, 1), 0.3), ones)
+        edges = sample_edges(model, generator=torch.Generator().manual_seed(0))
+        return os.getpid(), operators._pool is not None, edges.row_ptr.tolist(), edges.keys.tolist()
+
+    parent, has_pool, *expected = draw()
+    assert has_pool
+    with multiprocessing.get_context("fork").Pool(2) as children:
+        for child, has_pool, *found in children.map_async(draw, range(4)).get(timeout=300):
+            assert child != parent and has_pool and found == expected
+    assert draw() == (parent, True, *expected)
+    print("the same")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_computes_the_same_and_does_not_hang():
+    code = [sys.executable, "-c", textwrap.dedent(FORK)]
+    done = subprocess.run(code, capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr

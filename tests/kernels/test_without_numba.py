@@ -1,0 +1,80 @@
+"""The library works without numba, imports it no earlier than it must, and may be imported again."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VALUES = """
+    import torch
+    from sbmt import EdgeList, SBMAttention, available_backends, build_attention, edge_attention
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 2, 50, 8, requires_grad=True)
+    edges = EdgeList.from_dense(torch.rand(3, 2, 50, 50) < 0.1)
+    for backend in ("dense", "auto"):
+        out = edge_attention(x, x, x, edges, dropout=0.3, generator=torch.Generator().manual_seed(0), backend=backend)
+        print([round(v, 3) for v in torch.autograd.grad(out.square().sum(), x)[0].flatten()[:9].tolist()])
+    for preset in ("recommended", "faithful", "fitted"):
+        layer = build_attention("sbm", preset=preset, d_head=8, n_heads=2, n_clusters=16, dropout=0.2)
+        model = layer.block_model(x, x)
+        out = layer(x, x, x, return_edges=True)
+        (out.values.square().sum() + out.density.sum() + out.auxiliary_loss).backward()
+        assert all(p.grad.isfinite().all() and p.grad.any() for p in layer.parameters())
+        expected = out.edges.density() if preset == "fitted" else model.expected_mask(0.01).mean((2, 3))
+        assert out.values.isfinite().all() and (out.density - expected).abs().max() < 0.12
+"""
+
+
+def run(script, **environment):
+    """What a new interpreter prints, line by line."""
+    code = [sys.executable, "-c", textwrap.dedent(script)]
+    environment = os.environ | environment
+    done = subprocess.run(code, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return run(VALUES + "    assert 'cpu' in available_backends()\n")
+
+
+@pytest.mark.parametrize("how", ["disabled", "missing"])
+def test_everything_works_without_numba(how, compiled):
+    """Gradients along given edges are the same, dropout included; layers draw other edges by the same law."""
+    missing = "    import sys\n    sys.modules['numba'] = None\n" if how == "missing" else ""
+    none = "    assert available_backends() == ['dense', 'pyg']\n"
+    assert run(missing + VALUES + none, **({"NUMBA_DISABLE_JIT": "1"} if how == "disabled" else {})) == compiled
+
+
+def test_numba_is_imported_when_first_needed():
+    script = """
+        import sys, torch, sbmt
+        before = "numba" in sys.modules
+        sbmt.SBMAttention(4, 1, 2, backend="cpu")(*torch.randn(3, 1, 1, 20, 4))
+        print(before, "numba" in sys.modules)
+    """
+    assert run(script) == ["False True"]
+
+
+def test_the_library_may_be_imported_again():
+    script = """
+        import sys, torch
+        for _ in range(2):
+            import sbmt
+            torch.manual_seed(0)
+            x = torch.randn(1, 2, 30, 8, requires_grad=True)
+            layer = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=16, backend="cpu")
+            out = layer(x, x, x)
+            (out.values.sum() + out.auxiliary_loss).backward()
+            print(float(x.grad.norm()), int(out.density.sum() * 900))
+            for name in [name for name in sys.modules if name.split(".")[0] == "sbmt"]:
+                del sys.modules[name]
+    """
+    first, second = run(script)
+    assert first == second

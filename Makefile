@@ -27,8 +27,7 @@ WORKERS = -n $(PYTEST_WORKERS) --max-worker-restart 0
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 GPU_ARGS ?=
-TRITON := triton==3.9.0
-STUDIES := attentions figure4 figure4-64 collapse decides sparse fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 shared-graph recall
+STUDIES := attentions figure4 figure4-64 collapse decides fitted-64 fitted-256 fitted-1024 fitted-parts fresh-64 fresh-256 recall
 GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder twins
 LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges retrieval-edges text-edges image-edges
@@ -40,7 +39,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit gpu-test notebooks-test lab-test site-test install-test lab docs site results long-range language bench gpu faults clean distclean
+.PHONY: help setup demo test lint unit notebooks-test lab-test site-test install-test lab docs site results long-range language bench gpu faults clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,13 +60,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Unit tests come first: they compile the kernels, which notebooks and pages then find ready. The notebooks, which take
-# longest, then have two processes; beside them all else takes its turn. Triton comes last, so that all else is tested
-# without it.
+# Unit tests come first: they compile the loops, which notebooks and pages then find ready. The notebooks, which take
+# longest, then have two processes; beside them all else takes its turn.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 1 unit
 	$(MAKE) --no-print-directory --jobs 2 notebooks-test site-test install-test lint
-	$(MAKE) --no-print-directory --jobs 1 gpu-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
@@ -77,21 +74,7 @@ lint: $(STAMP)
 # Files keep their order, so that those that hold one long test do not come last.
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
-	    --ignore=tests/kernels/gpu --ignore=sbmt/kernels/gpu $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
-
-# Triton has no wheels but for Linux, and takes 1 GB, so that only these tests install it. PyTorch for CUDA brings its own.
-# Kernels are built for GPUs that need not be there, and run by Triton's interpreter, or on a GPU with INTERPRET=0.
-INTERPRET ?= 1
-gpu-test: $(STAMP)
-ifeq ($(shell uname -s),Linux)
-	$(BIN)/python -c 'import triton' 2>/dev/null || \
-	    $(INSTALL) --no-deps $(TRITON)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/kernels/gpu/test_builds.py $(WORKERS) $(PYTEST_ARGS)
-	TRITON_INTERPRET=$(INTERPRET) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k gpu \
-	    tests/kernels/gpu tests/attention tests/test_operators.py $(WORKERS) $(PYTEST_ARGS)
-else
-	@echo "gpu-test: there is no Triton for this system"
-endif
+	    $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Kernels are separate processes, so neither shape checks nor warning filters reach them.
 notebooks-test: $(STAMP)

@@ -114,8 +114,7 @@ def encoder_layer(attention, n_heads=2):
     torch.manual_seed(0)
     layer, twin = (nn.TransformerEncoderLayer(D_MODEL, n_heads, 8, dropout=0.0, batch_first=True) for _ in range(2))
     layer.self_attn = MultiHeadAttention(D_MODEL, n_heads, attention=attention)
-    if attention == "full":
-        twin.load_state_dict(layer.state_dict())
+    twin.load_state_dict(layer.state_dict(), strict=attention == "full")
     return layer.double(), twin.double()
 
 

@@ -20,9 +20,6 @@ def make(preset="recommended", n_clusters=16):
     return MultiHeadAttention(8, 2, preset=preset, n_clusters=n_clusters)
 
 
-# --- children ----------------------------------------------------------------------------------------------------
-
-
 @each_preset
 def test_a_layer_calls_its_children(preset):
     """So that their hooks run: once for queries and once for keys."""
@@ -74,9 +71,6 @@ def test_evaluation_passes_through_few_files(n, preset):
     assert "layers/sbm.py" in files and len(files) <= 14, sorted(files)
 
 
-# --- checkpoints -------------------------------------------------------------------------------------------------
-
-
 def gradient(attend, x, *, is_checkpointed, use_reentrant=True):
     """The gradient at x; the seed of torch's own generator is always the same."""
     torch.manual_seed(3)
@@ -114,9 +108,6 @@ def test_checkpointing_repeats_the_masks(preset, use_reentrant, source):
     x = torch.randn(2, 30, 8)
     plain = gradient(attend, x, is_checkpointed=False)
     assert torch.equal(gradient(attend, x, is_checkpointed=True, use_reentrant=use_reentrant), plain)
-
-
-# --- tracing and torch.func --------------------------------------------------------------------------------------
 
 
 @each_preset

@@ -52,7 +52,6 @@ def test_a_copy_attends_alike_and_stands_alone(name, how):
 
 @pytest.mark.parametrize("settings", [dict(preset="fitted"), dict(attention="sbm_static", n_positions=8)], ids=str)
 def test_parameters_are_drawn_anew(settings):
-    """By the laws of the constructor, and training starts again."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(64, 2, n_clusters=64, has_tied_start=True, **settings)
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}

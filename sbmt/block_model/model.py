@@ -345,7 +345,7 @@ class BlockModel:
         is_added = self.link == "bilinear"  # exploration, to the mean
         rest = 0.0 if is_added else exploration
         total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(rest)
-        mean = total / n_pairs.clamp(min=1) + is_added * exploration * (n_pairs > 0)
+        mean = total / n_pairs.clamp(min=1) + is_added * exploration * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
     @cached_property

@@ -29,7 +29,7 @@ def test_presets_set_and_arguments_override():
     assert [(layer.sampler, layer.window) for layer in layers] == [("exact", 0), ("fastrg", None), ("exact", 0)]
     assert SBMAttention(**SHAPE).window is None  # for cross-attention
     options = make_options("sbm", {"n_clusters": None, "extra_keys": 4.0})
-    assert (options.n_clusters, options.preset, options.sampler) == (128, "recommended", None)
+    assert (options.n_clusters, options.preset, options.sampler) == (None, "recommended", None)
     assert build_attention("sbm", **arguments_of(options), **SHAPE).exploration == ExtraKeys(4.0)
 
 
@@ -63,7 +63,7 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
     assert encoder(torch.zeros(1, 4, dtype=torch.int64)).values.shape == (1, 4, 8)
     _, *found = [(each.name, each.type, each.default, *each.metadata.values()) for each in fields(options_of("mine"))]
     scale, kind = ("scale", int | None, 2, "what Tensor is multiplied by", ()), Literal["a"] | None
-    assert found == [scale, ("kind", kind, "a", None, ("a",)), ("link", str | None, None, None, registry.LINKS)]
+    assert found == [scale, ("kind", kind, "a", None, ("a",)), ("link", str | None, None, None, ())]
     assert options_of("mine") is options_of("mine")
 
 

@@ -70,7 +70,7 @@ def _parts() -> tuple[Trial, ...]:
         "c-128": ("c = 128", {"edges_per_query": 128.0}),
         "bilinear": ("bilinear link", {"link": "bilinear", "membership": "sigmoid", "n_groups": 1}),
         "keys-0": ("ε = 0", {"exploration": 0.0}),
-        "keys-8": ("ε = 8", {"extra_keys": 8.0}),
+        "keys-3": ("ε = 3", {"extra_keys": 3.0}),
     }
     fitted_masks = FITTED_MASKS | {"n_clusters": 256}
     return (

@@ -33,6 +33,8 @@ ROWS = 200
 
 Config = TypeVar("Config", bound="TrainingConfig")
 UNSAVED = "option_defaults"
+GONE = ("is_diagonal", "n_active", "shared_graph")
+"""Options of earlier versions, which are left out of a configuration if they were not in use."""
 
 
 def family_defaults(**values: Any) -> Any:
@@ -187,10 +189,8 @@ class TrainingConfig(ABC):
         if not isinstance(values, dict) or set(values) - known:
             unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
             raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
-        attention, options = values.get("attention", "sbm"), values.get("options")
-        if isinstance(options, dict):  # an older version's may hold options that are gone, and were not in use
-            present = {f.name for f in fields(options_of(attention))}
-            used = {name: x for name, x in options.items() if name in present or not (x is None or x is False)}
+        if isinstance(options := values.get("options"), dict):
+            used = {name: x for name, x in options.items() if name not in GONE or not (x is None or x is False)}
             values = values | {"options": used}
         try:
             return cls(**values)

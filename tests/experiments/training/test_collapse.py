@@ -11,10 +11,11 @@ from tests.experiments.training.test_fitted import config
 
 def known_layer(scale, n_heads=1):
     """A layer that gives token j to part j of both partitions; tokens are unit vectors."""
-    settings = dict(link="poisson", membership="crossed", learning="likelihood", edges_per_query=4.0)
+    settings = dict(link="poisson", membership="crossed", learning="likelihood", edges_per_query=8.0)
     layer = SBMAttention(8, n_heads, 64, **settings)
     with torch.no_grad():
         layer.node_mlp = torch.nn.Identity()
+        layer.log_rate.fill_(1.0)  # so many edges that a query's estimates have hardly any bias
         layer.clusters.copy_(scale * torch.eye(8).repeat(2, 1))
     return layer, torch.eye(8)[None, None]
 
@@ -27,7 +28,7 @@ def test_clusters_are_counted_by_their_use():
 
 @pytest.mark.parametrize("n_heads", [1, 2])
 def test_the_attention_seen_is_that_of_full_attention(n_heads):
-    layer, x = known_layer(2.0, n_heads)
+    layer, x = known_layer(1.0, n_heads)
     x = torch.randn(400, n_heads, 8, 8, generator=torch.Generator().manual_seed(0))
     seen, density = attention_seen(layer, x, x, x, (None, None))
     p = layer.block_model(x, x).expected_mask().detach()

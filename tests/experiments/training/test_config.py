@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbmt import SbmtError
+from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.lightning_module import density_weight_at
 from sbmt.experiments.training.run import read_config
@@ -20,7 +20,7 @@ def test_paper_size_is_the_synthetic_column_of_table_7():
     paper = SIZES["paper"]
     assert (paper.length, paper.batch_size, paper.steps, paper.learning_rate) == (256, 256, 2000, 1e-3)
     assert (paper.n_layers, paper.n_heads, paper.d_model, paper.d_hidden) == (1, 1, 32, 32)
-    assert paper.options.n_clusters == 128
+    assert paper.options.n_clusters is None and SBMAttention(8, 1).n_clusters == 128
 
 
 def test_override_ignores_none_and_keeps_zero():
@@ -31,8 +31,8 @@ def test_override_ignores_none_and_keeps_zero():
 
 def test_attention_arguments_override_the_preset_only_where_given():
     arguments = RepeatedTokensConfig().override(preset="faithful", exploration=0.0).attention_arguments()
-    assert (arguments["preset"], arguments["n_clusters"], arguments["exploration"]) == ("faithful", 128, 0.0)
-    assert not {"sampler", "gate_rule", "self_loops"} & arguments.keys()
+    assert (arguments["preset"], arguments["exploration"]) == ("faithful", 0.0)
+    assert not {"n_clusters", "sampler", "gate_rule", "self_loops"} & arguments.keys()
     assert RepeatedTokensConfig(attention="linear").attention_arguments() == {}
 
 
@@ -49,10 +49,11 @@ def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
 def test_files_of_older_versions_may_hold_options_that_are_gone_and_were_not_in_use():
     written = RepeatedTokensConfig().to_dict()
     assert written["options"]["sampler"] is None
-    older = written | {"options": written["options"] | {"n_groups": None, "n_hops": None, "has_hops": False}}
+    older = written | {"options": written["options"] | {"n_groups": None, "n_active": None, "is_diagonal": False}}
     assert RepeatedTokensConfig.from_dict(older) == RepeatedTokensConfig()
-    with pytest.raises(SbmtError, match="got n_hops"):
-        RepeatedTokensConfig.from_dict(written | {"options": {"n_hops": 2}})
+    for unknown in ({"n_active": 2}, {"has_hops": False}):
+        with pytest.raises(SbmtError, match=f"got {next(iter(unknown))}"):
+            RepeatedTokensConfig.from_dict(written | {"options": unknown})
 
 
 def test_the_length_of_the_task_is_filled_in():

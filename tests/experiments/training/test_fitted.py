@@ -11,7 +11,8 @@ from sbmt.experiments.training.tasks.recall import RecallConfig
 from sbmt.experiments.training.tasks.repeated_tokens import SIZES, fitted
 from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after
 
-SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, steps=12, length=16, batch_size=8, test_sequences=16)
+SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, extra_keys=1.0)
+SMALL |= dict(steps=12, length=16, batch_size=8, test_sequences=16)
 
 
 def config(**settings):

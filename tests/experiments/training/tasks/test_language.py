@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from sbmt import SbmtError
+from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.tasks.language import (
     GLUE_TASKS,
@@ -39,9 +39,9 @@ def test_defaults_are_the_papers_table_7():
         config = GlueConfig(task=task, tokenizer="t.json")
         assert some(config, glue) == glue
         assert config.best_by == "accuracy" and not config.is_chosen_on_test and config.data_name == task
-    arguments = {"preset": "recommended", "n_clusters": 128, "window": 64}  # δ = 0.01 is the preset's
+    arguments = {"preset": "recommended", "window": 64}  # δ = 0.01 is the preset's, k = 128 the layer's
     given = PAPER_MLM.attention_arguments()
-    assert arguments.items() <= given.items() and not {"exploration", "self_loops"} & given.keys()
+    assert arguments.items() <= given.items() and not {"exploration", "n_clusters", "self_loops"} & given.keys()
     assert GLUE_TASKS == ("sst2", "qqp", "mnli", "qnli")
 
 
@@ -50,7 +50,7 @@ def test_reduced_settings_ask_for_less(tmp_path, monkeypatch):
     (tmp_path / "mnli-subset").mkdir()
     names = ("length", "steps", "batch_size", "d_model", "d_hidden", "n_heads", "n_layers")
     assert all(getattr(REDUCED_MLM, name) < getattr(PAPER_MLM, name) for name in names)
-    assert REDUCED_MLM.options.n_clusters < PAPER_MLM.options.n_clusters
+    assert REDUCED_MLM.options.n_clusters < SBMAttention(8, 1).n_clusters and PAPER_MLM.options.n_clusters is None
     assert REDUCED_MLM.options.window / REDUCED_MLM.length == PAPER_MLM.options.window / PAPER_MLM.length
     performer = REDUCED_MLM.override(attention="performer").attention_arguments()
     assert performer == {"n_features": 32} and PAPER_MLM.override(attention="performer").options.n_features == 256

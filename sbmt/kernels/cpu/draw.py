@@ -178,6 +178,15 @@ def _draw_row_exact(
     return n_kept
 
 
+@inline_loop
+def _end_of_keys(is_real, example):
+    """Where an example's real keys end, so that what is drawn does not depend on padding behind them."""
+    end = is_real.shape[1]
+    while end > 1 and not is_real[example, end - 1]:
+        end -= 1
+    return end
+
+
 @strict_loop
 def draw_exact(start, stop, query, key, is_poisson, seed, first_example, reach, queries, real_keys, sizes, degrees):
     """Keys of the edges of rows start … stop, whose numbers it writes to ``degrees``; each pair is drawn alone.
@@ -193,24 +202,24 @@ def draw_exact(start, stop, query, key, is_poisson, seed, first_example, reach, 
     keep, alias = np.empty(n_clusters * n_keys, np.float32), np.empty(n_clusters * n_keys, np.int32)
     total, most, column = np.empty(n_clusters), np.empty(n_clusters), np.empty(n_keys)
     small, large = np.empty(n_keys, np.int32), np.empty(n_keys, np.int32)
-    last_graph = -1
+    last_graph, n_used = -1, n_keys
     for at in range(start, stop):
         graph, row = at // n_queries, at % n_queries
         head, example = graph % heads, graph // heads
         first_key = graph * n_keys
         if graph != last_graph:
-            last_graph = graph
+            last_graph, n_used = graph, _end_of_keys(real_keys, example)
             for v in range(n_clusters):
-                for j in range(n_keys):
+                for j in range(n_used):
                     column[j] = key[first_key + j, v]
-                total[v], most[v] = column.sum(), column.max()
+                total[v], most[v] = column[:n_used].sum(), column[:n_used].max()
                 if total[v] > 0:
-                    place = slice(v * n_keys, (v + 1) * n_keys)
-                    _fill_alias_table(column, keep[place], alias[place], small, large)
+                    place = slice(v * n_used, (v + 1) * n_used)
+                    _fill_alias_table(column[:n_used], keep[place], alias[place], small, large)
         before = end
         if queries[example, row]:
             address = row, head, example + first_example
-            tables = first_key, n_keys, total, most, keep, alias, is_poisson
+            tables = first_key, n_used, total, most, keep, alias, is_poisson
             n_found = _draw_row_exact(query, at, key, *tables, seed, *address, found)
             drawn, end = _add_row(drawn, end, found, n_found, row, reach, real_keys[example])
         degrees[at] = end - before
@@ -369,14 +378,14 @@ def draw_crossed(
     to_first, rates, ends = np.empty(mass.shape), np.empty(2 * n_groups * size), np.empty(4 * n_groups)
     keep_first, keep_second = np.empty(size * mass.size, np.float32), np.empty(size * mass.size, np.float32)
     alias_first, alias_second = np.empty(size * mass.size, np.int32), np.empty(size * mass.size, np.int32)
-    reals, last_graph = np.empty(0, np.int64), -1
+    reals, last_graph, n_used = np.empty(0, np.int64), -1, n_keys
     for at in range(start, stop):
         graph, row = at // n_queries, at % n_queries
         head, example, first_key = graph % heads, graph // heads, graph * n_keys
         if graph != last_graph:
-            last_graph = graph
+            last_graph, n_used = graph, _end_of_keys(real_keys, example)
             reals = real_keys[example].nonzero()[0]
-            part, weight = key_part[first_key : first_key + n_keys], key_weight[first_key : first_key + n_keys]
+            part, weight = key_part[first_key : first_key + n_used], key_weight[first_key : first_key + n_used]
             _fill_pair_tables(blocks[head], part, weight, first, members, keep, alias, mass)
             _fill_part_tables(blocks[head], mass, to_first, keep_first, alias_first, keep_second, alias_second)
         before = end
@@ -384,7 +393,7 @@ def draw_crossed(
             n_found = _draw_row_crossed(
                 query_part, query_weight, at, blocks, rates, ends, to_first, keep_first, alias_first, keep_second,
                 alias_second, first, members, keep, alias, key_part, key_weight, first_key, reals, extra, seed, row,
-                head, example + first_example, n_keys, found,
+                head, example + first_example, n_used, found,
             )  # fmt: skip
             drawn, end = _add_row(drawn, end, found, n_found, row, reach, real_keys[example])
         degrees[at] = end - before

@@ -26,4 +26,4 @@ def test_what_the_pages_register_passes(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "SBMT_TEST_WITH": " ".join(PAGES.values())}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 30
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 18

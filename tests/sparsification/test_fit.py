@@ -51,9 +51,9 @@ def test_fit_finds_where_attention_goes(fitted):
     quality = report.layers["attention.attention"]
     assert len(report.losses) == 300
     assert sum(report.losses[-10:]) < sum(report.losses[:10]) - 10
-    assert quality.attention_mass.item() > 0.85 > before.mean("attention_mass")
-    assert quality.density.item() < 0.5 * before.mean("density")
-    assert quality.error.item() < 0.6 * before.mean("error")
+    assert quality.attention_mass.item() > max(0.85, before.mean("attention_mass"))  # more of it, in far fewer pairs
+    assert quality.density.item() < 0.4 * before.mean("density")
+    assert quality.error.item() < 0.85 * before.mean("error")
     unseen = sbmt.sparsification.measure_masks(model, [pairs(seed=seed) for seed in range(100, 104)])
     assert unseen.mean("attention_mass") > report.mean("attention_mass") - 0.05
 

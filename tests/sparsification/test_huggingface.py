@@ -10,7 +10,6 @@ from torch.nn.utils import parametrizations, prune
 
 import sbmt
 from sbmt import ExtraKeys
-from sbmt.block_model.model import Poisson
 from sbmt.sparsification import load_sparsified
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.huggingface import attend
@@ -172,7 +171,6 @@ def modernbert():
     [
         (decoder, {}, "not causal"),
         (modernbert, {}, "without a window"),
-        (bert, {"link": Poisson()}, "link as JSON holds it, got a Poisson"),
         (bert, {"exploration": ExtraKeys(2)}, "exploration as JSON holds it, got a ExtraKeys"),
         (bert, {"window": np.int64(4)}, "window as JSON holds it, got a int64"),
     ],

@@ -121,7 +121,7 @@ def test_backends_and_samplers_have_their_names():
 
 PARTS = ["cost", "experiments", "testing"]
 HEAVY = ["matplotlib", "typer", "rich", "safetensors", "lightning", "pytorch_lightning"]
-HEAVY += ["numba", "torch_geometric", "torch._dynamo"]
+HEAVY += ["cffi", "torch_geometric", "torch._dynamo"]
 
 
 def test_importing_the_library_stays_light_and_parts_come_when_they_are_asked_for():

@@ -51,7 +51,8 @@ def _machine(result: dict[str, Any]) -> str:
         text += f"{about['cuda']}, torch {about['torch']}, triton {about['triton']}, Python {about['python']}"
     else:
         text = f"{about['processor']}, {about['threads']} threads, `OMP_WAIT_POLICY` {about['OMP_WAIT_POLICY']}; "
-        text += f"Python {about['python']}, torch {about['torch']}, numba {about['numba']}"
+        text += f"Python {about['python']}, torch {about['torch']}"
+        text += f", numba {about['numba']}" if "numba" in about else ""  # as up to commit 1318f51
     quickly = ", quickly" if result["is_quick"] else ""
     return f"Measured on {text}; by `{about['command']}` on {about['date']}{quickly}."
 

@@ -16,7 +16,7 @@ Chosen = tuple[Tensor, Tensor]
 """Parts that tokens belong to, int16, and how much: both ``(batch, heads, n, 2 · n_partitions)``."""
 
 
-def part_memberships(logits: Float[Tensor, "batch heads n size partitions"]) -> Chosen:
+def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> Chosen:
     """The two parts of largest logit of each partition, in ascending order, and their softmax.
 
     Part a of partition f has number f · size + a. The plain twin sets all other logits of the partition to −∞ and takes
@@ -25,7 +25,7 @@ def part_memberships(logits: Float[Tensor, "batch heads n size partitions"]) -> 
     if can_run_on(logits.device):
         part, weight = operators.part_memberships(logits)
         return part, weight
-    by_partition = logits.mT  # batch heads n partitions size
+    by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
     part = part.expand(*part.shape[:-1], 2)
     weight = by_partition.gather(-1, part).softmax(-1).flatten(-2)

@@ -1,34 +1,150 @@
-"""The loops of :mod:`sbmt.kernels.cpu` as PyTorch operators, with gradients and shapes.
+"""The loops of ``sbmt/kernels/loops`` as PyTorch operators, with gradients and shapes.
 
 Tensors have the shapes ``(batch, heads, n, …)``, masks are ``row_ptr`` and ``keys`` of an :class:`~sbmt.EdgeList`, and
 results are float32, or float64 for float64 inputs. Each operator's plain twin is named where it is called.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from importlib.util import find_spec
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.library import CustomOpDef, custom_op
 
+from sbmt.kernels.build import C_TYPES, compiler, library
 from sbmt.types import not_compiled
-
-
-@cache
-def has_numba() -> bool:
-    """Whether loops can be compiled; numba itself is imported by the first call of an operator."""
-    return find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 def can_run_on(device: torch.device) -> bool:
     """Whether the operators serve tensors on this device."""
-    return device.type == "cpu" and has_numba()
+    return device.type == "cpu" and compiler() is not None
+
+
+class Ranges(NamedTuple):
+    """Of rows, or of graphs: range i is from ``ends[i]`` to ``ends[i + 1]``."""
+
+    ends: Tensor
+    number: int
+
+
+class Mask(NamedTuple):
+    """The edges of all graphs."""
+
+    n_queries: int
+    n_keys: int
+    n_heads: int
+    row_ptr: Tensor
+    keys: Tensor
+
+
+class Inputs(NamedTuple):
+    """What attention takes."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Tensor | None
+    gate: Tensor | None
+    sink: Tensor | None
+    scale: Tensor | None
+    d: int
+    d_value: int
+    is_score_rule: bool
+
+
+class Crossed(NamedTuple):
+    """Memberships of tokens in two parts of each partition, and the blocks of each head."""
+
+    query_part: Tensor
+    key_part: Tensor
+    query_weight: Tensor
+    key_weight: Tensor
+    blocks: Tensor
+    n_partitions: int
+    size: int
+
+
+class Drawing(NamedTuple):
+    """Between which tokens edges are drawn, from which stream, and how close ones are always joined."""
+
+    n_queries: int
+    n_keys: int
+    n_heads: int
+    query_mask: Tensor
+    key_mask: Tensor
+    seed: int
+    first_example: int
+    reach: int
+
+
+def call(name: str, dtype: torch.dtype, *arguments: Any) -> None:
+    """Calls the loop ``name`` of :file:`loops/loops.h`.
+
+    Args:
+        name: Its name.
+        dtype: Of its numbers: float32 or float64.
+        arguments: Its arguments; structs are the tuples above. Loops write to contiguous tensors.
+    """
+    ffi, loops = library(dtype)
+    used: list[Any] = []  # as long as the loop runs
+
+    def in_c(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            used.append(value := value.detach().contiguous())
+            return ffi.cast(f"{C_TYPES[value.dtype]} *", value.data_ptr())
+        if isinstance(value, tuple):
+            used.append(value := ffi.new(f"{type(value).__name__} *", [in_c(field) for field in value]))
+            return value
+        return ffi.NULL if value is None else value
+
+    getattr(loops, name)(*(in_c(argument) for argument in arguments))
+
+
+def drawn(name: str, dtype: torch.dtype, ranges: Ranges, *arguments: Any, degrees: Tensor) -> Tensor:
+    """The keys of the edges that a loop draws; it writes each row's number of them to ``degrees``.
+
+    Raises:
+        MemoryError: If there is not enough memory.
+    """
+    ffi, loops = library(dtype)
+    pointers = ffi.new("int64_t *[]", ranges.number)
+    try:
+        call(name, dtype, ranges, *arguments, degrees, pointers)
+        if ffi.NULL in list(pointers):
+            raise MemoryError("out of memory: edges could not be drawn")
+        keys = [torch.empty(0, dtype=torch.int64, device="cpu")]
+        for i, pointer in enumerate(pointers):
+            if n_bytes := 8 * int(degrees[ranges.ends[i] : ranges.ends[i + 1]].sum()):
+                keys.append(torch.frombuffer(ffi.buffer(pointer, n_bytes), dtype=torch.int64))
+        return torch.cat(keys)
+    finally:
+        for pointer in pointers:
+            loops.release(pointer)
+
+
+def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
+    """Ranges of rows, at most one for each thread, that cost about the same; one alone where all cost little.
+
+    Args:
+        costs: What the rows cost up to each of them, ascending from 0: one number more than rows.
+        least: A range costs at least so much.
+    """
+    n_rows = costs.numel() - 1
+    number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
+    inner = torch.arange(1, number, device="cpu") * costs[-1] // number
+    rows = torch.searchsorted(costs, inner).clamp(max=n_rows)
+    ends = torch.cat([rows.new_zeros(1), rows, rows.new_full((1,), n_rows)])
+    return Ranges(ends, number)
+
+
+def by_edges(row_ptr: Tensor, step: int = 1) -> Ranges:
+    """Ranges of rows, or of graphs of ``step`` rows, with about as many edges each; a row counts as one more."""
+    return ranges_of(row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu"))
+
+
+def by_number(number: int, cost: int) -> Ranges:
+    """Ranges of ``number`` rows or graphs that cost so much each."""
+    return ranges_of(cost * torch.arange(number + 1, device="cpu"))
 
 
 def operator(function: Callable[..., Any]) -> CustomOpDef:
@@ -43,92 +159,34 @@ def operator(function: Callable[..., Any]) -> CustomOpDef:
     return defined
 
 
-def array(tensor: Tensor) -> np.ndarray:
-    """A CPU tensor's memory as an array; ``.numpy()`` would also forbid the tensor to be resized from then on."""
-    return np.from_dlpack(tensor.detach().contiguous())
+def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Mask:
+    return Mask(query.shape[2], key.shape[2], query.shape[1], row_ptr, keys)
 
 
-_pool: tuple[int, ThreadPoolExecutor] | None = None
-_compiled: set[Any] = set()
+def _crossed(query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor) -> Crossed:
+    return Crossed(query_part, part, query_weight, weight, blocks, part.shape[3] // 2, blocks.shape[2])
 
 
-def _forget_pool() -> None:
-    global _pool
-    _pool = None  # threads do not survive a fork
+def _zeros(*tensors: Tensor) -> list[Tensor]:
+    return [torch.zeros_like(t, memory_format=torch.contiguous_format) for t in tensors]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
-
-
-def in_threads(function: Any, ranges: list[tuple[int, int]], *arguments: Any) -> list[Any]:
-    """``function(start, stop, *arguments)`` for each range, by as many threads as torch uses; results in order."""
-    types = function, *((x.dtype, x.ndim) if isinstance(x, np.ndarray) else type(x) for x in arguments)
-    if types not in _compiled:
-        from sbmt.kernels.cpu.compile import compile_for
-
-        compile_for(function, (*ranges[0], *arguments))
-        _compiled.add(types)
-    if len(ranges) == 1:
-        return [function(*ranges[0], *arguments)]
-    global _pool
-    n_threads = torch.get_num_threads()
-    if _pool is None or _pool[0] != n_threads:
-        _pool = n_threads, ThreadPoolExecutor(max(1, n_threads - 1), "sbmt")
-    others = [_pool[1].submit(function, *some, *arguments) for some in ranges[1:]]
-    return [function(*ranges[0], *arguments), *(other.result() for other in others)]
-
-
-def ranges_of(costs: np.ndarray, least: float = 2048.0) -> list[tuple[int, int]]:
-    """Ranges of rows, at most one for each thread, that cost about the same; one alone where all cost little.
-
-    Args:
-        costs: What the rows cost up to each of them, ascending from 0: one number more than rows.
-        least: A range costs at least so much.
-    """
-    n_rows = len(costs) - 1
-    n_ranges = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1] // least)))
-    inner = np.searchsorted(costs, costs[-1] * np.arange(1, n_ranges) / n_ranges)
-    ends = [0, *(int(end) for end in inner), n_rows]
-    return [(start, stop) for start, stop in pairwise(ends) if stop > start] or [(0, n_rows)]
-
-
-def _sizes(query: Tensor, key: Tensor) -> tuple[int, int, int]:
-    return query.shape[2], key.shape[2], query.shape[1]
-
-
-def _arrays(*tensors: Tensor | None, like: Tensor) -> list[Any]:
-    """As arrays of one row for each token or edge; nothing becomes an empty array of the type of ``like``."""
-    given = (like.new_empty(0) if t is None else t for t in tensors)
-    return [array(t.flatten(0, 2) if t.dim() == 4 else t) for t in given]
-
-
-def _by_edges(row_ptr: Tensor, step: int = 1) -> list[tuple[int, int]]:
-    """Ranges of rows, or of graphs of ``step`` rows, with about as many edges each; a row counts as one more."""
-    rows = torch.arange(0, row_ptr.numel(), step, device="cpu")
-    return ranges_of(array(row_ptr[::step] + rows))
-
-
-def _by_tokens(tokens: Tensor) -> list[tuple[int, int]]:
-    return ranges_of(8 * np.arange(tokens[..., 0].numel() + 1))
-
-
-def _by_graphs(tokens: Tensor) -> list[tuple[int, int]]:
-    return ranges_of(tokens.shape[2] * np.arange(tokens.shape[0] * tokens.shape[1] + 1))
-
-
-def _draw(draw: Any, query: Tensor, key: Tensor, masks: list[Tensor | None], *arguments: Any) -> tuple[Tensor, Tensor]:
-    """Calls a loop that draws, with the masks' arrays; returns ``row_ptr`` and ``keys``."""
+def _draw(
+    name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], dtype: torch.dtype,
+    seed: int, first_example: int, reach: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Calls a loop that draws; returns ``row_ptr`` and ``keys``."""
     batch, heads, n_queries, _ = query.shape
-    real = [
-        array(torch.ones(batch, n, dtype=torch.bool, device="cpu") if mask is None else mask)
-        for mask, n in zip(masks, (n_queries, key.shape[2]), strict=True)
-    ]
+    n_keys = key.shape[2]
+    query_mask, key_mask = (
+        torch.ones(batch, n, dtype=torch.bool, device="cpu") if mask is None else mask
+        for mask, n in zip(masks, (n_queries, n_keys), strict=True)
+    )
     row_ptr = torch.zeros(batch * heads * n_queries + 1, dtype=torch.int64, device="cpu")
-    ranges = ranges_of(16 * np.arange(row_ptr.numel()))
-    keys = in_threads(draw, ranges, *arguments, *real, _sizes(query, key), array(row_ptr[1:]))
-    torch.cumsum(row_ptr, 0, out=row_ptr)
-    return row_ptr, torch.cat([torch.from_numpy(some) for some in keys])
+    ranges = by_number(row_ptr.numel() - 1, 16)
+    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach)
+    keys = drawn(name, dtype, ranges, *model, drawing, degrees=row_ptr[1:])
+    return torch.cumsum(row_ptr, 0, out=row_ptr), keys
 
 
 def _fake_draw(query: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,10 +202,9 @@ def draw_exact(
     first_example: int, reach: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``row_ptr`` and ``keys`` of edges with rates ⟨query_i, key_j⟩, and of all pairs at most ``reach`` apart."""
-    from sbmt.kernels.cpu import draw
-
-    rest = is_poisson, seed, first_example, reach
-    return _draw(draw.draw_exact, query, key, [query_mask, key_mask], *_arrays(query, key, like=query), *rest)
+    model = [query, key, query.shape[3], is_poisson]
+    masks = [query_mask, key_mask]
+    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach)
 
 
 @draw_exact.register_fake
@@ -161,11 +218,9 @@ def draw_crossed(
     key_mask: Tensor | None, extra: float, seed: int, first_example: int, reach: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """:func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
-    from sbmt.kernels.cpu import draw
-
-    q, w, p, v = _arrays(query_part, query_weight, part, weight, like=weight)
-    rest = q, w, array(blocks), p, v, extra, seed, first_example, reach
-    return _draw(draw.draw_crossed, query_part, part, [query_mask, key_mask], *rest)
+    model = [_crossed(query_part, query_weight, blocks, part, weight), extra]
+    masks = [query_mask, key_mask]
+    return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, seed, first_example, reach)
 
 
 @draw_crossed.register_fake
@@ -175,29 +230,27 @@ def _(query_part: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 @operator
 def part_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts of largest logit of each partition, int16, and their softmax, from ``(…, size, n_partitions)``."""
-    from sbmt.kernels.cpu import fit
-
-    shape = *logits.shape[:3], 2 * logits.shape[4]
-    part, weight = logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
-    arrays = array(logits.flatten(0, 2)), *_arrays(part, weight, like=weight)
-    in_threads(fit.part_memberships, _by_tokens(part), *arrays)
+    """The two parts of largest logit of each partition, int16, and their softmax; logits have their tokens last."""
+    batch, heads, n_partitions, size, n = logits.shape
+    part, weight = _fake_memberships(logits)
+    ranges = by_number(batch * heads * n, 8)
+    call("part_memberships", logits.dtype, ranges, logits, n, n_partitions, size, part, weight)
     return part, weight
 
 
 @operator
 def part_memberships_backward(grad: Tensor, part: Tensor, weight: Tensor, size: int) -> Tensor:
     """Gradients of the logits."""
-    from sbmt.kernels.cpu import fit
-
-    out = weight.new_zeros(*weight.shape[:3], size, weight.shape[3] // 2)
-    arrays = *_arrays(grad, part, weight, like=out), array(out.flatten(0, 2))
-    in_threads(fit.part_memberships_backward, _by_tokens(part), *arrays)
+    batch, heads, n, n_chosen = part.shape
+    out = weight.new_zeros(batch, heads, n_chosen // 2, size, n)
+    sizes = n, n_chosen // 2, size
+    call("part_memberships_backward", grad.dtype, by_number(batch * heads * n, 8), grad, part, weight, *sizes, out)
     return out
 
 
 def _fake_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
-    shape = *logits.shape[:3], 2 * logits.shape[4]
+    batch, heads, n_partitions, _, n = logits.shape
+    shape = batch, heads, n, 2 * n_partitions
     return logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
 
 
@@ -213,18 +266,16 @@ part_memberships.register_autograd(
     setup_context=_save_memberships,
 )
 part_memberships_backward.register_fake(
-    lambda grad, part, weight, size: weight.new_empty(*weight.shape[:3], size, weight.shape[3] // 2)
+    lambda grad, part, weight, size: weight.new_empty(*weight.shape[:2], weight.shape[3] // 2, size, weight.shape[2])
 )
 
 
 @operator
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
     """A uniform for each edge, float64, that depends on its address alone."""
-    from sbmt.kernels.cpu import attend as loops
-
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
-    rest = seed, first_example, (n_queries, 0, heads)
-    in_threads(loops.cell_uniforms, _by_edges(row_ptr), array(row_ptr), array(keys), *rest, array(out))
+    mask = Mask(n_queries, 0, heads, row_ptr, keys)
+    call("cell_uniforms", torch.float64, by_edges(row_ptr), mask, seed, first_example, out)
     return out
 
 
@@ -242,13 +293,11 @@ def attend(
     scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool, has_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Values ``(batch, heads, n_queries, d_value)`` and the edges' weights, empty unless ``has_weights``."""
-    from sbmt.kernels.cpu import attend as loops
-
+    inputs = Inputs(query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule)
     out = value.new_empty(*query.shape[:3], value.shape[3])
     weights = value.new_empty(keys.shape if has_weights else 0)
-    q, k, v, b, g, s, f, rows, edges = _arrays(query, key, value, bias, gate, sink, scale, row_ptr, keys, like=query)
-    inputs = q, k, v, b, g, is_score_rule, s, f, rows, edges, _sizes(query, key)
-    in_threads(loops.attend, _by_edges(row_ptr), *inputs, array(out.flatten(0, 2)), array(weights))
+    mask = _mask(query, key, row_ptr, keys)
+    call("attend", query.dtype, by_edges(row_ptr), inputs, mask, out, weights if has_weights else None)
     return out, weights
 
 
@@ -264,22 +313,15 @@ def attend_backward(
     gate: Tensor | None, sink: Tensor | None, scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, bias, gate and sink; empty for those of the last three that are missing."""
-    from sbmt.kernels.cpu import attend as loops
-
+    inputs = Inputs(query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule)
     batch, heads, n_queries, _ = query.shape
-    grads = [torch.zeros_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)]
-    of_edges = [query.new_empty(0 if t is None else keys.shape) for t in (bias, gate)]
-    of_sink = query.new_zeros(0 if sink is None else batch * heads)
-    q, k, v, b, g, s, f, rows, edges = _arrays(query, key, value, bias, gate, sink, scale, row_ptr, keys, like=query)
-    inputs = q, k, v, b, g, is_score_rule, s, f, rows, edges, _sizes(query, key)
-    outputs = _arrays(*grads, *of_edges, of_sink, like=query)
-    in_threads(
-        loops.attend_backward, _by_edges(row_ptr, n_queries), *_arrays(grad_out, grad_weights, like=query), *inputs,
-        *outputs,
-    )  # fmt: skip
-    to_query, to_key, to_value = grads
-    to_bias, to_gate = of_edges
-    return to_query, to_key, to_value, to_bias, to_gate, of_sink if sink is None else of_sink.view(-1, heads).sum(0)
+    to_query, to_key, to_value = _zeros(query, key, value)
+    to_bias, to_gate = (query.new_empty(0 if t is None else keys.shape) for t in (bias, gate))
+    to_sink = query.new_zeros(0 if sink is None else batch * heads)  # of each graph
+    outputs = to_query, to_key, to_value, to_bias, to_gate, to_sink
+    mask, ranges = _mask(query, key, row_ptr, keys), by_edges(row_ptr, n_queries)
+    call("attend_backward", query.dtype, ranges, inputs, mask, grad_out, grad_weights, *outputs)
+    return *outputs[:5], to_sink if sink is None else to_sink.view(-1, heads).sum(0)
 
 
 @attend_backward.register_fake
@@ -312,22 +354,18 @@ attend.register_autograd(_attention_gradients, setup_context=_save_attention)
 @operator
 def edge_dot(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Tensor:
     """⟨query_i, key_j⟩ for every edge (i, j)."""
-    from sbmt.kernels.cpu import attend as loops
-
     out = query.new_empty(keys.shape)
-    arrays = _arrays(query, key, row_ptr, keys, like=query)
-    in_threads(loops.dots, _by_edges(row_ptr), *arrays, _sizes(query, key), array(out))
+    mask = _mask(query, key, row_ptr, keys)
+    call("edge_dot", query.dtype, by_edges(row_ptr), query, key, query.shape[3], mask, out)
     return out
 
 
 @operator
 def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of query and key."""
-    from sbmt.kernels.cpu import attend as loops
-
-    to_query, to_key = (torch.zeros_like(t, memory_format=torch.contiguous_format) for t in (query, key))
-    arrays, outputs = _arrays(grad, query, key, row_ptr, keys, like=query), _arrays(to_query, to_key, like=query)
-    in_threads(loops.dots_backward, _by_edges(row_ptr, query.shape[2]), *arrays, _sizes(query, key), *outputs)
+    to_query, to_key = _zeros(query, key)
+    rest = query.shape[3], _mask(query, key, row_ptr, keys), to_query, to_key
+    call("edge_dot_backward", query.dtype, by_edges(row_ptr, query.shape[2]), grad, query, key, *rest)
     return to_query, to_key
 
 
@@ -337,12 +375,9 @@ def edge_rate(
     keys: Tensor,
 ) -> Tensor:  # fmt: skip
     """The rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
-    from sbmt.kernels.cpu import fit
-
     out = weight.new_empty(keys.shape)
-    q, w, p, v, rows, edges = _arrays(query_part, query_weight, part, weight, row_ptr, keys, like=weight)
-    mask = rows, edges, _sizes(query_part, part)
-    in_threads(fit.edge_rate, _by_edges(row_ptr), q, w, array(blocks), p, v, *mask, array(out))
+    model = _crossed(query_part, query_weight, blocks, part, weight)
+    call("edge_rate", weight.dtype, by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)
     return out
 
 
@@ -352,40 +387,31 @@ def edge_rate_backward(
     row_ptr: Tensor, keys: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of the queries' memberships, the blocks and the keys' memberships."""
-    from sbmt.kernels.cpu import fit
-
     batch, heads = part.shape[:2]
-    to_query, to_key = (torch.zeros_like(t, memory_format=torch.contiguous_format) for t in (query_weight, weight))
+    to_query, to_key = _zeros(query_weight, weight)
     to_blocks = blocks.new_zeros(batch * heads, *blocks.shape[1:])
-    g, q, w, p, v, rows, edges = _arrays(grad, query_part, query_weight, part, weight, row_ptr, keys, like=weight)
-    mask = rows, edges, _sizes(query_part, part)
-    outputs = *_arrays(to_query, like=weight), array(to_blocks), *_arrays(to_key, like=weight)
-    in_threads(
-        fit.edge_rate_backward, _by_edges(row_ptr, query_part.shape[2]), g, q, w, array(blocks), p, v, *mask, *outputs
-    )
+    model, mask = _crossed(query_part, query_weight, blocks, part, weight), _mask(query_part, part, row_ptr, keys)
+    ranges = by_edges(row_ptr, query_part.shape[2])
+    call("edge_rate_backward", weight.dtype, ranges, model, mask, grad, to_query, to_blocks, to_key)
     return to_query, to_blocks.unflatten(0, (batch, heads)).sum(0), to_key
 
 
 @operator
 def pair_totals(part: Tensor, weight: Tensor, size: int) -> Tensor:
     """How much the tokens of each graph are in every pair of parts, ``(batch, heads, groups, size, size)``."""
-    from sbmt.kernels.cpu import fit
-
     batch, heads, n, n_chosen = part.shape
-    out = weight.new_zeros(batch * heads, n_chosen // 4, size, size)
-    in_threads(fit.pair_totals, _by_graphs(part), *_arrays(part, weight, like=weight), n, size, array(out))
-    return out.unflatten(0, (batch, heads))
+    out = weight.new_zeros(batch, heads, n_chosen // 4, size, size)
+    call("pair_totals", weight.dtype, by_number(batch * heads, n), part, weight, n, n_chosen // 2, size, out)
+    return out
 
 
 @operator
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, size: int) -> Tensor:
     """Gradients of the memberships."""
-    from sbmt.kernels.cpu import fit
-
-    out = torch.zeros_like(weight, memory_format=torch.contiguous_format)
-    p, v, to_weight = _arrays(part, weight, out, like=weight)
-    rest = p, v, part.shape[2], size, to_weight
-    in_threads(fit.pair_totals_backward, _by_graphs(part), array(grad.flatten(0, 1)), *rest)
+    batch, heads, n, n_chosen = part.shape
+    (out,) = _zeros(weight)
+    rest = part, weight, n, n_chosen // 2, size, out
+    call("pair_totals_backward", weight.dtype, by_number(batch * heads, n), grad, *rest)
     return out
 
 

@@ -210,8 +210,8 @@ class SBMAttention(nn.Module):
                 n_partitions = 2 * self.n_groups
                 centres = clusters.unflatten(1, (n_partitions, -1))  # heads partitions size d
                 blocks = self._block_matrix(centres @ centres.mT, key.shape[2], n_factors=2)
-                by_part = centres.transpose(1, 2).flatten(1, 2).mT  # heads d (size partitions)
-                queries, keys = (part_memberships((node @ by_part).unflatten(-1, (-1, n_partitions))) for node in nodes)
+                in_parts = ((clusters @ node.mT).unflatten(2, (n_partitions, -1)) for node in nodes)
+                queries, keys = map(part_memberships, in_parts)
                 return CrossedModel(queries, blocks, keys, query_mask, key_mask)
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
             block_matrix = self._block_matrix(clusters @ clusters.mT, key.shape[2], n_factors=1)
@@ -306,11 +306,11 @@ class SBMAttention(nn.Module):
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
         n_heads, d_head = self.n_heads, self.d_head
+        check_untransformed(query, key)
         for name, tokens in (("query", query), ("key", key)):
             if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
                 got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
                 raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
-            check_untransformed(tokens)
             if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (n_heads, d_head):
                 expected = f"{name} of shape (batch, heads, n, d), none of them 0, {n_heads} heads of width {d_head}"
                 raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")

@@ -10,7 +10,7 @@ BATCH, HEADS, N, M, GROUPS, SIZE = 2, 3, 9, 11, 2, 3
 
 def twin(logits):
     """The softmax over each partition in which all but the two largest logits are −∞; one partition after the other."""
-    logits = logits.mT  # batch heads n partitions size
+    logits = logits.movedim(-1, 2)  # batch heads n partitions size
     least = logits.topk(min(2, logits.shape[-1]), -1).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)
 
@@ -24,7 +24,7 @@ def padding(n_keys=M):
 def leaves_of(n_keys=M, size=SIZE, scale=1.0, seed=5):
     """Logits of queries and keys, and asymmetric blocks."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = [(BATCH, HEADS, n, size, 2 * GROUPS) for n in (N, n_keys)]
+    shapes = [(BATCH, HEADS, 2 * GROUPS, size, n) for n in (N, n_keys)]
     logits = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
     blocks = torch.rand(HEADS, 2 * GROUPS, size, size, generator=generator, dtype=torch.float64) * scale**0.5
     return [leaf.requires_grad_() for leaf in (*logits, blocks)]
@@ -32,7 +32,7 @@ def leaves_of(n_keys=M, size=SIZE, scale=1.0, seed=5):
 
 def crossed_model(leaves=None, is_padded=False, **sizes):
     query, key, blocks = leaves or leaves_of(**sizes)
-    masks = padding(key.shape[2]) if is_padded else (None, None)
+    masks = padding(key.shape[-1]) if is_padded else (None, None)
     return CrossedModel(part_memberships(query), blocks, part_memberships(key), *masks)
 
 
@@ -45,7 +45,7 @@ def dense_model(leaves, is_padded=False):
         return torch.einsum("...ga,...gb->...gab", first, second).flatten(-3)
 
     kron = [torch.block_diag(*(torch.kron(*head[2 * g : 2 * g + 2]) for g in range(GROUPS))) for head in blocks]
-    masks = padding(key.shape[2]) if is_padded else (None, None)
+    masks = padding(key.shape[-1]) if is_padded else (None, None)
     return BlockModel(in_pairs(query), torch.stack(kron), in_pairs(key), *masks, link="poisson")
 
 

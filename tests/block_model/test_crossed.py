@@ -44,7 +44,7 @@ def assert_same_gradients(outputs, leaves, least=1e-3):
 @pytest.mark.parametrize("n_partitions", [2, 6])
 def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, size, route):
     generator = torch.Generator().manual_seed(size)
-    logits = 2 * torch.randn(BATCH, HEADS, N, size, n_partitions, generator=generator, dtype=torch.float64)
+    logits = 2 * torch.randn(BATCH, HEADS, n_partitions, size, N, generator=generator, dtype=torch.float64)
     part, weight = part_memberships(logits.requires_grad_())
     assert part.dtype == torch.int16 and part.shape == weight.shape == (BATCH, HEADS, N, 2 * n_partitions)
     assert torch.equal(part.long() // size, torch.arange(n_partitions).repeat_interleave(2).expand_as(part))
@@ -57,7 +57,7 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, siz
 
 def test_ties_and_extreme_logits_leave_two_memberships_that_sum_to_one(route):
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e30, -1e30, -1e30, 1e30]])
-    part, weight = part_memberships(logits[None, None, ..., None])
+    part, weight = part_memberships(logits.T[None, None, None])
     assert (part.diff(dim=-1) > 0).all()
     torch.testing.assert_close(weight[0, 0], torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]]))
     assert part[0, 0, 1].tolist() == [0, 3] and part[0, 0, 2, 1] == 3

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sbmt.counter_rng import WORD
-from sbmt.kernels.operators import has_numba
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile
 
 
@@ -32,23 +31,6 @@ def test_entries_of_weight_zero_are_never_chosen():
     words = torch.tensor([0, WORD // 2 - 1, WORD // 2, WORD - 1])
     for which, chosen in ((0, [1, 1, 3, 3]), (2, [2, 2, 2, 2])):
         assert choose_by_weight(table, 5, torch.full((4,), which), words).tolist() == chosen
-
-
-@pytest.mark.skipif(not has_numba(), reason="numba is missing")
-@pytest.mark.parametrize("n", [1, 2, 7, 65536])
-@pytest.mark.parametrize("power", [0, 1, 8])
-def test_an_alias_table_draws_by_weight(n, power):
-    from sbmt.kernels.cpu.draw import _fill_alias_table
-
-    generator = np.random.default_rng(n)
-    weights = generator.random(n) ** power * (generator.random(n) < 0.8)
-    weights[-1] = 100.0
-    keep, alias = np.empty(n, np.float32), np.empty(n, np.int32)
-    _fill_alias_table(weights.copy(), keep, alias, *np.empty((2, n), np.int32))
-    kept = keep.clip(max=1).astype(float)
-    drawn = np.bincount(np.r_[np.arange(n), alias], np.r_[kept, 1 - kept]) / n
-    np.testing.assert_allclose(drawn, weights / weights.sum(), rtol=1e-6, atol=1e-7 / n)
-    assert not drawn[weights == 0].any()
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-12, 0.01, 0.7, 3.0, 32.0, 1e3, 1e6])

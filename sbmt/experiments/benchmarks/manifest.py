@@ -13,7 +13,7 @@ import torch
 
 from sbmt.experiments.training.run import manifest
 
-PACKAGES = ("numpy", "scipy", "numba", "torch-geometric")
+PACKAGES = ("numpy", "scipy", "torch-geometric")
 CPU_INFO = Path("/proc/cpuinfo")
 
 

@@ -1,4 +1,4 @@
-"""The library works without numba, imports it no earlier than it must, and may be imported again."""
+"""Loops are built when they are first needed; the library works without them, and may be imported again."""
 
 import os
 import subprocess
@@ -44,22 +44,49 @@ def compiled():
     return run(VALUES + "    assert 'cpu' in available_backends()\n")
 
 
-@pytest.mark.parametrize("how", ["disabled", "missing"])
-def test_everything_works_without_numba(how, compiled):
+@pytest.mark.parametrize("how", ["disabled", "missing", "without cffi"])
+def test_everything_works_without_a_compiler(how, compiled):
     """Gradients along given edges are the same, dropout included; layers draw other edges by the same law."""
-    missing = "    import sys\n    sys.modules['numba'] = None\n" if how == "missing" else ""
-    none = "    assert available_backends() == ['dense', 'pyg']\n"
-    assert run(missing + VALUES + none, **({"NUMBA_DISABLE_JIT": "1"} if how == "disabled" else {})) == compiled
+    missing = "    import sys\n    sys.modules['cffi'] = None\n" if how == "without cffi" else ""
+    none = "    assert available_backends() == ['dense', 'fused', 'pyg']\n"
+    command = {"disabled": {"CXX": ""}, "missing": {"CXX": "no-such-compiler -O3"}}.get(how, {})
+    assert run(missing + VALUES + none, **command) == compiled
 
 
-def test_numba_is_imported_when_first_needed():
-    script = """
-        import sys, torch, sbmt
-        before = "numba" in sys.modules
-        sbmt.SBMAttention(4, 1, 2, backend="cpu")(*torch.randn(3, 1, 1, 20, 4))
-        print(before, "numba" in sys.modules)
-    """
-    assert run(script) == ["False True"]
+FIRST_CALL = """
+    import sys, torch, sbmt
+    before = "cffi" in sys.modules
+    sbmt.SBMAttention(4, 1, 2, backend="cpu")(*torch.randn(3, 1, 1, 20, 4))
+    print(before, "cffi" in sys.modules)
+"""
+
+
+def test_loops_are_loaded_when_first_needed():
+    assert run(FIRST_CALL) == ["False True"]
+
+
+def test_loops_are_compiled_once_and_kept(tmp_path):
+    logged = tmp_path / "log"
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {logged}\nexec c++ "$@"\n', "utf-8")
+    compiler.chmod(0o755)
+    for _ in range(2):
+        run(FIRST_CALL, XDG_CACHE_HOME=str(tmp_path), CXX=str(compiler))
+    assert logged.read_text("utf-8").count("draw.cpp") == 1
+    assert [path.suffix for path in (tmp_path / "sbmt").iterdir()] == [".so"]
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/proc"])
+def test_where_nothing_can_be_kept_each_process_compiles(place):
+    assert run(FIRST_CALL, XDG_CACHE_HOME=place) == ["False True"]
+
+
+def test_a_compiler_that_fails_is_named():
+    script = textwrap.dedent(FIRST_CALL).replace("sbmt.SBM", "try: sbmt.SBM")
+    script = script.replace("print(before", "except sbmt.SbmtError as error: print(error)\nprint(before")
+    message, *_ = run(script, CXX="false")
+    assert message.startswith("expected a C++ compiler that works (false ") and "exit status 1" in message
+    assert "CXX" in message
 
 
 def test_the_library_may_be_imported_again():

@@ -1,0 +1,107 @@
+"""Builds the loops of ``sbmt/kernels/loops`` with the machine's C++ compiler, at their first call."""
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sbmt.counter_rng import MAX_HEADS, Purpose
+from sbmt.errors import SbmtError
+
+SOURCES = Path(__file__).parent / "loops"
+C_TYPES = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.int64: "int64_t",
+    torch.int16: "int16_t",
+    torch.bool: "bool",
+}
+_FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
+_FLAGS += ["-ffp-contract=off"]  # so that equal numbers give equal edges on any processor
+_TORCH = Path(torch.__file__).parent  # its stable C interface has the threads that loops run in
+_FLAGS += ["-isystem", str(_TORCH / "include")]
+_FLAGS += [f"-D{purpose.name}={purpose * MAX_HEADS}" for purpose in Purpose]
+
+
+@cache
+def compiler() -> tuple[str, ...] | None:
+    """The command that compiles C++: the one in the environment variable ``CXX``, or c++, g++ or clang++.
+
+    None where there is no such command, ``CXX`` is empty, or cffi, which calls the loops, is missing; and on Windows.
+    """
+    given = os.environ.get("CXX")
+    names = ["c++", "g++", "clang++"] if given is None else [given]
+    for name in names if os.name == "posix" else []:
+        words = shlex.split(name)
+        if words and shutil.which(words[0]) and find_spec("cffi"):
+            return tuple(words)
+    return None
+
+
+@cache
+def library(dtype: torch.dtype) -> tuple[Any, Any]:
+    """The loops for float32 or float64 numbers, and cffi's object that knows their types.
+
+    They are kept in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), named by what they are made of.
+    Where it cannot be written to, each process compiles for itself.
+
+    Raises:
+        SbmtError: If the compiler fails.
+
+    Cost: some seconds for each type, once for each machine.
+    """
+    from cffi import FFI
+
+    real = C_TYPES[dtype]
+    ffi = FFI()
+    ffi.cdef(f"typedef {real} real;\n" + (SOURCES / "loops.h").read_text("utf-8"))
+    command = [*(compiler() or ()), *_for_this_processor(), *_FLAGS, f"-DSBMT_REAL={real}"]
+    hashed = hashlib.sha256("\n".join([platform.platform(), *command]).encode())
+    hashed.update(_run([*command[: -len(_FLAGS) - 1], "-dM", "-E", "-x", "c++", os.devnull]))  # compiler and processor
+    for source in sorted(SOURCES.iterdir()):
+        hashed.update(source.read_bytes())
+    name = f"loops-{hashed.hexdigest()[:20]}.so"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sbmt"
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as beside:
+            if not (folder / name).exists():
+                os.replace(_compile(command, Path(beside)), folder / name)  # whole or not at all
+        return ffi, ffi.dlopen(str(folder / name))
+    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+        with tempfile.TemporaryDirectory() as other:
+            return ffi, ffi.dlopen(str(_compile(command, Path(other))))
+
+
+def _compile(command: list[str], folder: Path) -> Path:
+    made = folder / "loops.so"
+    sources = (str(source) for source in sorted(SOURCES.glob("*.cpp")))
+    _run([*command, *sources, "-o", str(made), "-L", str(_TORCH / "lib"), "-ltorch_cpu"])
+    return made
+
+
+def _for_this_processor() -> list[str]:
+    flag = "-march=native"
+    try:
+        _run([*(compiler() or ()), flag, "-E", "-x", "c++", os.devnull])
+    except SbmtError:  # some compilers do not know it
+        return []
+    return [flag]
+
+
+def _run(command: list[str]) -> bytes:
+    done = subprocess.run(command, capture_output=True)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
+        do = "name another one in the environment variable CXX, or set it to nothing to do without"
+        raise SbmtError(f"a C++ compiler that works ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
+    return done.stdout

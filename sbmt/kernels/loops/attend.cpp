@@ -1,0 +1,159 @@
+// Attention along the edges of a mask, products along edges, and dropout's random numbers.
+//
+// The equations are those of sbmt.edge_attention; the plain twin is sbmt.attention.dense.attend_dense.
+#include "common.h"
+
+namespace {
+
+const real LOWEST = -std::numeric_limits<real>::infinity();
+
+int64_t longest_row(const Mask &mask, int64_t start, int64_t stop) {
+    int64_t longest = 0;
+    for (int64_t row = start; row < stop; row++) longest = std::max(longest, mask.row_ptr[row + 1] - mask.row_ptr[row]);
+    return longest;
+}
+
+// Scores of a row before the gate in `logit`, its softmax in `weight`; returns the sink's share.
+template <int D>
+real softmax_of_row(const Inputs &in, const Mask &mask, int64_t row, real *logit, real *weight) {
+    const int64_t graph = row / mask.n_queries, first = mask.row_ptr[row], n = mask.row_ptr[row + 1] - first;
+    const real *query = in.query + row * in.d, *key = in.key + graph * mask.n_keys * in.d;
+    const real sink = in.sink ? in.sink[graph % mask.n_heads] : LOWEST, scale = 1 / std::sqrt(real(in.d));
+    real largest = sink;
+    for (int64_t e = 0; e < n; e++) {
+        real score = dot<D>(query, key + mask.keys[first + e] * in.d, in.d) * scale;
+        logit[e] = score;
+        if (in.gate) score = in.is_score_rule ? score * in.gate[first + e] : score + std::log(in.gate[first + e]);
+        if (in.bias) score += in.bias[first + e];
+        weight[e] = score;
+        if (!(score <= largest)) largest = score;
+    }
+    if (largest == LOWEST) {  // no edge, or none with any weight
+        std::fill(weight, weight + n, real(0));
+        return 0;
+    }
+    const real sink_weight = std::exp(sink - largest);
+    real total = sink_weight;
+    for (int64_t e = 0; e < n; e++) {
+        weight[e] = std::exp(weight[e] - largest);
+        total += weight[e];
+    }
+    for (int64_t e = 0; e < n; e++) weight[e] /= total;
+    return sink_weight / total;
+}
+
+template <int D>
+void attend_rows(int64_t start, int64_t stop, const Inputs &in, const Mask &mask, real *out, real *weights) {
+    std::vector<real> logit(longest_row(mask, start, stop)), weight(logit.size());
+    for (int64_t row = start; row < stop; row++) {
+        const int64_t first = mask.row_ptr[row], n = mask.row_ptr[row + 1] - first;
+        const real *value = in.value + row / mask.n_queries * mask.n_keys * in.d_value;
+        softmax_of_row<D>(in, mask, row, logit.data(), weight.data());
+        if (weights) std::copy_n(weight.data(), n, weights + first);
+        real *of_row = out + row * in.d_value;
+        std::fill(of_row, of_row + in.d_value, real(0));
+        for (int64_t e = 0; e < n; e++) {
+            const real factor = in.scale ? weight[e] * in.scale[first + e] : weight[e];
+            add<D>(of_row, factor, value + mask.keys[first + e] * in.d_value, in.d_value);
+        }
+    }
+}
+
+template <int D>
+void attend_backward_graphs(int64_t start, int64_t stop, const Inputs &in, const Mask &mask, const real *grad_out,
+                            const real *grad_weights, real *grad_query, real *grad_key, real *grad_value,
+                            real *grad_bias, real *grad_gate, real *grad_sink) {
+    const int64_t n_queries = mask.n_queries, d = in.d, d_value = in.d_value;
+    const real root = 1 / std::sqrt(real(d));
+    std::vector<real> logit(longest_row(mask, start * n_queries, stop * n_queries)), weight(logit.size());
+    std::vector<real> slope(logit.size());  // of the loss by each weight
+    for (int64_t row = start * n_queries; row < stop * n_queries; row++) {
+        const int64_t graph = row / n_queries, first = mask.row_ptr[row], n = mask.row_ptr[row + 1] - first;
+        const int64_t *keys = mask.keys + first;
+        const real *key = in.key + graph * mask.n_keys * d, *value = in.value + graph * mask.n_keys * d_value;
+        real *to_key = grad_key + graph * mask.n_keys * d, *to_value = grad_value + graph * mask.n_keys * d_value;
+        const real sink_weight = softmax_of_row<D>(in, mask, row, logit.data(), weight.data());
+        real mean = 0;
+        for (int64_t e = 0; e < n; e++) {
+            const real factor = in.scale ? in.scale[first + e] : 1;
+            slope[e] = dot<D>(grad_out + row * d_value, value + keys[e] * d_value, d_value) * factor;
+            if (grad_weights) slope[e] += grad_weights[first + e];
+            mean += weight[e] * slope[e];
+            add<D>(to_value + keys[e] * d_value, weight[e] * factor, grad_out + row * d_value, d_value);
+        }
+        if (in.sink) grad_sink[graph] -= sink_weight * mean;
+        for (int64_t e = 0; e < n; e++) {
+            real to_score = weight[e] * (slope[e] - mean);
+            if (in.bias) grad_bias[first + e] = to_score;
+            if (in.gate) {
+                const real gate = in.gate[first + e];
+                grad_gate[first + e] = in.is_score_rule ? to_score * logit[e] : to_score / gate;
+                if (in.is_score_rule) to_score *= gate;
+            }
+            add<D>(grad_query + row * d, to_score * root, key + keys[e] * d, d);
+            add<D>(to_key + keys[e] * d, to_score * root, in.query + row * d, d);
+        }
+    }
+}
+
+}  // namespace
+
+// Heads are mostly of these widths.
+#define FOR_WIDTH(d, call) \
+    if ((d) == 32) { constexpr int D = 32; call; } \
+    else if ((d) == 64) { constexpr int D = 64; call; } \
+    else { constexpr int D = 0; call; }
+
+void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out, real *weights) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        FOR_WIDTH(in->d == in->d_value ? in->d : 0, attend_rows<D>(start, stop, *in, *mask, out, weights))
+    });
+}
+
+// Threads take whole graphs: a graph's keys belong to no other.
+void attend_backward(const Ranges *ranges, const Inputs *in, const Mask *mask, const real *grad_out,
+                     const real *grad_weights, real *grad_query, real *grad_key, real *grad_value, real *grad_bias,
+                     real *grad_gate, real *grad_sink) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        FOR_WIDTH(in->d == in->d_value ? in->d : 0,
+                  attend_backward_graphs<D>(start, stop, *in, *mask, grad_out, grad_weights, grad_query, grad_key,
+                                            grad_value, grad_bias, grad_gate, grad_sink))
+    });
+}
+
+void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t d, const Mask *mask, real *out) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t row = start; row < stop; row++) {
+            const real *keys = key + row / mask->n_queries * mask->n_keys * d;
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
+                out[e] = dot<0>(query + row * d, keys + mask->keys[e] * d, d);
+        }
+    });
+}
+
+// By whole graphs, too.
+void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
+                       const Mask *mask, real *grad_query, real *grad_key) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t row = start * mask->n_queries; row < stop * mask->n_queries; row++) {
+            const int64_t first_key = row / mask->n_queries * mask->n_keys;
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++) {
+                const int64_t at = (first_key + mask->keys[e]) * d;
+                add<0>(grad_query + row * d, grad[e], key + at, d);
+                add<0>(grad_key + at, grad[e], query + row * d, d);
+            }
+        }
+    });
+}
+
+// A uniform for each edge, which depends on its address alone.
+void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t row = start; row < stop; row++) {
+            const int64_t graph = row / mask->n_queries;
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
+                out[e] = cell_uniform(seed, mask->keys[e], row % mask->n_queries, graph % mask->n_heads,
+                                      graph / mask->n_heads + first_example);
+        }
+    });
+}

@@ -1,0 +1,88 @@
+// What all loops share.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include <torch/csrc/stable/c/shim.h>
+
+typedef SBMT_REAL real;
+extern "C" {
+#include "loops.h"
+}
+
+// Calls loop(start, stop, number of the range) for each range, in torch's own threads.
+template <class Loop>
+void in_parallel(const Ranges &ranges, const Loop &loop) {
+    struct Work {
+        const Ranges &ranges;
+        const Loop &loop;
+    } work = {ranges, loop};
+    torch_parallel_for(
+        0, ranges.number, 1,
+        [](int64_t begin, int64_t end, void *of) {
+            const Work &work = *static_cast<Work *>(of);
+            for (int64_t i = begin; i < end; i++) work.loop(work.ranges.ends[i], work.ranges.ends[i + 1], i);
+        },
+        &work);
+}
+
+// Philox4x32-10: the words of sbmt.counter_rng.philox. SBMT_MAX_HEADS and the purposes of streams come from there.
+struct Words {
+    uint32_t w0, w1, w2, w3;
+};
+
+inline Words philox(uint64_t seed, uint32_t block, uint32_t row, uint32_t head_and_purpose, uint32_t example) {
+    Words c = {block, row, head_and_purpose, example};
+    uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = uint64_t(c.w0) * 0xD2511F53u, p1 = uint64_t(c.w2) * 0xCD9E8D57u;
+        c = {uint32_t(p1 >> 32) ^ c.w1 ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c.w3 ^ k1, uint32_t(p0)};
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+// The midpoint uniform of a word, as sbmt.counter_rng.to_uniform makes it.
+inline double uniform(uint32_t word) { return (word + 0.5) / 4294967296.0; }
+
+// The middle of one of 2⁵³ parts of [0, 1], from two words.
+inline double fine_uniform(uint32_t upper, uint32_t lower) {
+    return ((upper >> 5) * 67108864.0 + (lower >> 6) + 0.5) / 9007199254740992.0;
+}
+
+// The uniform of one query-key pair: key j owns word j % 4 of block j / 4, as in sbmt.counter_rng.cell_words.
+inline double cell_uniform(uint64_t seed, int64_t key, int64_t row, int64_t head_and_purpose, int64_t example) {
+    const Words w = philox(seed, uint32_t(key >> 2), row, head_and_purpose, example);
+    const uint32_t even = key & 2 ? w.w2 : w.w0, odd = key & 2 ? w.w3 : w.w1;
+    return uniform(key & 1 ? odd : even);
+}
+
+// ⟨x, y⟩, summed in the same order on any processor. With a width D that the compiler knows, loops are unrolled; D = 0
+// takes any.
+template <int D>
+inline real dot(const real *x, const real *y, int64_t d) {
+    constexpr int64_t LANES = 64 / sizeof(real);
+    typedef real Lanes __attribute__((vector_size(64), aligned(sizeof(real)), may_alias));
+    const int64_t width = D ? D : d, whole = width - width % LANES;
+    Lanes lanes = {};
+    for (int64_t c = 0; c < whole; c += LANES)
+        lanes += *reinterpret_cast<const Lanes *>(x + c) * *reinterpret_cast<const Lanes *>(y + c);
+    for (int64_t step = LANES / 2; step; step /= 2)
+        for (int64_t i = 0; i < step; i++) lanes[i] += lanes[i + step];
+    real total = lanes[0];
+    for (int64_t c = whole; c < width; c++) total += x[c] * y[c];
+    return total;
+}
+
+// out += factor · x
+template <int D>
+inline void add(real *__restrict out, real factor, const real *__restrict x, int64_t d) {
+#pragma omp simd
+    for (int64_t c = 0; c < (D ? D : d); c++) out[c] += factor * x[c];
+}

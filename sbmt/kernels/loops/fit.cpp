@@ -1,0 +1,144 @@
+// What fitted masks need besides drawing: memberships in parts, and what follows from them along edges and in sums.
+//
+// A token is in two parts of each partition; `part` and `weight` hold both of one partition after the other. Part a of
+// partition f has number f · size + a. Partitions 2g and 2g + 1 are crossed to group g. The plain twins are in
+// sbmt.block_model.crossed.
+#include "crossed.h"
+
+// The two parts of largest logit of each partition, in ascending order, and their softmax, for some tokens. Logits are
+// (graphs, partitions, size, tokens), so that many tokens are searched at once, by vectors.
+void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
+                      int64_t size, int16_t *part, real *weight) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        constexpr int64_t MOST = 256;  // tokens at once
+        int32_t first[MOST], second[MOST];
+        real largest[MOST], next_largest[MOST];
+        int64_t n = 0;
+        for (int64_t done = start; done < stop; done += n) {
+            const int64_t graph = done / n_tokens, token = done % n_tokens;
+            n = std::min({MOST, n_tokens - token, stop - done});
+            for (int64_t f = 0; f < n_partitions; f++) {
+                const real *of_part = logits + (graph * n_partitions + f) * size * n_tokens + token;
+                for (int64_t t = 0; t < n; t++) {
+                    first[t] = second[t] = 0;
+                    largest[t] = of_part[t];
+                    next_largest[t] = -std::numeric_limits<real>::infinity();
+                }
+                for (int32_t a = 1; a < size; a++) {
+                    of_part += n_tokens;
+#pragma omp simd
+                    for (int64_t t = 0; t < n; t++) {
+                        const real x = of_part[t];
+                        const bool is_first = x > largest[t], is_second = x > next_largest[t];
+                        second[t] = is_first ? first[t] : is_second ? a : second[t];
+                        next_largest[t] = is_first ? largest[t] : is_second ? x : next_largest[t];
+                        first[t] = is_first ? a : first[t];
+                        largest[t] = is_first ? x : largest[t];
+                    }
+                }
+                for (int64_t t = 0; t < n; t++) {
+                    const real share = size > 1 ? 1 / (1 + std::exp(next_largest[t] - largest[t])) : real(0.5);
+                    const bool is_ascending = first[t] <= second[t];
+                    const int64_t at = ((done + t) * n_partitions + f) * 2;
+                    part[at] = f * size + std::min(first[t], second[t]);
+                    part[at + 1] = f * size + std::max(first[t], second[t]);
+                    weight[at] = is_ascending ? share : 1 - share;
+                    weight[at + 1] = is_ascending ? 1 - share : share;
+                }
+            }
+        }
+    });
+}
+
+void part_memberships_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
+                               int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_logits) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t token = start; token < stop; token++) {
+            real *of_token = grad_logits + token / n_tokens * n_partitions * size * n_tokens + token % n_tokens;
+            for (int64_t c = token * n_partitions * 2; c < (token + 1) * n_partitions * 2; c += 2) {
+                const real slope = weight[c] * weight[c + 1] * (grad[c] - grad[c + 1]);
+                of_token[part[c] * n_tokens] += slope;
+                of_token[part[c + 1] * n_tokens] -= slope;
+            }
+        }
+    });
+}
+
+// How much the tokens of graphs start … stop are in each pair of parts: out[graph, group, part, part].
+void pair_totals(const Ranges *ranges, const int16_t *part, const real *weight, int64_t n_tokens,
+                 int64_t n_partitions, int64_t size, real *out) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t token = start * n_tokens; token < stop * n_tokens; token++) {
+            real *totals = out + token / n_tokens * n_partitions / 2 * size * size;
+            const int64_t at = token * n_partitions * 2;
+            for (int64_t e = 0; e < n_partitions * 2; e++) {
+                const Pair pair(e);
+                totals[pair.of(part + at, size)] += weight[at + pair.first] * weight[at + pair.second];
+            }
+        }
+    });
+}
+
+void pair_totals_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
+                          int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_weight) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        for (int64_t token = start * n_tokens; token < stop * n_tokens; token++) {
+            const real *slopes = grad + token / n_tokens * n_partitions / 2 * size * size;
+            const int64_t at = token * n_partitions * 2;
+            for (int64_t e = 0; e < n_partitions * 2; e++) {
+                const Pair pair(e);
+                const real slope = slopes[pair.of(part + at, size)];
+                grad_weight[at + pair.first] += slope * weight[at + pair.second];
+                grad_weight[at + pair.second] += slope * weight[at + pair.first];
+            }
+        }
+    });
+}
+
+void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, real *out) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        std::vector<real> rates(model->n_partitions * model->size);
+        for (int64_t row = start; row < stop; row++) {
+            const int64_t graph = row / mask->n_queries;
+            fill_rates(*model, row, graph % mask->n_heads, rates.data());
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
+                out[e] = pair_rate(*model, rates.data(), graph * mask->n_keys + mask->keys[e]);
+        }
+    });
+}
+
+// For graphs start … stop; gradients of the blocks are apart for each graph.
+void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *mask, const real *grad,
+                        real *grad_query, real *grad_blocks, real *grad_key) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        const int64_t n_parts = model->n_partitions * model->size, n_chosen = 2 * model->n_partitions, size = model->size;
+        std::vector<real> rates(n_parts), to_rates(n_parts);
+        for (int64_t row = start * mask->n_queries; row < stop * mask->n_queries; row++) {
+            const int64_t graph = row / mask->n_queries, head = graph % mask->n_heads;
+            fill_rates(*model, row, head, rates.data());
+            std::fill(to_rates.begin(), to_rates.end(), real(0));
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++) {
+                const int64_t at = (graph * mask->n_keys + mask->keys[e]) * n_chosen;
+                for (int64_t c = at; c < at + n_chosen; c += 4) {
+                    const int16_t *p = model->key_part + c;
+                    const real *w = model->key_weight + c;
+                    const real to_first = grad[e] * (rates[p[2]] * w[2] + rates[p[3]] * w[3]);
+                    const real to_second = grad[e] * (rates[p[0]] * w[0] + rates[p[1]] * w[1]);
+                    for (int i = 0; i < 4; i++) {
+                        const real slope = i < 2 ? to_first : to_second;
+                        grad_key[c + i] += slope * rates[p[i]];
+                        to_rates[p[i]] += slope * w[i];
+                    }
+                }
+            }
+            for (int64_t c = 0; c < n_chosen; c++) {  // back through fill_rates
+                const int64_t f = c / 2, at = row * n_chosen + c;
+                const int64_t block = model->query_part[at] * size;  // in the head's blocks
+                const real *blocks = model->blocks + head * n_parts * size + block;
+                grad_query[at] = dot<0>(to_rates.data() + f * size, blocks, size);
+                add<0>(grad_blocks + graph * n_parts * size + block, model->query_weight[at], to_rates.data() + f * size,
+                       size);
+            }
+        }
+    });
+}

@@ -1,0 +1,62 @@
+// The loops that do the work on a CPU, as the compiler and Python both read them (cffi knows no macros).
+//
+// A library is built for each type of numbers, `real`: float or double. Arrays are contiguous, with one row for each
+// token of each head of each example, or one entry for each edge. A missing array is NULL. A graph is what one head of
+// one example attends.
+
+typedef struct {  // of rows, or of graphs: range i is from ends[i] to ends[i + 1], and no thread shares it
+    const int64_t *ends;
+    int64_t number;
+} Ranges;
+
+typedef struct {  // the edges of all graphs, as in sbmt.EdgeList
+    int64_t n_queries, n_keys, n_heads;
+    const int64_t *row_ptr, *keys;
+} Mask;
+
+typedef struct {  // what sbmt.edge_attention takes
+    const real *query, *key, *value, *bias, *gate, *sink, *scale;
+    int64_t d, d_value;
+    bool is_score_rule;
+} Inputs;
+
+typedef struct {  // memberships of tokens in two parts of each partition, and the blocks of each head
+    const int16_t *query_part, *key_part;
+    const real *query_weight, *key_weight, *blocks;
+    int64_t n_partitions, size;
+} Crossed;
+
+typedef struct {  // between which tokens edges are drawn, from which stream, and how close ones are always joined
+    int64_t n_queries, n_keys, n_heads;
+    const bool *query_mask, *key_mask;
+    int64_t seed, first_example, reach;
+} Drawing;
+
+void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out, real *weights);
+void attend_backward(const Ranges *ranges, const Inputs *in, const Mask *mask, const real *grad_out,
+                     const real *grad_weights, real *grad_query, real *grad_key, real *grad_value, real *grad_bias,
+                     real *grad_gate, real *grad_sink);
+void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t d, const Mask *mask, real *out);
+void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
+                       const Mask *mask, real *grad_query, real *grad_key);
+void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out);
+
+// Both draw edges, and write each row's number of them to `degrees` and each range's keys, which `release` frees, to
+// `keys`: NULL where memory is out.
+void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
+                const Drawing *drawing, int64_t *degrees, int64_t **keys);
+void draw_crossed(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, int64_t *degrees,
+                  int64_t **keys);
+void release(int64_t *keys);
+
+void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
+                      int64_t size, int16_t *part, real *weight);
+void part_memberships_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
+                               int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_logits);
+void pair_totals(const Ranges *ranges, const int16_t *part, const real *weight, int64_t n_tokens,
+                 int64_t n_partitions, int64_t size, real *out);
+void pair_totals_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
+                          int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_weight);
+void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, real *out);
+void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *mask, const real *grad,
+                        real *grad_query, real *grad_blocks, real *grad_key);

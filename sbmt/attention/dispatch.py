@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
+from sbmt.attention.fused import attend_fused
 from sbmt.attention.inputs import EdgeTerms, GateRule
 from sbmt.attention.slots import attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
@@ -33,6 +34,18 @@ def _attend_by_messages(
     from sbmt.attention.message_passing import attend_by_messages
 
     return attend_by_messages(query, key, value, edges, terms)
+
+
+def _is_fusible(edges: EdgeList, terms: EdgeTerms) -> bool:
+    """Whether PyTorch's own kernel can do what is asked for: no gates, no dropout of edges, no weights to return."""
+    return edges.n_edges > 0 and terms.gate is None and terms.weight_scale is None and not terms.return_weights
+
+
+def _attend_fused_or_dense(
+    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
+) -> tuple[Tensor, Tensor | None]:
+    attend = attend_fused if _is_fusible(edges, terms) else attend_dense
+    return attend(query, key, value, edges, terms)
 
 
 def attend_by_rows(
@@ -57,15 +70,19 @@ def attend_by_rows(
 
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
+    "fused": _attend_fused_or_dense,
     "pyg": _attend_by_messages,
     "cpu": attend_by_rows,
     "gpu": attend_in_slots,
 }
 RESERVED = frozenset(BACKENDS) | {"auto"}
-DENSE_ABOVE = {"cpu": 1 / 8, "cuda": 1 / 16}
-"""The density from which visiting every pair is faster than following the edges, by device."""
-DENSE_CELLS = {"cpu": 1 << 22, "cuda": 1 << 28}
-"""The number of pairs, over all examples and heads, up to which that holds."""
+FUSED_ABOVE = {"training": 3 / 8, "training with bias or sink": 3 / 4, "evaluation": 1.0}
+"""The density from which PyTorch's own kernel under a mask is faster than loops along edges on a CPU. Where it does not
+serve, or in evaluation with a bias or a sink, loops are faster at any density."""
+DENSE_ABOVE = 1 / 16
+"""The density from which visiting every pair is faster on GPUs and where loops cannot be compiled."""
+DENSE_CELLS = 1 << 28
+"""The number of pairs, over all examples and heads, whose mask is small enough for either."""
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
@@ -234,7 +251,7 @@ def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
-    name = pick_backend(edges) if backend == "auto" else backend
+    name = pick_backend(edges, terms) if backend == "auto" else backend
     found = BACKENDS[name](query, key, value, edges, terms)
     if name not in RESERVED:
         needed = [f"{value.dtype} {(*query.shape[:3], value.shape[3])}", f"{accumulator(value)} {(edges.n_edges,)}"]
@@ -255,12 +272,17 @@ def _check_found(found: Any, backend: str, needed: list[str]) -> None:
         raise SbmtError(expected, " and ".join(got) or type(found).__name__, "correct the function of that name")
 
 
-def pick_backend(edges: EdgeList) -> str:
+def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
     """The name of the backend that ``backend="auto"`` takes for these edges."""
-    kind = edges.keys.device.type
-    if edges.cell_count <= DENSE_CELLS.get(kind, 0) and edges.n_edges >= DENSE_ABOVE[kind] * edges.cell_count:
-        return "dense"
-    return "gpu" if kind == "cuda" else "cpu" if can_run_on(edges.keys.device) else "pyg"
+    density = edges.n_edges / max(edges.cell_count, 1) if edges.cell_count <= DENSE_CELLS else 0.0
+    if can_run_on(edges.keys.device):
+        case = "training" if torch.is_grad_enabled() else "evaluation"
+        if terms.bias is not None or terms.sink is not None:
+            case += " with bias or sink"
+        return "fused" if _is_fusible(edges, terms) and density >= FUSED_ABOVE.get(case, math.inf) else "cpu"
+    if density >= DENSE_ABOVE:
+        return "fused" if _is_fusible(edges, terms) else "dense"
+    return "gpu" if edges.keys.device.type == "cuda" else "pyg"
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:

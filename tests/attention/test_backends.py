@@ -6,11 +6,12 @@ import torch
 from sbmt import SbmtError
 from sbmt.attention import available_backends, dispatch, edge_attention, message_passing, slots
 from sbmt.attention.dispatch import dropout_scale
+from sbmt.attention.inputs import EdgeTerms
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_and_weigh, make_case
 
-BACKENDS = ["dense", "pyg", "cpu", "slots"]
+BACKENDS = ["dense", "fused", "pyg", "cpu", "slots"]
 
 CASES = {
     "bipartite": dict(batch=2, heads=2, n_queries=5, n_keys=9, d=3, d_value=5, seed=1),
@@ -158,23 +159,35 @@ def test_types(dtype, backend):
     assert_close([values.double(), weights.double()], exact, 30 * torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize(("has_numba", "sparse"), [(True, "cpu"), (False, "pyg")])
-def test_auto_picks_by_density_and_size(has_numba, sparse, monkeypatch):
-    monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_numba)
-    full, empty = (EdgeList.from_dense(torch.full((1, 1, 32, 32), is_full)) for is_full in (True, False))
-    assert [dispatch.pick_backend(edges) for edges in (full, empty)] == ["dense", sparse]
-    monkeypatch.setitem(dispatch.DENSE_CELLS, "cpu", 1000)
-    assert dispatch.pick_backend(full) == sparse
+@pytest.mark.parametrize(("has_compiler", "sparse"), [(True, "cpu"), (False, "pyg")])
+def test_auto_picks_by_density_and_size(has_compiler, sparse, monkeypatch):
+    monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_compiler)
+    full, half, empty = (EdgeList.from_dense(torch.rand(1, 1, 32, 32) < density) for density in (1.0, 0.5, 0.0))
+    plain, sink, gated = EdgeTerms(), EdgeTerms(sink=torch.zeros(1)), EdgeTerms(gate=torch.ones(32 * 32))
+    dense = sparse if has_compiler else "dense"
+
+    def picked(terms):
+        return [dispatch.pick_backend(edges, terms) for edges in (full, half, empty)]
+
+    assert picked(plain) == ["fused", "fused", sparse] and picked(gated) == [dense, dense, sparse]
+    with torch.no_grad():
+        assert picked(plain) == ["fused", sparse if has_compiler else "fused", sparse]
+        assert picked(sink) == [sparse if has_compiler else "fused"] * 2 + [sparse]
+    monkeypatch.setattr(dispatch, "DENSE_CELLS", 1000)
+    assert picked(plain) == [sparse] * 3
 
 
-def test_without_numba_its_backend_is_not_there(monkeypatch):
-    monkeypatch.setattr(dispatch, "BACKENDS", {name: dispatch.BACKENDS[name] for name in ("dense", "pyg", "cpu")})
+def test_without_a_compiler_its_backend_is_not_there(monkeypatch):
+    without_gpu = {
+        name: attend for name, attend in dispatch.BACKENDS.items() if name in ("dense", "fused", "pyg", "cpu")
+    }
+    monkeypatch.setattr(dispatch, "BACKENDS", without_gpu)
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
-    assert available_backends() == ["dense", "pyg"]
+    assert available_backends() == ["dense", "fused", "pyg"]
     case = make_case(**CASES["bipartite"])
     inputs = (case.query, case.key, case.value, case.edges)
     torch.testing.assert_close(edge_attention(*inputs), edge_attention(*inputs, backend="dense"))
-    with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'pyg', got 'cpu'"):
+    with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'fused', 'pyg', got 'cpu'"):
         edge_attention(*inputs, backend="cpu")
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sbmt.attention import available_backends, edge_attention
 from sbmt.attention.dispatch import pick_backend
+from sbmt.attention.inputs import EdgeTerms
 from sbmt.experiments.benchmarks.cases import D_HEAD
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.progress import Track, untracked
@@ -81,7 +82,7 @@ def measure(mask: Mask, pace: Pace) -> dict[str, Any]:
 
     names = [name for name in available_backends() if name != "pyg" or edges.n_edges * D_HEAD <= MOST_MESSAGES]
     results = race({name: entry(name) for name in names}, pace, reference="dense")
-    best, auto = min(results, key=lambda name: results[name]["ratio"]), pick_backend(edges)
+    best, auto = min(results, key=lambda name: results[name]["ratio"]), pick_backend(edges, EdgeTerms(gate))
     loss = results[auto]["ratio"] / results[best]["ratio"] if auto in results else None
     about = {"n_graphs": mask.n_graphs, "n": mask.n, "density": mask.density}
     return about | {"best": best, "auto": auto, "auto_over_best": loss and round(loss, 4), "results": results}

@@ -57,11 +57,13 @@ def is_traced(x: Tensor) -> bool:
     return torch.compiler.is_compiling() or x.is_meta or type(x).__name__ == "FakeTensor"
 
 
-def check_untransformed(*tensors: Tensor) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like."""
+def check_untransformed(*tensors: Any) -> None:
+    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like, and under ``torch.fx``."""
     if torch.compiler.is_compiling():
         return
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
+    if any(isinstance(t, torch.fx.Proxy) for t in tensors):
+        raise SbmtError("tensors", "what torch.fx traces with", "use torch.export or torch.compile to get a graph")
+    if any(isinstance(t, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
         do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
         raise SbmtError("tensors outside torch.func", "one that vmap, grad or another transform has wrapped", do)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
-from sbmt.types import AttentionOutput
+from sbmt.types import AttentionOutput, check_untransformed
 
 TransformHeads = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with."""
@@ -166,6 +166,7 @@ class MultiHeadAttention(nn.Module):
         Raises:
             SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
         """
+        check_untransformed(query, key, value)
         if attn_mask is not None:
             do = "use window=, self_loops= or key_padding_mask="
             raise SbmtError("no attn_mask, since the mask is inferred", "one", do)

@@ -50,6 +50,23 @@ def test_a_layer_takes_parametrized_children(change, preset):
         assert all((p != old).any() for p, old in zip(linear.parameters(), before, strict=True))
 
 
+class Parent(torch.nn.Module):
+    """Whose child is traced with it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x, x, x)
+
+
+def test_symbolic_tracing_is_refused_by_name():
+    for layer in (make("recommended"), make("fitted").attention):
+        with pytest.raises(SbmtError, match="torch.fx"):
+            torch.fx.symbolic_trace(Parent(layer))
+
+
 @each_preset
 @pytest.mark.parametrize("n", [64, 2048])
 def test_evaluation_passes_through_few_files(n, preset):

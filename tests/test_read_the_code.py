@@ -14,14 +14,14 @@ ORDER = [
     "sbmt/layers/sbm.py",
     "sbmt/layers/functional.py",
     "sbmt/kernels/operators.py",
-    "sbmt/kernels/cpu/draw.py",
-    "sbmt/kernels/cpu/attend.py",
-    "sbmt/kernels/cpu/fit.py",
+    "sbmt/kernels/loops/draw.cpp",
+    "sbmt/kernels/loops/attend.cpp",
+    "sbmt/kernels/loops/fit.cpp",
     "sbmt/models/encoder.py",
     "sbmt/experiments/training/fit.py",
 ]
 WITHOUT_PAPER = "sbmt/kernels/"
-LINK = re.compile(r"\[`([\w/]+\.py)`\]\(\.\./([\w/]+\.py)\)")
+LINK = re.compile(r"\[`([\w/]+\.(?:py|cpp))`\]\(\.\./([\w/]+\.(?:py|cpp))\)")
 
 
 def section(title):

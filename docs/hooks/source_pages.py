@@ -12,7 +12,7 @@ from pathlib import Path
 from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).parents[2]
-LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<path>(?:sbmt|tests|theory)/[\w/]+\.py)\)")
+LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<path>(?:sbmt|tests|theory)/[\w/]+\.(?:py|cpp))\)")
 PAGE = """---
 title: {path}
 search:
@@ -23,7 +23,7 @@ search:
 
 [Read the code](../{up}read-the-code.md)
 
-`````py linenums="1"
+`````{language} linenums="1"
 {source}
 `````
 """
@@ -37,7 +37,7 @@ def on_files(files, *, config):
     for path in sorted(linked):
         if (ROOT / path).is_file():  # if not, the link stays as it is, and a strict build fails on it
             source = (ROOT / path).read_text("utf-8").rstrip("\n")
-            text = PAGE.format(path=path, up="../" * path.count("/"), source=source)
+            text = PAGE.format(path=path, language=path.rpartition(".")[2], up="../" * path.count("/"), source=source)
             uri = f"source/{path.removesuffix('.py')}.md"
             files.append(File.generated(config, uri, content=text, inclusion=InclusionLevel.NOT_IN_NAV))
     return files

@@ -22,13 +22,14 @@ void in_parallel(const Ranges &ranges, const Loop &loop) {
         const Ranges &ranges;
         const Loop &loop;
     } work = {ranges, loop};
-    torch_parallel_for(
+    const auto error = torch_parallel_for(
         0, ranges.number, 1,
         [](int64_t begin, int64_t end, void *of) {
             const Work &work = *static_cast<Work *>(of);
             for (int64_t i = begin; i < end; i++) work.loop(work.ranges.ends[i], work.ranges.ends[i + 1], i);
         },
         &work);
+    if (error) std::abort();  // no memory for the numbers of a row
 }
 
 // Philox4x32-10: the words of sbmt.counter_rng.philox. SBMT_MAX_HEADS and the purposes of streams come from there.

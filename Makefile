@@ -143,6 +143,7 @@ results: $(STAMP)
 	done
 	$(BIN)/python results/measure/fitted_variants.py
 	$(BIN)/python results/measure/fitted_cost.py
+	$(BIN)/python results/measure/optimisers.py
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/gate_gradients.py
 	$(BIN)/python results/measure/clips.py

@@ -147,6 +147,16 @@ def recall_table(result: dict[str, Any], titles: dict[str, str]) -> str:
     return grid(("trained on 64 tokens (seeds)", *(f"{int(n):,}" for n in lengths)), rows)
 
 
+def optimiser_table(tasks: dict[str, Any]) -> str:
+    """Accuracy and density of fitted masks by task, optimiser and seed."""
+    rows = [
+        (task, name, *(f"{100 * at['accuracy']:.1f} % / {100 * at['density']:.1f} %" for at in seeds.values()))
+        for task, optimisers in tasks.items()
+        for name, seeds in optimisers.items()
+    ]
+    return grid(("task", "optimiser", *(f"seed {seed}" for seed in next(iter(tasks.values()))["Adam"])), rows)
+
+
 def fitted_page(files: Files) -> dict[str, str]:
     """The tables of the page on fitted masks by name."""
     results = {n: files.load(f"fitted-{n}") for n in FITTED_LENGTHS if files.has(f"fitted-{n}")}
@@ -158,6 +168,8 @@ def fitted_page(files: Files) -> dict[str, str]:
         tables["fitted-cost"] = attention_cost_table(cost["attention"])
     for name in filter(files.has, ("shared-graph", "fitted-parts", "fitted_variants")):
         tables[name.replace("_", "-")] = study_table(files.load(name))
+    if files.has("optimisers"):
+        tables["optimisers"] = optimiser_table(files.load("optimisers"))
     if files.has("recall_lengths"):
         tables["recall"] = recall_table(files.load("recall_lengths"), files.load("recall")["titles"])
     return tables

@@ -236,8 +236,9 @@ class CrossedDraw {
             for (int64_t y = 0; y < size; y++) {
                 for (int64_t a = 0; a < size; a++) {
                     sums[a] = 0;
+                    const real *second = blocks + ((2 * g + 1) * size + y) * size;
                     for (int64_t b = 0; b < size; b++)
-                        sums[a] += weights[b] = blocks[((2 * g + 1) * size + y) * size + b] * mass[(g * size + a) * size + b];
+                        sums[a] += weights[b] = second[b] * mass[(g * size + a) * size + b];
                     if (sums[a] > 0)
                         fill_table(weights.data(), size, sums[a], &second_tables[((g * size + y) * size + a) * size],
                                    todo.data());
@@ -371,7 +372,8 @@ int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t 
 void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
                 const Drawing *drawing, int64_t *degrees, int64_t **keys) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t i) {
-        keys[i] = draw_rows(start, stop, *drawing, degrees, [=] { return ExactDraw(query, key, n_clusters, is_poisson); });
+        const auto make = [=] { return ExactDraw(query, key, n_clusters, is_poisson); };
+        keys[i] = draw_rows(start, stop, *drawing, degrees, make);
     });
 }
 

@@ -111,7 +111,7 @@ void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, rea
 void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *mask, const real *grad,
                         real *grad_query, real *grad_blocks, real *grad_key) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        const int64_t n_parts = model->n_partitions * model->size, n_chosen = 2 * model->n_partitions, size = model->size;
+        const int64_t size = model->size, n_parts = model->n_partitions * size, n_chosen = 2 * model->n_partitions;
         std::vector<real> rates(n_parts), to_rates(n_parts);
         for (int64_t row = start * mask->n_queries; row < stop * mask->n_queries; row++) {
             const int64_t graph = row / mask->n_queries, head = graph % mask->n_heads;
@@ -136,8 +136,8 @@ void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *
                 const int64_t block = model->query_part[at] * size;  // in the head's blocks
                 const real *blocks = model->blocks + head * n_parts * size + block;
                 grad_query[at] = dot<0>(to_rates.data() + f * size, blocks, size);
-                add<0>(grad_blocks + graph * n_parts * size + block, model->query_weight[at], to_rates.data() + f * size,
-                       size);
+                real *to_block = grad_blocks + graph * n_parts * size + block;
+                add<0>(to_block, model->query_weight[at], to_rates.data() + f * size, size);
             }
         }
     });

@@ -71,7 +71,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        _end(name, SbmtError("enough memory", "none left", "ask for smaller sizes, or fewer at a time"), 2)
+        _end(name, "out of memory: ask for smaller sizes, or for fewer at a time", 2)
     except KeyboardInterrupt:
         _end(name, "stopped", INTERRUPTED)
     except SystemExit as leaving:

@@ -33,8 +33,8 @@ def start(*arguments, **settings):
     [
         (SbmtError("a run", "none", "train one"), 2, "x: expected a run, got none: train one\n"),
         (FileNotFoundError(2, "No such file", "a.txt"), 2, "x: expected to read or write a.txt, got No such file: "),
-        (MemoryError(), 2, "x: expected enough memory, got none left: "),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "x: expected enough memory, got none left: "),
+        (MemoryError(), 2, "x: out of memory: "),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "x: out of memory: "),
         (KeyboardInterrupt(), 130, "x: stopped\n"),
         (SystemExit(130), 130, "x: stopped\n"),
         (SystemExit(143), 143, "x: stopped\n"),
@@ -90,7 +90,7 @@ def test_version_prints_four_lines(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert not stop.value.code and [line.split()[0] for line in lines] == ["sbmt", "torch", "device", "backends"]
     assert re.fullmatch(r"sbmt \d+\.\d+\.\d+", lines[0]) and re.match(r"device (cpu|cuda \(.+\))$", lines[2])
-    assert lines[3].startswith("backends dense, pyg, cpu")
+    assert lines[3].startswith("backends dense, fused, pyg, cpu")
 
 
 def test_python_m_sbmt_ends_as_the_command_does(tmp_path):

@@ -202,8 +202,10 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         found = read_json(path)
         if not has_kept(folder):
             raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
-        if type(config).from_dict(found) != config:
-            raise SbmtError(f"the configuration in {path}", "another", "resume with the same settings")
+        before, now = (one.to_dict() for one in (type(config).from_dict(found), config))
+        before, now = before | before.pop("options"), now | now.pop("options")
+        if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
+            raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
         if not (folder / STATE).exists():
             raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
     elif has_kept(folder):

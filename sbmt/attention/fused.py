@@ -6,6 +6,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.graph.edges import EdgeList
+from sbmt.graph.masks import zero_padding
 from sbmt.types import accumulator
 
 
@@ -18,13 +19,16 @@ def attend_fused(
     Cost: O(n² d) time, O(n²) memory for the mask.
     """
     dtype = accumulator(value) if query.device.type == "cpu" else torch.promote_types(query.dtype, key.dtype)
-    query, key, values = (x.to(dtype) for x in (query, key, value))
+    masks = edges.query_mask, edges.key_mask, edges.key_mask
+    tokens = zip((query, key, value), masks, strict=True)
+    query, key, values = (zero_padding(x, mask).to(dtype) for x, mask in tokens)
     if edges.n_edges == edges.cell_count and terms.bias is None and terms.sink is None:
         return scaled_dot_product_attention(query, key, values).to(value.dtype), None
     mask = edges.to_dense()
     has_edge = (edges.degrees() > 0).view(*edges.shape[:3], 1)
     if is_some_row_empty := not has_edge.all():
-        mask = mask | ~has_edge  # a softmax needs a key
+        mask = mask | ~has_edge  # a softmax needs a key, and finite scores
+        query = query.masked_fill(~has_edge, 0.0)
     if terms.bias is not None or terms.sink is not None:
         added = query.new_full(edges.shape, float("-inf")).masked_fill(mask, 0.0)
         if terms.bias is not None:

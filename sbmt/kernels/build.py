@@ -72,9 +72,9 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     name = f"loops-{hashed.hexdigest()[:20]}.so"
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sbmt"
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as beside:
-            if not (folder / name).exists():
+        if not (folder / name).exists():  # else it is read, be the folder writable or not
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as beside:
                 os.replace(_compile(command, Path(beside)), folder / name)  # whole or not at all
         return ffi, ffi.dlopen(str(folder / name))
     except (OSError, RuntimeError):  # there is no home, or it cannot be written to

@@ -63,7 +63,7 @@ def check_memory(sweep, found):
     elif (sweep.method, sweep.symbol) == ("linformer", "k"):
         assert found["slope"] < 0.2  # nor those over mixtures
     else:
-        assert found["claimed"] - 0.35 < found["slope"] < found["claimed"] + 0.15
+        assert found["claimed"] - 0.35 < found["slope"] < found["claimed"] + 0.1
 
 
 def test_published_memory_grows_no_faster_than_claimed():

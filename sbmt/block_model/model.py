@@ -379,24 +379,6 @@ class BlockModel:
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
 
 
-def estimated_density(
-    edges: EdgeList, probability: Float[Tensor, " n_edges"], drawn_with: Float[Tensor, " n_edges"]
-) -> Float[Tensor, "batch heads"]:
-    r"""The mean edge probability without exploration, estimated from drawn edges: linear where the exact one is not.
-
-    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
-    that value and gradient are those of :meth:`BlockModel.expected_density` on average.
-
-    Args:
-        edges: The drawn edges, and all certain ones.
-        probability: Their probabilities without exploration.
-        drawn_with: Those with which they were drawn, 1 for certain edges. No gradient passes.
-    """
-    share = probability / drawn_with.detach().clamp(min=torch.finfo(probability.dtype).tiny)
-    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
-    return share_of_pairs(totals.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
-
-
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
@@ -420,9 +402,10 @@ def weigh_edges(
     exploration: float,
     is_certain: Tensor | None,
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
-    """All that follows from the rates of drawn edges: what each weighs, and the density that they let expect.
+    r"""What drawn edges weigh (:func:`reweighting_bias`), and an estimate of the mean edge probability.
 
-    The first is :func:`reweighting_bias`, the second :func:`estimated_density`.
+    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
+    that value and gradient of the estimate are those of :meth:`BlockModel.expected_density` on average, in linear time.
 
     Args:
         edges: The drawn edges, and all certain ones.
@@ -438,7 +421,10 @@ def weigh_edges(
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
     if is_certain is not None:
         drawn_with = drawn_with.masked_fill(is_certain, 1.0)
-    return reweighting_bias(drawn_with), estimated_density(edges, expected, drawn_with)
+    share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
+    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
+    density = share_of_pairs(totals, edges.shape, edges.query_mask, edges.key_mask)
+    return reweighting_bias(drawn_with), density
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:

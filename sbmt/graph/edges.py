@@ -24,7 +24,6 @@ from sbmt.graph.masks import (
     first_of_rows,
     merge,
     share_of_pairs,
-    transpose,
     window_cells,
 )
 
@@ -301,13 +300,6 @@ class EdgeList:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
         query = torch.arange(self.shape[2], device=self.keys.device).repeat(self.shape[0] * self.shape[1])
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
-
-    def transpose(self) -> "EdgeList":
-        """The same edges seen from the keys: rows are keys, entries are queries. Cost: a sort of the edges."""
-        batch, heads, n_queries, n_keys = self.shape
-        cells, order = transpose(self.cells(), n_queries, n_keys)
-        many = None if self.multiplicity is None else self.multiplicity[order]
-        return EdgeList.from_cells(cells, (batch, heads, n_keys, n_queries), self.key_mask, self.query_mask, many)
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""

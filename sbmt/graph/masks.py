@@ -118,12 +118,3 @@ def window_cells(
             is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
     rows = torch.arange(batch * heads * n, device=device).view(batch, heads, n, 1)
     return (rows * n + key)[is_inside]
-
-
-def transpose(
-    cells: Int[Tensor, " n_edges"], n_queries: int, n_keys: int
-) -> tuple[Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
-    """The cells of the transposed graphs, ascending, and which edge each of them was. Cost: a sort."""
-    graph, cell = cells // (n_queries * n_keys), cells % (n_queries * n_keys)
-    cells, order = ((graph * n_keys + cell % n_keys) * n_queries + cell // n_keys).sort()
-    return cells, order

@@ -42,27 +42,25 @@ class SBMAttention(nn.Module):
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
-    ``membership="crossed"`` divides each token among parts of several partitions of the tokens instead of letting it
-    belong to half of all clusters. There are ``n_groups`` groups of two partitions into $s = \sqrt{k/g}$ parts each,
-    with a softmax over the two parts of largest logit; a cluster is a pair of parts, one of either partition, and a
-    token belongs to it as much as to the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the
-    two, and clusters of different groups never meet. Logits, of which there are 2 g s instead of k, and what follows
-    from them cost accordingly less (:class:`~sbmt.block_model.crossed.CrossedModel`). A linear map takes the place of
-    the MLP.
+
+    With ``membership="crossed"`` clusters are pairs of parts, one from either of two partitions of the tokens, in each
+    of ``n_groups`` groups (:class:`~sbmt.block_model.crossed.CrossedModel`). A token divides itself among the two parts
+    of largest logit of each partition by a softmax, a linear map takes the place of the MLP, and the blocks of the
+    partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
-    (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
-    ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
-    and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
-    learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
-
-    Two attributes of such a layer may be set between steps. While ``is_dense`` is True, training attends all pairs of
-    real tokens without reweighting, and fits the block model to them: a warm-up. ``edges_per_query`` is c.
+    (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
+    multiplied by a learned rate γ per head, and the block model reads detached queries and keys, so that no gradient
+    passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys at the
+    layer's first step of training, so that training starts with about c edges per query. Two attributes may be set
+    between steps: while ``is_dense`` is True, training attends all pairs of real tokens without reweighting and fits
+    the block model to them, a warm-up; ``edges_per_query`` is c.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        n_clusters: k, the number of clusters per head.
+        n_clusters: k, the number of clusters per head; with crossed memberships the nearest number that is ``n_groups``
+            times a square.
         sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
@@ -76,8 +74,7 @@ class SBMAttention(nn.Module):
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
-        n_groups: Groups of crossed partitions; ``n_clusters`` becomes the nearest number that is ``n_groups`` times a
-            square.
+        n_groups: Groups of crossed partitions.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.

@@ -193,8 +193,12 @@ def attend_along(
 
 
 def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
-    """The name of the backend that ``backend="auto"`` takes for these edges."""
-    density = edges.n_edges / max(edges.cell_count, 1) if edges.cell_count <= DENSE_CELLS else 0.0
+    """The name of the backend that ``backend="auto"`` takes for these edges.
+
+    Causal masks always get the same one: if density had a say, later tokens could change the rounding of earlier ones.
+    """
+    is_counted = edges.cell_count <= DENSE_CELLS and not edges.causal
+    density = edges.n_edges / max(edges.cell_count, 1) if is_counted else 0.0
     if can_run_on(edges.keys.device):
         case = "training" if torch.is_grad_enabled() else "evaluation"
         if terms.bias is not None or terms.sink is not None:

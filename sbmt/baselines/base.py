@@ -73,7 +73,7 @@ class Baseline(nn.Module):
         out = self.attend(Inputs(*tokens, query_mask, key_mask, dropout, generator, return_edges))
         if isinstance(out, Tensor):
             shape = batch, heads, _, _ = (*query.shape[:3], key.shape[2])
-            has_pairs = count_pairs(shape, query_mask, key_mask, out.device) > 0
+            has_pairs = count_pairs(shape, query_mask, key_mask, False, out.device) > 0
             density = has_pairs[:, None].expand(batch, heads).to(value.dtype)
             edges = all_pairs(shape, query_mask, key_mask, device=out.device) if return_edges else None
             out = AttentionOutput(out, density, density, edges)

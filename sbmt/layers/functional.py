@@ -124,7 +124,7 @@ def attend_through(
     first_example = number_examples(first_example, query.shape[0])
     seed, link = draw_seed(generator), block_model.link
     if is_dense:
-        edges = all_pairs(block_model.shape, block_model.query_mask, block_model.key_mask, device=query.device)
+        edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
     scale = None

@@ -16,7 +16,7 @@ from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.fit import Learning, check_learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
-from sbmt.graph.masks import check_mask, zero_padding
+from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_through
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced
@@ -78,6 +78,7 @@ class SBMAttention(nn.Module):
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
+        causal: Whether no token attends a later one. Fewer queries than keys are the last ones.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
@@ -122,6 +123,7 @@ class SBMAttention(nn.Module):
         n_groups: int = 1,
         reweight: bool = False,
         sink: bool = False,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
@@ -129,6 +131,7 @@ class SBMAttention(nn.Module):
         check_attention_settings(gate_rule, window, dropout)
         check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
+        check_causal((1, 1, 1, 1), causal)
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
@@ -145,7 +148,7 @@ class SBMAttention(nn.Module):
         self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
         self.n_clusters = n_groups * n_parts**2 if is_crossed else n_clusters
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
-        self.exploration, self.dropout, self.backend = exploration, dropout, backend
+        self.exploration, self.dropout, self.backend, self.causal = exploration, dropout, backend, causal
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
@@ -197,6 +200,8 @@ class SBMAttention(nn.Module):
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
         """The block model of these tokens, with gradients to them."""
+        check_causal((*query.shape[:3], key.shape[2]), self.causal)
+        n_visible = self._n_visible(query.shape[2], key.shape[2])
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
@@ -206,15 +211,19 @@ class SBMAttention(nn.Module):
             if self.membership == "crossed":
                 n_partitions = 2 * self.n_groups
                 centres = clusters.unflatten(1, (n_partitions, -1))  # heads partitions size d
-                blocks = self._block_matrix(centres @ centres.mT, key.shape[2], n_factors=2)
+                blocks = self._block_matrix(centres @ centres.mT, n_visible, n_factors=2)
                 in_parts = ((clusters @ node.mT).unflatten(2, (n_partitions, -1)) for node in nodes)
                 queries, keys = map(part_memberships, in_parts)
-                return CrossedModel(queries, blocks, keys, query_mask, key_mask)
+                return CrossedModel(queries, blocks, keys, query_mask, key_mask, self.causal)
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
-            block_matrix = self._block_matrix(clusters @ clusters.mT, key.shape[2], n_factors=1)
-            return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link)
+            block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
+            return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
-    def _block_matrix(self, scores: Tensor, n_keys: int, n_factors: int) -> Tensor:
+    def _n_visible(self, n_queries: int, n_keys: int) -> float:
+        """How many keys a query may attend, on average."""
+        return n_keys - self.causal * (n_queries - 1) / 2
+
+    def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
         """S, or the block of each of two factors of it, from scores of the same shape."""
         if self.log_rate is not None:
             log_rate = self._log_rate(n_keys)
@@ -230,7 +239,7 @@ class SBMAttention(nn.Module):
         """What the block model is made of: all parameters but the sink, which belongs to the attention."""
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
-    def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
+    def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
         """The logarithm of γ: what is learned, and a start that the first step of training decides.
 
         A start of 0 is still open, so that a mean of weights over steps may begin with it.
@@ -285,7 +294,8 @@ class SBMAttention(nn.Module):
         exploration: float = 0.0
         if self.training:
             given = self.exploration
-            exploration = given.probability(key.shape[2]) if isinstance(given, ExtraKeys) else given
+            n_keys = self._n_visible(query.shape[2], key.shape[2])
+            exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
         settings = MaskSettings(
             self.sampler,
             exploration,
@@ -319,5 +329,5 @@ class SBMAttention(nn.Module):
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
             f"membership={self.membership!r}, window={self.window}, learning={self.learning!r}, "
             f"edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, reweight={self.reweight}, "
-            f"sink={self.sink is not None}"
+            f"sink={self.sink is not None}, causal={self.causal}"
         )

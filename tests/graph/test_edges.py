@@ -141,7 +141,7 @@ def test_all_tensors_move_to_a_device():
     mask, query_mask, key_mask = padded_mask()
     many = torch.ones(int(mask.sum()), dtype=torch.int64)
     cells = mask.flatten().nonzero().squeeze(1)
-    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, many).to("cuda")
+    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, multiplicity=many).to("cuda")
     tensors = (moved.row_ptr, moved.keys, moved.query_mask, moved.key_mask, moved.multiplicity, moved.n_pairs)
     assert all(t.is_cuda for t in (*tensors, moved.to_dense(), moved.density()))
     assert torch.equal(moved.to_dense().cpu(), mask)

@@ -152,7 +152,7 @@ bench: $(STAMP)
 # GPU_ARGS='--minutes 30' measures less, and GPU_ARGS=--resume the rest of it.
 gpu: $(STAMP)
 	mkdir -p results/gpu
-	$(BIN)/python -m pytest -q -k gpu tests/attention
+	$(BIN)/python -m pytest -q -m gpu tests/graph
 	$(BIN)/sbmt bench --device cuda --json results/gpu/bench.json $(GPU_ARGS)
 	$(BIN)/python results/write_tables.py
 

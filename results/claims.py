@@ -153,7 +153,7 @@ def errata_commands() -> str:
     files = [name for claim in CLAIMS for name in files_of(claim.finding) + ["theory"] * bool(claim.statements)]
     notebooks = sorted({name[:2] for claim in CLAIMS for name in claim.evidence if name[:2].isdigit()})
     again = f"python notebooks/execute.py {' '.join(f'notebooks/{number}*' for number in notebooks)}"
-    return "\n".join(["```bash", *commands(dict.fromkeys(files)), again, "```"])
+    return "\n".join(["```bash", *commands(list(dict.fromkeys(files))), again, "```"])
 
 
 def files_of(template: str) -> list[str]:
@@ -169,11 +169,11 @@ def command_of(name: str) -> str:
     return f"{row['again']}  # at commit {row['commit']}" if "commit" in row else row["again"]
 
 
-def commands(names: Sequence[str] | dict[str, None]) -> list[str]:
+def commands(names: Sequence[str]) -> list[str]:
     """What produces result files again. If a target of make produces several of them, it stands for all of them."""
-    targets = {name: QUESTIONS[name].get("target", "") for name in names if "commit" not in QUESTIONS[name]}
-    n_files = Counter(targets.values())
-    found = [t if (t := targets.get(name)) and n_files[t] > 1 else command_of(name) for name in names]
+    targets = {name: QUESTIONS[name].get("target", "") for name in names}
+    n_files = Counter(filter(None, targets.values()))
+    found = [targets[name] if n_files[targets[name]] > 1 else command_of(name) for name in names]
     return list(dict.fromkeys(found))
 
 

@@ -143,6 +143,18 @@ def test_edge_lists_know_that_they_are_causal():
         all_pairs((1, 1, 6, 5), causal=True)
 
 
+def test_windows_of_the_last_queries_start_from_their_places():
+    keys = torch.arange(9)[None] != 4
+    edges = EdgeList.from_dense(torch.zeros(1, 2, 6, 9, dtype=torch.bool), key_mask=keys, causal=True).with_window(4)
+    near = torch.ones(6, 9, dtype=torch.bool).tril(3).triu(1) & keys
+    assert torch.equal(edges.to_dense(), near.expand(1, 2, 6, 9)) and edges.is_near(4).all()
+    layer = build_attention("sbm", preset="fitted", d_head=4, n_heads=3, n_clusters=16, causal=True, window=4)
+    query, key = tokens(n=6), tokens(n=9)
+    drawn = layer(query, key, key, key_mask=keys.expand(2, -1), return_edges=True).edges
+    assert (drawn.to_dense() | ~near.expand(drawn.shape)).all()
+    assert torch.equal(drawn.is_near(4), near.expand(drawn.shape)[drawn.to_dense()])
+
+
 def test_windows_look_back_alone():
     edges = EdgeList.from_dense(
         torch.zeros(1, 1, 6, 6, dtype=torch.bool), key_mask=torch.arange(6)[None] > 1, causal=True

@@ -308,13 +308,15 @@ class EdgeList:
             SbmtError: If ``window`` is negative, or queries and keys differ in number.
         """
         check_window(window)
-        check_as_many_keys(self.shape)
+        check_as_many_keys(self.shape, self.causal)
         near = window_cells(self.shape, window // 2, *self.masks, self.keys.device)
         return EdgeList.from_cells(merge(near, self.cells()), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
-        query = torch.arange(self.shape[2], device=self.keys.device).repeat(self.shape[0] * self.shape[1])
+        batch, heads, n_queries, n_keys = self.shape
+        offset = n_keys - n_queries if self.causal else 0
+        query = torch.arange(offset, offset + n_queries, device=self.keys.device).repeat(batch * heads)
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
 
     def to(self, device: torch.device | str) -> "EdgeList":

@@ -41,10 +41,10 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     return mask.expand(batch, n)
 
 
-def check_as_many_keys(shape: tuple[int, int, int, int]) -> None:
-    """Raises SbmtError unless queries and keys are equal in number, so that both can be the same tokens."""
+def check_as_many_keys(shape: tuple[int, int, int, int], causal: bool = False) -> None:
+    """Raises SbmtError unless queries and keys can be the same tokens: as many, or the last ones if causal."""
     _, _, n_queries, n_keys = shape
-    if n_queries != n_keys:
+    if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"
         raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
 
@@ -135,13 +135,13 @@ def window_cells(
 
     Cost: O(n · reach) per graph.
     """
-    batch, heads, n, _ = shape
-    reach = min(reach, n - 1)
-    query = torch.arange(n, device=device)[:, None]
-    key = query + torch.arange(-reach, 1 if causal else reach + 1, device=device)
-    is_inside = ((key >= 0) & (key < n)).expand(batch, heads, n, -1)
-    for mask, token in ((query_mask, query.expand_as(key)), (key_mask, key)):
+    batch, heads, n_queries, n_keys = shape
+    reach = min(reach, n_keys - 1)
+    query = torch.arange(n_queries, device=device)[:, None]
+    key = query + n_keys - n_queries + torch.arange(-reach, 1 if causal else reach + 1, device=device)
+    is_inside = ((key >= 0) & (key < n_keys)).expand(batch, heads, n_queries, -1)
+    for mask, token in ((query_mask, query.expand_as(key)), (key_mask, key.clamp(0, n_keys - 1))):
         if mask is not None:
-            is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
-    rows = torch.arange(batch * heads * n, device=device).view(batch, heads, n, 1)
-    return (rows * n + key)[is_inside]
+            is_inside = is_inside & mask[:, token][:, None]
+    rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
+    return (rows * n_keys + key)[is_inside]

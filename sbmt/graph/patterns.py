@@ -39,13 +39,14 @@ def sliding_window(
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
     check_shape(shape)
-    check_as_many_keys(shape)
+    check_causal(shape, causal)
+    check_as_many_keys(shape, causal)
     check_window(window)
-    batch, _, n, _ = shape
+    batch, _, n_queries, n_keys = shape
     device = torch.device(device)
     query_mask, key_mask = (
         None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
-        for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
+        for name, given, n in (("query_mask", query_mask, n_queries), ("key_mask", key_mask, n_keys))
     )
     cells = window_cells(shape, window // 2, query_mask, key_mask, causal, device)
     return EdgeList.from_cells(cells, shape, query_mask, key_mask, causal)

@@ -65,7 +65,10 @@ class Crossed(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Between which tokens edges are drawn, from which stream, and how close ones are always joined."""
+    """Between which tokens edges are drawn, from which stream, and how close ones are always joined.
+
+    ``offset`` is the place of the first query in a causal mask, and −1 in all others.
+    """
 
     n_queries: int
     n_keys: int
@@ -75,7 +78,7 @@ class Drawing(NamedTuple):
     seed: int
     first_example: int
     reach: int
-    is_causal: bool
+    offset: int
 
 
 def call(name: str, dtype: torch.dtype, *arguments: Any) -> None:
@@ -174,9 +177,9 @@ def _zeros(*tensors: Tensor) -> list[Tensor]:
 
 def _draw(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], dtype: torch.dtype,
-    seed: int, first_example: int, reach: int, causal: bool,
+    seed: int, first_example: int, reach: int, offset: int, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws; returns ``row_ptr`` and ``keys``."""
+    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. Threads share no graph if something is kept of it."""
     batch, heads, n_queries, _ = query.shape
     n_keys = key.shape[2]
     query_mask, key_mask = (
@@ -184,9 +187,10 @@ def _draw(
         for mask, n in zip(masks, (n_queries, n_keys), strict=True)
     )
     row_ptr = torch.zeros(batch * heads * n_queries + 1, dtype=torch.int64, device="cpu")
-    ranges = by_number(row_ptr.numel() - 1, 16)
-    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach, causal)
-    keys = drawn(name, dtype, ranges, *model, drawing, degrees=row_ptr[1:])
+    step = n_queries if any(kept) else 1
+    ends, number = by_number((row_ptr.numel() - 1) // step, 16 * step)
+    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach, offset)
+    keys = drawn(name, dtype, Ranges(step * ends, number), *model, drawing, *kept, degrees=row_ptr[1:])
     return torch.cumsum(row_ptr, 0, out=row_ptr), keys
 
 
@@ -205,7 +209,8 @@ def draw_exact(
     """``row_ptr`` and ``keys`` of edges with rates ⟨query_i, key_j⟩, and of all pairs at most ``reach`` apart."""
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
-    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach, causal)
+    offset = key.shape[2] - query.shape[2] if causal else -1
+    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach, offset)
 
 
 @draw_exact.register_fake
@@ -221,12 +226,38 @@ def draw_crossed(
     """:func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
     model = [_crossed(query_part, query_weight, blocks, part, weight), extra]
     masks = [query_mask, key_mask]
-    return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, seed, first_example, reach, causal)
+    address = seed, first_example, reach
+    if not causal:
+        return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, *address, -1)
+    offset = part.shape[2] - query_part.shape[2]
+    return _draw("draw_causal", model, query_part, part, masks, weight.dtype, *address, offset, None)
 
 
 @draw_crossed.register_fake
 def _(query_part: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return _fake_draw(query_part)
+
+
+def remember(batch: int, heads: int, blocks: Tensor) -> Any:
+    """What :func:`draw_next` keeps of a decoder's keys, as long as somebody holds it."""
+    ffi, loops = library(blocks.dtype)
+    kept = loops.remember(batch * heads, blocks.shape[1] // 2, blocks.shape[2])
+    if kept == ffi.NULL:
+        raise MemoryError("out of memory: nothing could be kept of the keys")
+    return ffi.gc(kept, loops.forget)
+
+
+def draw_next(
+    kept: Any, query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, offset: int,
+    seed: int, first_example: int, reach: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """:func:`draw_crossed` for the queries from place ``offset`` on, in time that does not depend on it.
+
+    Keys stand at the front of ``part`` and ``weight``, which may have room for more; those before ``offset`` are kept.
+    """
+    model = [_crossed(query_part, query_weight, blocks, part, weight), 0.0]
+    address = seed, first_example, reach, offset
+    return _draw("draw_causal", model, query_part, part, [None, None], weight.dtype, *address, kept)
 
 
 @operator

@@ -89,7 +89,8 @@ def sbm_attention(
     if unknown := [name for name in settings if name not in MaskSettings._fields]:
         raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "leave it out")
     chosen = MaskSettings(**settings)
-    check_attention_inputs(query, key, value, chosen.window)
+    causal = isinstance(block_model, BlockModel) and block_model.causal
+    check_attention_inputs(query, key, value, None if causal else chosen.window)
     check_attention_settings(chosen.gate_rule, chosen.window, chosen.dropout)
     check_learning(chosen.learning, chosen.edges_per_query)
     if chosen.sink is not None:

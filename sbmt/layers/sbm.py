@@ -290,7 +290,7 @@ class SBMAttention(nn.Module):
                 nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
                 return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
         block_model = self.block_model(query, key, query_mask, key_mask)
-        check_attention_inputs(query, key, value, self.window)
+        check_attention_inputs(query, key, value, None if self.causal else self.window)
         exploration: float = 0.0
         if self.training:
             given = self.exploration

@@ -27,12 +27,11 @@ typedef struct {  // memberships of tokens in two parts of each partition, and t
 } Crossed;
 
 // Between which tokens edges are drawn, from which stream, and how close ones are always joined. In causal masks no
-// query has an edge to a later key, and fewer queries than keys are the last ones.
+// query has an edge to a later key, where `offset` is the place of the first query; in all others it is −1.
 typedef struct {
     int64_t n_queries, n_keys, n_heads;
     const bool *query_mask, *key_mask;
-    int64_t seed, first_example, reach;
-    bool is_causal;
+    int64_t seed, first_example, reach, offset;
 } Drawing;
 
 void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out, real *weights);
@@ -51,6 +50,13 @@ void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_
 void draw_crossed(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, int64_t *degrees,
                   int64_t **keys);
 void release(int64_t *keys);
+
+// Causal edges, likewise. `kept` is what `remember` returned, until `forget`: the keys of all graphs that calls before
+// have seen, and so need not see again. Ranges are then of whole graphs. Without it, it is NULL.
+void draw_causal(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, void *kept,
+                 int64_t *degrees, int64_t **keys);
+void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);
+void forget(void *kept);
 
 void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
                       int64_t size, int16_t *part, real *weight);

@@ -1,0 +1,129 @@
+// Drawing edges row by row, in time that follows their number: what the two ways of drawing share.
+//
+// Rows draw points of Poisson processes, each of which lands on a key in proportion to its rate. So a key is hit at all
+// with probability 1 − exp(−rate), independently of all others. Every random number has an address of its own
+// (sbmt.counter_rng), so threads and batches draw the same edges.
+#pragma once
+#include "crossed.h"
+
+const double MAX_BOOST = 32;       // the law is off by less than 2e-14 with so many candidates for a probability of 1
+const double DENSE_SHARE = 0.125;  // a row that expects more candidates than this share of its keys goes key by key
+
+struct Address {
+    int64_t seed, row, head, example;
+
+    Words words(int64_t purpose, int64_t block) const { return philox(seed, block, row, head + purpose, example); }
+    double of_cell(int64_t purpose, int64_t key) const {
+        return cell_uniform(seed, key, row, head + purpose, example);
+    }
+};
+
+// A set of keys, as one bit for each, and one for each 64 that are not all absent.
+class Keys {
+    std::vector<uint64_t> bits, used;
+
+  public:
+    explicit Keys(int64_t n_keys) : bits((n_keys + 63) / 64), used((bits.size() + 63) / 64) {}
+
+    void add(int64_t key) {
+        bits[key / 64] |= uint64_t(1) << key % 64;
+        used[key / 4096] |= uint64_t(1) << key / 64 % 64;
+    }
+
+    // Calls `take` with each key, in ascending order, and empties the set.
+    template <class Take>
+    void take_all(Take take) {
+        for (size_t i = 0; i < used.size(); i++)
+            for (; used[i]; used[i] &= used[i] - 1) {
+                const int64_t j = i * 64 + __builtin_ctzll(used[i]);
+                for (; bits[j]; bits[j] &= bits[j] - 1) take(j * 64 + __builtin_ctzll(bits[j]));
+            }
+    }
+};
+
+// A Poisson number by inversion, from as many uniforms as its mean needs, and those of stream `half` alone.
+inline int64_t poisson(double mean, const Address &address, int64_t half) {
+    int64_t number = 0;
+    for (int64_t block = 0; mean > 0; block++, mean -= 500) {  // exp(−500) is far from underflow
+        const double some = std::min(mean, 500.0);
+        const Words words = address.words(COUNT, block);
+        const double u = half ? fine_uniform(words.w2, words.w3) : fine_uniform(words.w0, words.w1);
+        double term = std::exp(-some), below = term;
+        for (int64_t k = 1; below < u && term > 0; k++, number++) below += term *= some / k;
+    }
+    return number;
+}
+
+// Random words of a row's points, by vectors.
+class Points {
+    std::vector<uint32_t> words[4];
+
+  public:
+    void draw(int64_t n, const Address &address) {
+        for (auto &some : words) some.resize(std::max(some.size(), size_t(n)));
+        uint32_t *w0 = words[0].data(), *w1 = words[1].data(), *w2 = words[2].data(), *w3 = words[3].data();
+#pragma omp simd
+        for (int64_t t = 0; t < n; t++) {
+            const Words some = address.words(CANDIDATE, t);
+            w0[t] = some.w0, w1[t] = some.w1, w2[t] = some.w2, w3[t] = some.w3;
+        }
+    }
+    uint32_t operator()(int64_t word, int64_t t) const { return words[word][t]; }
+};
+
+// The first of n ascending ends above x, at most the last, without a branch that depends on x.
+inline int64_t first_above(const double *ends, int64_t n, double x) {
+    const double *low = ends;
+    for (; n > 1; n -= n / 2) low += n / 2 * (low[n / 2 - 1] <= x);
+    return low - ends;
+}
+
+// The keys of rows start … stop, with all real ones at most `reach` places from a row; NULL if memory is out.
+template <class MakeDraw>
+int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t *degrees, MakeDraw make) try {
+    auto model = make();
+    std::vector<int64_t> keys;
+    std::vector<double> kept;  // a uniform for each of a row's keys
+    Keys found(drawing.n_keys);
+    int64_t last_graph = -1;
+    for (int64_t at = start; at < stop; at++) {
+        const int64_t graph = at / drawing.n_queries, row = at % drawing.n_queries, example = graph / drawing.n_heads;
+        const bool *is_real = drawing.key_mask + example * drawing.n_keys;
+        if (graph != last_graph) {
+            int64_t n_used = drawing.n_keys;  // without padding at the end, so that it changes nothing
+            while (n_used > 1 && !is_real[n_used - 1]) n_used--;
+            model.enter(drawing, graph, n_used);
+            last_graph = graph;
+        }
+        const size_t before = keys.size();
+        if (drawing.query_mask[example * drawing.n_queries + row]) {
+            const Address address = {drawing.seed, row, graph % drawing.n_heads, example + drawing.first_example};
+            const int64_t place = row + std::max(drawing.offset, int64_t(0));
+            const int64_t low = std::max(place - drawing.reach, int64_t(0));
+            const int64_t high = std::min(place + (drawing.offset >= 0 ? 0 : drawing.reach), drawing.n_keys - 1);
+            if (drawing.offset >= 0) model.see(place + 1);
+            model.draw(at, address, found);
+            for (int64_t j = low; j <= high; j++)
+                if (is_real[j]) found.add(j);
+            found.take_all([&](int64_t j) { keys.push_back(j); });
+            if (!model.is_law_met()) {
+                kept.resize(keys.size() - before);
+                const int64_t *of_row = keys.data() + before;
+#pragma omp simd
+                for (size_t e = 0; e < kept.size(); e++) kept[e] = address.of_cell(KEEP, of_row[e]);
+                size_t end = before;
+                for (size_t e = 0; e < kept.size(); e++) {
+                    const int64_t j = keys[before + e];
+                    if ((low <= j && j <= high) || model.keeps(at, j, kept[e])) keys[end++] = j;
+                }
+                keys.resize(end);
+            }
+        }
+        degrees[at] = keys.size() - before;
+    }
+    int64_t *copy = static_cast<int64_t *>(std::malloc(std::max(keys.size(), size_t(1)) * sizeof(int64_t)));
+    if (copy) std::copy(keys.begin(), keys.end(), copy);
+    return copy;
+} catch (const std::bad_alloc &) {
+    return nullptr;
+}

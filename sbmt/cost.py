@@ -10,9 +10,10 @@ many keys as queries; a fit by likelihood is counted, although it takes place on
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition,
 a parts that a token is in; for Reformer r rounds of hashing with s chunks of c tokens, N = c·s; for Nyströmformer i
-steps of the pseudo-inverse and w places of the convolution. Sizes of linear layers are written as numbers.
+steps of the pseudo-inverse. Sizes of linear layers are written as numbers.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -45,8 +46,7 @@ class ModuleCost:
     sizes: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class OperationRow:
+class OperationRow(NamedTuple):
     """One step of the module at a path: its formulas, and their values. Projections are no part of the attention."""
 
     module: str
@@ -91,17 +91,14 @@ def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
     """
 
     def value(factor: str) -> int:
-        base = factor.rstrip("²³⁴")
-        power = {"": 1, "²": 2, "³": 3, "⁴": 4}.get(factor[len(base) :])
-        if power is None or not (base.isdecimal() or (len(base) == 1 and base.isalpha())):
+        found = re.fullmatch(r"(\d+|[^\W\d_])([²³⁴]?)", factor)
+        if found is None:
             raise SbmtError("products such as 8·n·d², joined by ' + '", repr(formula), "correct the formula")
+        base, power = found.groups()
         if not base.isdecimal() and base not in sizes:
-            what = "the density of the masks" if base == "m" else f"a size for {base} of {formula}"
-            do = (
-                "give density=, as measured on the inputs of interest" if base == "m" else "name it in ModuleCost.sizes"
-            )
-            raise SbmtError(what, "none", do)
-        return (int(base) if base.isdecimal() else sizes[base]) ** power
+            do = "give density=, the share of pairs that are edges" if base == "m" else "name it in ModuleCost.sizes"
+            raise SbmtError(f"a number for {base} in {formula}", "none", do)
+        return (int(base) if base.isdecimal() else sizes[base]) ** ("1²³⁴".index(power or "1") + 1)
 
     return sum(prod(map(value, product.split("·"))) for product in formula.split(" + "))
 
@@ -133,7 +130,7 @@ LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_hashes": "r", "n_chunk":
 
 def _cost_of_attention(layer: Any, n: int) -> ModuleCost:
     [name] = [name for name in RESERVED if ATTENTIONS[name] is type(layer)]
-    sizes = {letter: getattr(layer, size) or 0 for size, letter in LETTERS.items() if hasattr(layer, size)}
+    sizes = {letter: getattr(layer, size) for size, letter in LETTERS.items() if hasattr(layer, size)}
     parts = FORMULAS.get(name, ())
     if name == "nystromformer":
         sizes["k"] = min(sizes["k"], n)
@@ -235,13 +232,14 @@ def _is_attention(module: nn.Module) -> bool:
     return type(module) in COSTS or type(module) in (ATTENTIONS[name] for name in RESERVED)
 
 
+def _is_known(module: nn.Module) -> bool:
+    return _is_attention(module) or _cost_around(module) is not None
+
+
 def uncounted(model: nn.Module) -> dict[str, str]:
     """Attentions in a model whose cost is not known, by path: they must not come out as free."""
-    return {
-        path: type(module).__name__
-        for path, module in model.named_modules()
-        if path.rpartition(".")[2] == "attention" and not _is_attention(module) and _cost_around(module) is None
-    }
+    inside = {path: module for path, module in model.named_modules() if path.rpartition(".")[2] == "attention"}
+    return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 
 
 def count_operations(model: nn.Module, n: int, *, density: float | None = None, batch: int = 1) -> OperationCount:
@@ -265,24 +263,23 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
     check_sizes(n=n, batch=batch)
     if density is not None and not 0 <= density <= 1:
         raise SbmtError("density in [0, 1]", density, "give the share of the pairs that are edges")
-    if not _is_attention(model) and _cost_around(model) is None:
+    if not _is_known(model):
         raise SbmtError("a model or an attention of the library", type(model).__name__, "count its parts one by one")
     for path, name in uncounted(model).items():
         raise SbmtError(f"an attention whose cost is known at {path}", f"{name}: not counted", "register it with cost=")
     rows = []
     for path, module in model.named_modules():
+        if not _is_known(module):
+            continue  # counted with the module around it
         is_document = isinstance(model, models.DualEncoder) and module is not model
         sizes = {"b": 2 * batch if is_document else batch, "n": n}
-        around = _cost_around(module)
         if is_attention := _is_attention(module):
             cost = COSTS.get(type(module), _cost_of_attention)(module, n)
             parts, sizes = cost.parts, sizes | cost.sizes
             if density is not None:
                 sizes["m"] = round(density * sizes["b"] * sizes.get("h", 1) * n**2)
-        elif around is not None:
-            parts = (around,)
         else:
-            continue  # counted with the module around it
+            parts = (_cost_around(module),)
         for name, flops, elementwise in parts:
             numbers = evaluate(flops, sizes), evaluate(elementwise, sizes)
             rows.append(OperationRow(path, name, flops, elementwise, *numbers, is_attention))

@@ -214,7 +214,7 @@ class Stranger(SBMAttention):
     [
         (lambda: Strange(), {}, "got Strange"),
         (lambda: Stranger(4, 2), {"density": 0.1}, "got Stranger"),
-        (lambda: encoder("sbm"), {}, "the density of the masks"),
+        (lambda: encoder("sbm"), {}, "a number for m in .*give density="),
         (lambda: encoder("sbm"), {"density": 1.5}, r"density in \[0, 1\]"),
         (lambda: encoder("sbm"), {"density": float("nan")}, r"density in \[0, 1\]"),
         (lambda: encoder(), {"batch": 0}, "batch ≥ 1"),

@@ -1,8 +1,4 @@
-"""How a command ends: after a mistake, Ctrl-C or SIGTERM it prints one line instead of a traceback.
-
-In a process that was started as a command of ours, importing this module is enough to get that line after Ctrl-C,
-since importing torch takes seconds.
-"""
+"""How a command ends: after a mistake, Ctrl-C or SIGTERM it prints one line instead of a traceback."""
 
 import os
 import signal
@@ -15,17 +11,17 @@ from typing import Any, NoReturn
 from sbmt.errors import SbmtError
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 plus the number of the signal, as shells report it
-IS_COMMAND = Path(*sys.argv[:1]).stem == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"])
 
 
 def leave_at_once(*_: Any) -> None:
-    """Handles Ctrl-C while Python is still importing: ends the process without unwinding."""
+    """Handles Ctrl-C while a command imports torch, which takes seconds: ends the process without unwinding."""
     os.write(2, b"\nsbmt: stopped\n")
     os._exit(INTERRUPTED)
 
 
-if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background job ignores it
-    signal.signal(signal.SIGINT, leave_at_once)
+if Path(*sys.argv[:1]).stem == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"]):
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # which it is not in a shell's background job
+        signal.signal(signal.SIGINT, leave_at_once)
 
 
 def run_command(app: Callable[[], Any], name: str) -> None:

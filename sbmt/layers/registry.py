@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -14,7 +14,7 @@ from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
-from sbmt.registration import add_to, check_takes, option
+from sbmt.registration import add_to, option
 from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -30,7 +30,6 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "random_mask": baselines.RandomMaskAttention,
 }
 RESERVED = frozenset(ATTENTIONS)
-COSTS: dict[type[nn.Module], Callable[[Any, int], Any]] = {}  # what count the operations of registered attentions
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
     "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
@@ -55,7 +54,7 @@ FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what m
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
-def register_attention(name: str, attention: type[nn.Module], cost: Callable[[Any, int], Any] | None = None) -> None:
+def register_attention(name: str, attention: type[nn.Module]) -> None:
     """Gives an attention of yours a name, for :func:`build_attention`, the models, the trainer and the command line.
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
@@ -65,16 +64,12 @@ def register_attention(name: str, attention: type[nn.Module], cost: Callable[[An
     Args:
         name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
         attention: The class; see :func:`sbmt.testing.check_attention`.
-        cost: ``cost(module, n)`` for n tokens returns a :class:`sbmt.cost.ModuleCost`; None: costs are not counted.
 
     Raises:
-        SbmtError: If the name is taken or no identifier, the class no ``nn.Module``, or the cost no such function.
+        SbmtError: If the name is taken or no identifier, or the class no ``nn.Module``.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
-    if cost is not None:
-        check_takes("cost", cost, ("module", "n"))
-        COSTS[attention] = cost
     add_to(ATTENTIONS, "attention", name, attention, RESERVED)
 
 

@@ -84,7 +84,6 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
         (lambda: register_attention("two words", Mine), "letters, digits and _ .*got 'two words'"),
         (lambda: register_attention("yours", Mine(4, 2)), "subclass of torch.nn.Module, got Mine"),
         (lambda: register_attention("yours", dict), "subclass of torch.nn.Module, got type <class 'dict'>"),
-        (lambda: register_attention("yours", Mine, cost=len), r"cost\(module, n\)"),
     ],
 )
 def test_errors_say_what_is_possible(call, words):

@@ -64,7 +64,7 @@ class MaskReport:
 
 @dataclass(frozen=True, eq=False)
 class FitReport(MaskReport):
-    """The quality of the masks that a fit ended with, on the batches that follow, and the loss of each of its steps."""
+    """The quality of the masks that a fit ended with, on the batches that follow, and the loss of every step."""
 
     losses: tuple[float, ...]
 

@@ -1,11 +1,11 @@
 """How many operations a forward pass takes, and which steps take them.
 
-**Convention.** ``n_flops`` counts matrix products and convolutions, a multiply-add as 2, as
-``torch.utils.flop_counter`` does; the paper does not say what it counts. ``n_elementwise`` counts everything else that
-computes a number: additions outside products, multiplications, comparisons, elementary functions and random draws, one
-each, so that a softmax takes 5 per entry and a LayerNorm 7. Copies, padding, input checks, sorting and embedding
-look-ups are not counted. The forward pass is that of eval mode without gradients, on sequences without padding, with as
-many keys as queries; a fit by likelihood is counted, although it takes place only where gradients are on.
+**Convention.** ``n_flops`` counts matrix products, a multiply-add as 2, as ``torch.utils.flop_counter`` does; the paper
+does not say what it counts. ``n_elementwise`` counts everything else that computes a number: additions outside
+products, multiplications, comparisons, elementary functions and random draws, one each, so that a softmax takes 5 per
+entry and a LayerNorm 7. Copies, padding, input checks, sorting and embedding look-ups are not counted. The forward pass
+is that of eval mode without gradients, on sequences without padding, with as many keys as queries; a fit by likelihood
+is counted, although it takes place only where gradients are on.
 
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition,
@@ -247,8 +247,6 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
         raise SbmtError(f"an attention of the library at {path}", f"{name}: not counted", "count the rest of the model")
     rows = []
     for path, module in model.named_modules():
-        if not _is_known(module):
-            continue  # counted with the module around it
         is_document = isinstance(model, models.DualEncoder) and module is not model
         sizes = {"b": 2 * batch if is_document else batch, "n": n}
         if is_attention := type(module) in NAMES:
@@ -258,7 +256,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
             if density is None and any("m" in flops + elementwise for _, flops, elementwise in parts):
                 raise SbmtError("the density of the masks", "none", "give density=, the share of pairs that are edges")
         else:
-            parts = (around,) if (around := _cost_around(module)) else ()
+            parts = (around,) if (around := _cost_around(module)) else ()  # none: counted with the module around it
         for name, flops, elementwise in parts:
             numbers = evaluate(flops, sizes), evaluate(elementwise, sizes)
             rows.append(OperationRow(path, name, flops, elementwise, *numbers, is_attention))

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from functools import reduce
-from inspect import signature
 from typing import NamedTuple
 
 import torch
@@ -87,9 +86,8 @@ class Baseline(nn.Module):
         return AttentionOutput(values, out.density, out.expected_density, out.edges, out.auxiliary_loss)
 
     def extra_repr(self) -> str:
-        """The arguments of the constructor that are numbers, or True."""
-        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
-        return ", ".join(f"{name}={x}" for name, x in values.items() if isinstance(x, int | float) and x is not False)
+        """The settings that all baselines share."""
+        return f"d_head={self.d_head}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 
 def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None) -> Bool[Tensor, "batch n"]:
@@ -104,13 +102,12 @@ def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch 
 
 def real_tokens(inputs: Inputs) -> Bool[Tensor, "batch n"]:
     """Which tokens are real, if each is query and key at once; SbmtError if queries and keys differ in this."""
-    query, key, do = inputs.query, inputs.key, "this is self-attention, where a token is query and key at once"
-    if query.shape[2] != key.shape[2]:
-        raise SbmtError("as many keys as queries", f"{query.shape[2]} queries and {key.shape[2]} keys", do)
-    query_mask, key_mask = all_real(query, inputs.query_mask), all_real(key, inputs.key_mask)
-    if not torch.equal(query_mask, key_mask):
-        raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
-    return query_mask
+    queries, keys = all_real(inputs.query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
+    if not torch.equal(queries, keys):
+        n = queries.shape[1], keys.shape[1]
+        got = f"{n[0]} queries and {n[1]} keys" if n[0] != n[1] else "two masks that differ (None means all real)"
+        raise SbmtError("as many keys as queries, with the same mask", got, "this is self-attention")
+    return queries
 
 
 def directions(x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:

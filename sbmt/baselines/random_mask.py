@@ -55,6 +55,11 @@ class RandomMaskAttention(Baseline):
         self.mask_density, self.window, self.reweight, self.backend = mask_density, window, reweight, backend
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
+    def reset_parameters(self) -> None:
+        """Sets the learned logits, if there are any, to zeros."""
+        if self.sink is not None:
+            nn.init.zeros_(self.sink)
+
     def attend(self, inputs: Inputs) -> AttentionOutput:
         """Draws a mask and attends along its edges."""
         query, key, value, query_mask, key_mask, dropout, generator, return_edges = inputs

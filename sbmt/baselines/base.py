@@ -31,10 +31,8 @@ class Inputs(NamedTuple):
 class Baseline(nn.Module):
     """An attention with the interface of :class:`~sbmt.layers.SBMAttention`; a subclass implements :meth:`attend`.
 
-    Args:
-        d_head: Width of a head.
-        n_heads: Number of heads.
-        dropout: While training, in [0, 1): on the attention weights, unless a subclass says otherwise.
+    There are ``n_heads`` heads of width ``d_head``. While training, ``dropout`` in [0, 1) is on the attention weights,
+    unless a subclass says otherwise.
     """
 
     is_precise = True

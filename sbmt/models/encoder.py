@@ -67,10 +67,8 @@ class Encoder(nn.Module):
     Args:
         vocab_size: Number of token ids; None where tokens are vectors.
         max_length: Longest sequence; None sets no limit.
-        d_model: Width.
-        d_hidden: Width inside each block's MLP.
-        n_heads: Heads per layer.
-        n_layers: Number of blocks.
+        d_model: Width; ``d_hidden`` is that inside each block's MLP.
+        n_heads: Heads of each of the ``n_layers`` blocks.
         dropout: After the embedding, attention and MLPs, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.

@@ -43,13 +43,10 @@ class _Head(nn.Module):
 
 
 class SequenceClassifier(_Head):
-    """Encoder, mean over real tokens, and an MLP with one hidden layer.
+    """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
 
-    Args:
-        encoder: What reads the tokens.
-        n_labels: Logits per sequence.
-        d_hidden: Width inside the head.
-        is_padded_mean: Divides by n instead of by the number of real tokens, as the pipeline that the paper uses does.
+    With ``is_padded_mean`` the mean is divided by n instead of by the number of real tokens, as in the pipeline that
+    the paper uses.
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
@@ -68,8 +65,6 @@ class SentenceClassifier(_Head):
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        encoder: What reads the tokens.
-        n_labels: Logits per sequence.
         pooling: Makes x the ``"mean"`` of real tokens, as in the paper's table of settings, or the ``"first"`` of them,
             as in the pipeline that it uses.
         dropout: Before either linear layer while training, in [0, 1).
@@ -96,9 +91,6 @@ class DualEncoder(_Head):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
     Args:
-        encoder: What reads a document.
-        n_labels: Logits per pair.
-        d_hidden: Width inside the head.
         pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer, as in the pipeline
             that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden layers, ``d_hidden`` and half of
             it, as in Long Range Arena's own code.

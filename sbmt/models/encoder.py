@@ -111,7 +111,8 @@ class Encoder(nn.Module):
         check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids, **sizes)
         if d_model % n_ids:
             raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
-        positions = positions or ("none" if max_length is None else "learned")
+        if positions is None:
+            positions = "none" if max_length is None else "learned"
         check_choice("positions", positions, Positions)
         if positions == "learned" and max_length is None:
             raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")

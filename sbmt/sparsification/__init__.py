@@ -1,7 +1,6 @@
 """From a model that was trained with full attention to one with fitted masks, all its weights as they were."""
 
 from sbmt.sparsification.convert import sparsify as sparsify
-from sbmt.sparsification.fit import FitReport as FitReport
 from sbmt.sparsification.fit import MaskQuality as MaskQuality
 from sbmt.sparsification.fit import MaskReport as MaskReport
 from sbmt.sparsification.fit import fit_block_models as fit_block_models

@@ -44,9 +44,13 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head."""
+    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head.
+
+    ``losses`` are those of every step, if the masks were fitted just before.
+    """
 
     layers: dict[str, MaskQuality]
+    losses: tuple[float, ...] = ()
 
     def mean(self, name: str) -> float:
         """The mean over all heads of one of the attributes of :class:`MaskQuality`."""
@@ -62,13 +66,6 @@ class MaskReport:
         return "\n".join(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class FitReport(MaskReport):
-    """The quality of the masks that a fit ended with, on the batches that follow, and the loss of every step."""
-
-    losses: tuple[float, ...]
-
-
 def fit_block_models(
     model: nn.Module,
     batches: Iterable[Any],
@@ -77,7 +74,7 @@ def fit_block_models(
     learning_rate: float = 1e-2,
     n_measured: int = 4,
     on_step: Callable[[int, float], None] | None = None,
-) -> FitReport:
+) -> MaskReport:
     """Fits the block models of a network to its attention, with everything else frozen.
 
     While it runs, every layer attends all pairs, as the network was trained to, and its block model learns by
@@ -89,7 +86,7 @@ def fit_block_models(
             often as it takes.
         steps: Steps of Adam, one batch each; some hundreds are enough.
         learning_rate: The largest; it falls to zero over the last third, along a cosine.
-        n_measured: How many batches to measure the masks on afterwards.
+        n_measured: How many of the batches that follow the masks are measured on.
         on_step: Called after each step with its number, from 1, and its loss.
 
     Raises:
@@ -122,7 +119,7 @@ def fit_block_models(
             if on_step is not None:
                 on_step(step, losses[-1])
     measured = measure_masks(model, [next(supply) for _ in range(n_measured)])
-    return FitReport(measured.layers, tuple(losses))
+    return MaskReport(measured.layers, tuple(losses))
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:

@@ -66,16 +66,8 @@ class EdgeAttention(MessagePassing):
             SbmtError: On tensors whose types or shapes do not fit, edges between nodes that are not there, or a gate
                 that is not positive.
         """
-        check_nodes(query, key, value, edge_index)
-        for name, numbers in {"gate": gate, "weight_scale": weight_scale, "bias": bias, "sink": sink}.items():
-            n = query.shape[0] if name == "sink" else edge_index.shape[1]
-            is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
-            if numbers is not None and not is_fit:
-                expected = f"a floating-point {name} of shape ({n},)"
-                raise SbmtError(expected, describe(numbers), "give one number per edge, or target")
-        if gate is not None and not bool((gate > 0).all()):
-            raise SbmtError("a positive gate", f"a minimum of {float(gate.min())}", "leave the edge out")
         terms = EdgeTerms(gate, self.gate_rule, bias, sink, weight_scale)
+        check_graph(query, key, value, edge_index, terms)
         out, weights = self.pass_messages(query, key, value, edge_index, terms)
         return (out, weights) if return_weights else out
 
@@ -117,8 +109,8 @@ class EdgeAttention(MessagePassing):
         return weights[:, None] * value_j
 
 
-def check_nodes(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
-    """Raises SbmtError unless these are nodes of a bipartite graph and its edges."""
+def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms) -> None:
+    """Raises SbmtError unless these are nodes of a bipartite graph, its edges, and numbers for each edge or target."""
     for name, x in {"query": query, "key": key, "value": value}.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 2:
             raise SbmtError(f"{name} as a floating-point tensor (nodes, width)", describe(x), "give one row per node")
@@ -132,6 +124,14 @@ def check_nodes(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -
         if edge_index.shape[1] and not bool(((edge_index[row] >= 0) & (edge_index[row] < n)).all()):
             got = f"from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
             raise SbmtError(f"{what} in [0, {n})", got, do)
+    for name in ("gate", "weight_scale", "bias", "sink"):
+        numbers, n = getattr(terms, name), query.shape[0] if name == "sink" else edge_index.shape[1]
+        is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
+        if numbers is not None and not is_fit:
+            do = "give one number per edge, or target"
+            raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), do)
+    if terms.gate is not None and not bool((terms.gate > 0).all()):
+        raise SbmtError("a positive gate", f"a minimum of {float(terms.gate.min())}", "leave the edge out")
 
 
 def attend_by_messages(

@@ -9,7 +9,7 @@
 #   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (about three hours on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
-#   make gpu     measure what the site says of GPUs, on a machine that has one (hours; resumable)
+#   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one (GPU_ARGS=--resume goes on)
 #   make faults  put 10,000 degenerate inputs, mistakes and command lines through it (ten minutes or so on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -104,13 +104,6 @@ long-range: $(STAMP)
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json $(call figure,$$task) || exit 1; \
 	done
 	$(BIN)/python results/measure/paired.py
-	$(BIN)/python results/measure/retrieval_ceiling.py
-	$(BIN)/python results/measure/full_size.py
-	test -e runs/longer/text-full/result.json || \
-	    $(BIN)/sbmt train text --reduced --attention full --positions rotary --length 512 --batch-size 16 --steps 3000 \
-	    --dev-examples 500 --output runs/longer/text-full \
-	    $$(test ! -e runs/longer/text-full/state.safetensors || echo --resume)
-	$(BIN)/python results/measure/longer_inputs.py
 	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
 	done
@@ -127,7 +120,6 @@ language: $(STAMP)
 	ln -sfn ../../results/glue.png docs/assets/glue.png
 	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
 	$(BIN)/python results/measure/paired_blocks.py
-	$(BIN)/python results/measure/window_coverage.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/write_tables.py
 
@@ -137,16 +129,11 @@ results: $(STAMP)
 	cp runs/demo3/result.json results/demo.json
 	cp runs/demo3/demo.png results/demo.png
 	$(BIN)/python results/measure/landing.py
-	$(BIN)/python results/measure/landing_picture.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json $(call figure,$$study) || exit 1; \
 	done
-	$(BIN)/python results/measure/fitted_variants.py
 	$(BIN)/python results/measure/fitted_cost.py
-	$(BIN)/python results/measure/optimisers.py
 	$(BIN)/python results/measure/recall_lengths.py
-	$(BIN)/python results/measure/gate_gradients.py
-	$(BIN)/python results/measure/clips.py
 	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python results/measure/costs.py
 	$(BIN)/python results/measure/block_masks.py
@@ -162,9 +149,11 @@ bench: $(STAMP)
 	for name in bench bench_fitted; do ln -sfn ../../results/$$name.png docs/assets/$$name.png; done
 	$(BIN)/python results/write_tables.py
 
-# Text and Image need their files: see docs/long-range.md. GPU_ARGS='--part bench --minutes 30' does less.
+# GPU_ARGS='--minutes 30' measures less, and GPU_ARGS=--resume the rest of it.
 gpu: $(STAMP)
-	$(BIN)/python results/measure/gpu.py $(GPU_ARGS)
+	mkdir -p results/gpu
+	$(BIN)/python -m pytest -q -m gpu tests/graph
+	$(BIN)/sbmt bench --device cuda --json results/gpu/bench.json $(GPU_ARGS)
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)

@@ -1,32 +1,48 @@
 """Writes the tables and numbers of README.md and of the site from the result files.
 
+What is between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is what the expression, a Jinja template, yields: a
+number in a sentence, or a table on lines of its own. It may call the functions of :mod:`results.lookup`,
+:mod:`results.tables` and :mod:`results.claims`. The comment for a number must not begin a line: there it would begin a
+block of HTML.
+
 ``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 where a page is stale.
 """
 
+import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT))  # for those who have the source tree but no installed package
+from results import claims, tables
+from results.lookup import ENVIRONMENT, ROOT, render
+from sbmt.command import run_command
+from sbmt.experiments.files import write_bytes
 
-from results.tables.pages import renewed_pages  # noqa: E402
-from sbmt.command import run_command  # noqa: E402
-from sbmt.experiments.files import write_bytes  # noqa: E402
+MARKED = re.compile(r"(<!-- (\{\{[^\n]+?\}\}) -->\n?).*?(\n?<!-- end -->)", re.DOTALL)
+for module in (tables, claims):
+    own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__}
+    ENVIRONMENT.globals |= own
 
 
-def main() -> int:
+def renewed(text: str) -> str:
+    """A page with its numbers and tables as the result files have them."""
+    return MARKED.sub(lambda found: found[1] + render(found[2]) + found[3], text)
+
+
+def stale_pages() -> dict[Path, str]:
+    """The pages that do not match the result files, as they should be."""
+    pages = {page: page.read_text("utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))}
+    new = {page: renewed(text) for page, text in pages.items()}
+    return {page: text for page, text in new.items() if text != pages[page]}
+
+
+def main() -> None:
     """Rewrites or checks every page."""
-    stale = []
-    for page, text, new in renewed_pages(ROOT):
-        if new != text:
-            stale.append(page.name)
-            if "--check" not in sys.argv:
-                write_bytes(page, new.encode())
+    stale = stale_pages()
     if stale and "--check" in sys.argv:
-        print(f"stale: {', '.join(stale)}; run python results/write_tables.py", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"stale: {', '.join(page.name for page in stale)}; run python results/write_tables.py")
+    for page, text in stale.items():
+        write_bytes(page, text.encode())
 
 
 if __name__ == "__main__":
-    run_command(lambda: sys.exit(main()), "write_tables")
+    run_command(main, "write_tables")

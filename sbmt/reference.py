@@ -1,9 +1,8 @@
 """SBM-Transformer from tokens to logits: the whole model in plain PyTorch, to be read from top to bottom.
 
 Masks are dense here, so the cost grows with n². The library computes the same numbers along the sampled edges only, and
-``tests/test_reference.py`` holds it to this file. Parameters have the library's names, so that the weights of
-:class:`sbmt.TokenTagger` load as they are; dropout is left out. Sections and equations are those of "Transformers meet
-Stochastic Block Models" (Cho et al., 2022).
+``tests/test_reference.py`` holds it to this file. The weights of :class:`sbmt.TokenTagger` load as they are; dropout is
+left out. Sections and equations are those of "Transformers meet Stochastic Block Models" (Cho et al., 2022).
 """
 
 from typing import Any, NamedTuple
@@ -123,6 +122,7 @@ class TokenTagger(nn.Module):
 
     def __init__(self, n_labels: int, vocab_size: int, max_length: int, d_model: int, n_layers: int, **settings: Any):
         super().__init__()
+        self.causal = settings.pop("causal", False)  # whether a token attends itself and those before it alone
         blocks = nn.ModuleList(EncoderBlock(d_model, **settings) for _ in range(n_layers))
         self.encoder: Any = nn.ModuleDict({"blocks": blocks, "norm": nn.LayerNorm(d_model)})
         self.encoder["token_embedding"] = nn.Embedding(vocab_size, d_model)
@@ -138,7 +138,7 @@ class TokenTagger(nn.Module):
         if "position_embedding" in self.encoder:
             x = x + self.encoder.position_embedding.weight[: tokens.shape[1]]
         real = torch.ones_like(tokens, dtype=torch.bool) if is_real is None else is_real
-        is_pair = (real[:, :, None] & real[:, None, :])[:, None]  # batch 1 n n
+        is_pair = (real[:, :, None] & real[:, None, :])[:, None].tril(0 if self.causal else x.shape[1])  # batch 1 n n
         for i, block in enumerate(self.encoder.blocks):
             layers.append(block(x, is_pair, masks[i] if masks else None, generator))
             x = layers[-1].values

@@ -27,8 +27,10 @@ class FittedAttention(nn.Module):
         n_clusters: int,
         n_groups: int = 4,
         edges_per_query: float = 16.0,
+        causal: bool = False,
     ):
         super().__init__()
+        self.causal = causal  # whether a token attends only itself and those before it
         self.n_partitions, self.edges_per_query, self.extra_keys = 2 * n_groups, edges_per_query, 8.0
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head))  # one layer is enough here
         n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
@@ -52,8 +54,11 @@ class FittedAttention(nn.Module):
         affinity = (centres @ centres.mT + log_rate[:, None, None, None] / 2).clamp(max=5.0).exp() / 2
         queries, keys = self.membership(query, clusters), self.membership(key, clusters)
         rate = (queries @ affinity @ keys.mT).unflatten(2, (-1, 2)).prod(3).sum(2)  # over groups; batch heads n n
-        extra = self.extra_keys / key.shape[2] if self.training else 0.0
-        p, is_loop = (1 - torch.exp(-rate - extra)).detach(), torch.eye(key.shape[2], dtype=torch.bool)
+        is_pair = torch.ones(rate.shape[2:], dtype=torch.bool)
+        is_pair = is_pair.tril() if self.causal else is_pair
+        extra = min(self.extra_keys * len(is_pair) / is_pair.sum().item(), 0.5) if self.training else 0.0
+        rate, is_loop = rate * is_pair, torch.eye(key.shape[2], dtype=torch.bool)
+        p = (1 - torch.exp(-rate - extra)).detach() * is_pair
         mask = is_loop | (torch.rand_like(p) < p if mask is None else mask)
         # A drawn edge stands for 1/p pairs, so its score rises by -ln p; a loop is certain. The sink has no value.
         scores = query @ key.mT / query.shape[-1] ** 0.5 - p.clamp(min=0.05).log().masked_fill(is_loop, 0.0)

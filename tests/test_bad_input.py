@@ -201,7 +201,7 @@ VECTORS = torch.randn(2, 5, 8)
     "arguments, words",
     [
         (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
-        (dict(is_causal=True), "is_causal=False, since the mask has no order, got True"),
+        (dict(is_causal=True), "built with causal=True, got is_causal=True alone"),
         (dict(average_attn_weights=False), "average_attn_weights=True, .*got False"),
         (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask of 0 and -inf"),
         (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask as a bool tensor, True = ignore"),

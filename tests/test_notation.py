@@ -18,7 +18,7 @@ FORBIDDEN = {
     *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
 }
 # Names that PyTorch or the fixed public interface chose.
-BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink"}
+BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink", "causal"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
 INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
@@ -88,10 +88,10 @@ def test_public_docstrings_explain_the_arguments(name):
 
 
 def test_a_violation_is_seen():
-    source = "def f(bsz, clusters: int, causal: bool | None, n_heads: int): K = 1\nclass A:\n    def g(self): pass"
+    source = "def f(bsz, clusters: int, padded: bool | None, n_heads: int): K = 1\nclass A:\n    def g(self): pass"
     assert names_in_the_wrong_place(source) == {"bsz", "K"}
     assert misnamed(source, "int", ("n_", "d_"), INTEGERS) == {"clusters"}
-    assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == {"causal"}
+    assert misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS) == {"padded"}
     assert undocumented(source) == ["", "f", "A", "g"]
 
 

@@ -17,17 +17,17 @@ MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
     "membership='sigmoid', self_loops=False, window=None, dropout=0.0, backend='auto', learning='straight_through', "
-    "edges_per_query=None, n_groups=1, reweight=False, sink=False"
+    "edges_per_query=None, n_groups=1, reweight=False, sink=False, causal=False"
 )
 SIGNATURES = [
-    (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear'"),
+    (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear', causal=False"),
     (BlockModel.expected_mask, "self, exploration=0.0"),
     (BlockModel.edge_probability, "self, edges, exploration=0.0, *, clamp=True"),
     (BlockModel.expected_density, "self, exploration=0.0"),
     (EdgeList.density, "self"),
     (EdgeList.to_dense, "self"),
     (EdgeList.to_edge_index, "self"),
-    (EdgeList.from_dense, f"mask, {MASKS}"),
+    (EdgeList.from_dense, f"mask, {MASKS}, causal=False"),
     (EdgeList.union, "self, other"),
     (EdgeList.with_self_loops, "self"),
     (EdgeList.is_near, "self, window"),

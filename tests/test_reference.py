@@ -22,6 +22,7 @@ VARIANTS = {
     "self-loops": dict(self_loops=True),
     "sparse": dict(offset=-0.3),
     "sparse, self-loops": dict(offset=-0.3, self_loops=True),
+    "causal": dict(causal=True),
     "empty": dict(offset=-40.0, exploration=0.0),
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -78,7 +79,8 @@ def test_the_library_gives_the_same_values_and_gradients(variant, is_real):
     torch.testing.assert_close(ours[1], expected[1], rtol=0, atol=IN_SINGLE)
     for layer, attended in zip(layers, theirs.attention, strict=True):
         torch.testing.assert_close(attended.density, layer.density, rtol=0, atol=IN_SINGLE)
-        n_pairs = layer.probability.new_tensor([[N * N]] * 4 if is_real is None else [[N * N], [16], [1], [1]])
+        lengths = N_REAL.double() if is_real is not None else torch.full((4, 1), float(N), dtype=torch.float64)
+        n_pairs = (lengths * (lengths + 1) / 2 if variant == "causal" else lengths**2).clamp(min=1)
         expected_density = layer.probability.sum((2, 3)) / n_pairs
         torch.testing.assert_close(attended.expected_density, expected_density, rtol=0, atol=1e-12)
     density = layers[0].density.detach()[:2].mean()

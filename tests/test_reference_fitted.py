@@ -12,17 +12,17 @@ from tests.layers.inputs import seeded, tokens
 N, D, HEADS, CLUSTERS = 24, 8, 3, 36
 
 
-def both(is_training, backend="auto"):
+def both(is_training, backend="auto", causal=False):
     torch.manual_seed(3)
-    settings = dict(n_clusters=CLUSTERS, edges_per_query=6.0)
+    settings = dict(n_clusters=CLUSTERS, edges_per_query=6.0, causal=causal)
     layer = sbmt.build_attention("sbm", preset="fitted", d_head=D, n_heads=HEADS, backend=backend, **settings)
     with torch.no_grad():  # starting values hide errors
         layer.log_rate.copy_(torch.tensor([-2.0, -0.5, 0.3]))
         layer.sink.copy_(torch.tensor([0.4, -1.0, 2.0]))
     x = tokens(heads=HEADS, n=N, d=D)
     layer(x, x, x)  # its first step: rates start from c/n
-    assert layer.log_start == pytest.approx(math.log(6 / N))
-    plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0)
+    assert layer.log_start == pytest.approx(math.log(6 / ((N + 1) / 2 if causal else N)))
+    plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0, causal=causal)
     plain.load_state_dict(layer.state_dict())
     return layer.double().train(is_training), plain.double().train(is_training)
 
@@ -33,13 +33,14 @@ def gradients(module, tokens, values, auxiliary):
     return torch.autograd.grad((values * weights).sum() + auxiliary, [*tokens, *module.parameters()])
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("backend", ["dense", "pyg", "cpu"])
 @pytest.mark.parametrize("is_training", [True, False])
-def test_values_loss_and_gradients_are_those_of_the_plain_version(is_training, backend):
-    layer, plain = both(is_training, backend)
+def test_values_loss_and_gradients_are_those_of_the_plain_version(is_training, backend, causal):
+    layer, plain = both(is_training, backend, causal)
     tokens = [torch.randn(2, HEADS, N, D, dtype=torch.float64, generator=seeded(i)).requires_grad_() for i in range(3)]
     out = layer(*tokens, generator=seeded(), return_edges=True)
-    assert 0.05 < out.density.mean() < 0.9
+    assert 0.05 < out.density.mean() < 0.95
     mask = out.edges.to_dense()
     values, auxiliary = plain(*tokens, mask)
     close = {"rtol": 1e-10, "atol": 1e-10}

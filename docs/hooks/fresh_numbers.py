@@ -8,19 +8,17 @@
 import logging
 import re
 from html import unescape
-from pathlib import Path
 
 log = logging.getLogger("mkdocs.hooks.fresh_numbers")
 
-ROOT = Path(__file__).parent.parent.parent
 ID = re.compile(r'\bid="([^"]+)"')
 
 
 def on_pre_build(config):
-    from results.tables.pages import stale_pages
+    from results.write_tables import stale_pages
 
-    for page in stale_pages(ROOT):
-        log.warning("%s is stale: run python results/write_tables.py", page.relative_to(ROOT))
+    for page in stale_pages():
+        log.warning("%s is stale: run python results/write_tables.py", page.name)
 
 
 def on_page_content(html, page, config, files):

@@ -4,43 +4,40 @@
 same each time, memory varies by a few per cent.
 """
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from rich.progress import track
 
-from results.paper_costs.claims import TABLE_3
-from results.paper_costs.growth import compare_with_claims
-from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products
-from sbmt.command import run_command
+from results.measure.common import run, write
+from results.paper_costs import PAPER, compare_with_claims
+from sbmt.experiments.costs.memory import peak_memory
+from sbmt.experiments.costs.methods import Case
 from sbmt.experiments.costs.report import cost_report
 from sbmt.experiments.costs.tables import cost_tables
-from sbmt.experiments.files import write_json
-from sbmt.experiments.training.run import manifest
 
-ROOT = Path(__file__).resolve().parents[2]
+SIZES = {"n_layers": 1, "n_heads": 1, "d_model": 32, "d_hidden": 8, "n_chunk": 16, "n_clusters": 128}
+LENGTHS, EDGES_PER_TOKEN = (4096, 8192, 16384), 64
 
 
-def measure() -> dict[str, Any]:
-    """Everything; reports progress on the terminal."""
-    torch.set_num_threads(1)
-    report = cost_report(track=track)
-    paper = {name: {"flops": list(both[0]), "memory": list(both[1])} for name, both in TABLE_3.items()}
-    claims = {name: asdict(verdict) for name, verdict in compare_with_claims().items()}
-    products = [measure_products(sweep) for sweep in PRODUCTS]
-    memory = [measure_memory(sweep) for sweep in track(MEMORY, description="slopes of memory")]
-    slopes = {"products": products, "memory": memory}
-    return report | {"paper": paper, "claims": claims, "slopes": slopes, "manifest": manifest()}
+def memory_slope(method: str) -> dict[str, Any]:
+    """The exponent with which the peak memory of a forward pass grows with the length, for 64 edges per token."""
+    peaks = peak_memory([Case(method, n, EDGES_PER_TOKEN / n, settings=SIZES) for n in LENGTHS])
+    about = {"method": method, "symbol": "n", "values": LENGTHS}
+    if missing := [one["missing"] for one in peaks if "missing" in one]:
+        return about | {"missing": missing[0]}
+    costs = [one["forward"] for one in peaks]
+    return about | {"costs": costs, "slope": round(float(np.polyfit(np.log(LENGTHS), np.log(costs), 1)[0]), 3)}
 
 
 def main() -> None:
     """Measures and writes."""
-    found = measure()
-    write_json(ROOT / "results" / "costs.json", found)
-    print(*(table.markdown() for table in cost_tables(found)), sep="\n\n")
+    report = cost_report(track=track)
+    report |= {"paper": PAPER["table_3"], "claims": compare_with_claims()}
+    report["slopes"] = {"memory": [memory_slope(name) for name in ("full-fused", "sbm-algorithm-1", "sbm")]}
+    write("costs", report)
+    print(*(table.markdown() for table in cost_tables(report)), sep="\n\n")
 
 
 if __name__ == "__main__":
-    run_command(main, "costs")
+    run(main, "costs")

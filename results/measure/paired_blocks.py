@@ -1,72 +1,45 @@
 """Masked language models under masks of equal edges, compared block by block; writes ``results/paired_blocks.json``.
 
 The networks are those that ``sbmt study mlm-edges`` leaves in ``runs/``. All guess the same hidden tokens of the same
-test blocks. Tokens of one block are alike, so the standard errors are over blocks. It takes minutes on one core.
+test blocks. Tokens of one block are alike, so a block is one item. It takes minutes on one core.
 """
 
-from pathlib import Path
-
 import torch
-from rich.console import Console
-from torch import Tensor
 
-from results.measure.paired import DRAWS, RUNS, difference
-from sbmt.command import run_command
-from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.files import write_json
+from results.measure.common import Scores, difference, over_runs, run, write
+from results.measure.paired import DRAWS
 from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import evaluate
-from sbmt.experiments.training.run import Run, load_run, manifest
-
-RESULT = Path(__file__).resolve().parents[1] / "paired_blocks.json"
-STUDY = EQUAL_EDGES_STUDIES["mlm-edges"]
+from sbmt.experiments.training.run import Run
 
 
-def hidden_tokens(run: Run) -> list[int]:
-    """How many tokens of each test block have to be guessed."""
-    config = run.config
-    feed = config.open_data(run.tokenizer).feeds["test"]
-    batches = BatchStream(feed, feed.in_order(config.evaluation_batch, config.n_examples("test")))
-    return [int(n) for batch in batches if batch.selected is not None for n in batch.selected.sum(-1)]
-
-
-def loss_by_block(run: Run) -> Tensor:
+def loss_by_block(trained: Run) -> list[float]:
     """Mean cross entropy over the hidden tokens of each test block, in nats, and over draws of the masks."""
-    losses = [evaluate(run, run.config.n_examples("test"), seed=seed).losses for seed in range(DRAWS)]
-    blocks = torch.stack(losses).double().mean(0).split(hidden_tokens(run))
-    return torch.stack([block.mean() for block in blocks])
+    config = trained.config
+    feed, n_blocks = config.open_data(trained.tokenizer).feeds["test"], config.n_examples("test")
+    batches = BatchStream(feed, feed.in_order(config.evaluation_batch, n_blocks))
+    n_hidden = [int(n) for batch in batches if batch.selected is not None for n in batch.selected.sum(-1)]
+    losses = torch.stack([evaluate(trained, n_blocks, seed=seed).losses for seed in range(DRAWS)]).double().mean(0)
+    return [float(block.mean()) for block in losses.split(n_hidden)]
 
 
-def compared(loss: dict[str, Tensor]) -> dict[str, dict[str, dict[str, float]]]:
-    """By how many nats each trial is behind full attention and behind the window, and fitted masks behind random ones.
-
-    Args:
-        loss: Of each trial, by block, seed after seed. Only seeds that both have are compared.
-    """
-
-    def behind(trial: str, other: str) -> dict[str, float]:
-        shared = min(len(loss[trial]), len(loss[other]))
-        return difference(loss[trial][:shared], loss[other][:shared])
-
+def compared(loss: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
+    """By how many nats each trial is behind full attention and the window, and fitted masks behind random ones."""
+    behind = {
+        other: {trial: difference(mine, loss[other]) for trial, mine in loss.items() if trial != other}
+        for other in ("full", "window")
+    }
     fitted = [trial for trial in loss if trial.startswith("fitted")]
-    return {
-        "full": {trial: behind(trial, "full") for trial in loss if trial != "full"},
-        "window": {trial: behind(trial, "window") for trial in loss if trial != "window"},
-        "random": {trial: behind(trial, trial.replace("fitted", "random")) for trial in fitted},
+    return behind | {
+        "random": {name: difference(loss[name], loss[name.replace("fitted", "random")]) for name in fitted}
     }
 
 
 def main() -> None:
     """Asks every network of the study."""
-    torch.set_num_threads(1)
-    loss: dict[str, list[Tensor]] = {trial.name: [] for trial in STUDY.trials}
-    with progress_bars(Console()) as progress:
-        for trial, seed in progress.track(STUDY.plan(), description=STUDY.name):
-            loss[trial.name].append(loss_by_block(load_run(RUNS / STUDY.name / f"{trial.name}-seed{seed}")))
-    behind = compared({trial: torch.cat(of_seeds) for trial, of_seeds in loss.items()})
-    write_json(RESULT, {"behind": behind, "manifest": manifest()})
+    write("paired_blocks", {"behind": compared(over_runs(EQUAL_EDGES_STUDIES["mlm-edges"], loss_by_block))})
 
 
 if __name__ == "__main__":
-    run_command(main, "paired_blocks")
+    run(main, "paired_blocks")

@@ -3,28 +3,22 @@
 ``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. All but the manifest is the same each time.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from results.tables.studies import ste_bias_table
-from sbmt.command import run_command
-from sbmt.experiments.files import write_json
+from results.measure.common import run, write
 from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators
-from sbmt.experiments.training.run import manifest
-
-ROOT = Path(__file__).resolve().parents[2]
 
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 ALIGNMENTS = {"scores blind to use": 0.0, "scores aligned with use": 2.0}
-EXPLORATIONS = (0.0, 0.01)
-N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = 24, 3, 4, 3, 4
+SIZES = {"n_graphs": 24, "n_queries": 3, "n_keys": 4, "n_classes": 3, "width": 4}
+N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = SIZES.values()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,71 +52,48 @@ def sample_toy_graph(alignment: float, generator: torch.Generator) -> ToyGraph:
     return ToyGraph(torch.cat([query, wanted], 1) * undo, torch.cat([key, value @ readout], 1), value, readout, label)
 
 
-def bias_over_probability(
-    probabilities: Sequence[float] = PROBABILITIES,
-    *,
-    n_graphs: int = N_GRAPHS,
-    alignment: float = 0.0,
-    exploration: float = 0.0,
-) -> list[dict[str, Any]]:
-    """Medians over toy graphs, for each p and estimator.
+def rows_at(p: float, alignment: float, exploration: float, n_graphs: int = N_GRAPHS) -> list[dict[str, Any]]:
+    """A row per estimator: medians over toy graphs.
 
     Graph i is drawn from seed i. Its edges are not equally likely: their log-odds scatter about those of p with a
-    standard deviation of 1.
-
-    Returns:
-        Rows with ``probability``, ``estimator``, and the medians of ``relative_bias``, ``relative_variance``,
-        ``cosine`` and ``draw_cosine`` (see
-        :class:`sbmt.experiments.studies.gradient_estimators.EstimatorReport`), of ``pull``, and
-        ``same_pull``: the share of graphs where its sign is that of the exact one. The pull is minus the sum of the
-        mean over edges, over |exact|: where it is positive, descent makes the mask denser.
+    standard deviation of 1. ``same_pull`` is the share of graphs where the pull has the sign of the exact one.
     """
-    rows: list[dict[str, Any]] = []
-    for p in probabilities:
-        graphs = []
-        for seed in range(n_graphs):
-            generator = torch.Generator().manual_seed(seed)
-            graph = sample_toy_graph(alignment, generator)
-            scatter = torch.randn(N_QUERIES, N_KEYS, generator=generator, dtype=torch.float64)
-            probability = torch.sigmoid(torch.tensor(p, dtype=torch.float64).logit() + scatter)
-            inputs = (graph.query, graph.key, graph.value, probability, graph.loss)
-            graphs.append(measure_estimators(*inputs, exploration=exploration))
-        for name in ESTIMATORS:
-            row = {"probability": p, "estimator": name} | summary([reports[name] for reports in graphs])
-            rows.append({key: round(float(f"{x:.5g}"), 9) if isinstance(x, float) else x for key, x in row.items()})
-    return rows
+    graphs = []
+    for seed in range(n_graphs):
+        generator = torch.Generator().manual_seed(seed)
+        graph = sample_toy_graph(alignment, generator)
+        scatter = torch.randn(N_QUERIES, N_KEYS, generator=generator, dtype=torch.float64)
+        probability = torch.sigmoid(torch.tensor(p, dtype=torch.float64).logit() + scatter)
+        inputs = (graph.query, graph.key, graph.value, probability, graph.loss)
+        graphs.append(measure_estimators(*inputs, exploration=exploration))
+    rows = [{"probability": p, "estimator": name} | summary([found[name] for found in graphs]) for name in ESTIMATORS]
+    return [{key: round(float(f"{x:.5g}"), 9) if isinstance(x, float) else x for key, x in row.items()} for row in rows]
 
 
 def summary(reports: Sequence[EstimatorReport]) -> dict[str, float]:
     """One estimator's medians over graphs."""
     measures = ("relative_bias", "relative_variance", "cosine", "draw_cosine")
-    medians = {name: median(getattr(report, name) for report in reports) for name in measures}
     pulls = [(pull(report.mean, report), pull(report.exact, report)) for report in reports]
     same = sum(estimated * exact > 0 for estimated, exact in pulls) / len(pulls)
+    medians = {name: median(getattr(report, name) for report in reports) for name in measures}
     return medians | {"pull": median(estimated for estimated, _ in pulls), "same_pull": same}
 
 
 def pull(gradient: Tensor, report: EstimatorReport) -> float:
-    """How much descent along a gradient changes the number of edges, relative to |exact|; rounding noise is 0."""
+    """Minus the sum over edges, over |exact|: above 0, descent makes the mask denser; rounding noise is 0."""
     total = -float(gradient.sum() / report.exact.norm())
     return total if abs(total) > 1e-9 else 0.0
 
 
 def main() -> None:
     """Measures and writes."""
-    torch.set_num_threads(1)
-    parts = [
-        {"scores": scores, "alignment": alignment, "exploration": exploration}
-        | {"rows": bias_over_probability(alignment=alignment, exploration=exploration)}
-        for scores, alignment in ALIGNMENTS.items()
-        for exploration in EXPLORATIONS
-    ]
-    shape = {"n_graphs": N_GRAPHS, "n_queries": N_QUERIES, "n_keys": N_KEYS, "n_classes": N_CLASSES, "width": WIDTH}
-    settings = {"probabilities": PROBABILITIES, **shape, "scatter_of_log_odds": 1.0}
-    result = {"settings": settings, "parts": parts, "manifest": manifest()}
-    write_json(ROOT / "results" / "ste_bias.json", result)
-    print(ste_bias_table(json.loads(json.dumps(result))))
+    parts = []
+    for (scores, alignment), exploration in product(ALIGNMENTS.items(), (0.0, 0.01)):
+        rows = [row for p in PROBABILITIES for row in rows_at(p, alignment, exploration)]
+        parts.append({"scores": scores, "alignment": alignment, "exploration": exploration, "rows": rows})
+    settings = {"probabilities": PROBABILITIES, **SIZES, "scatter_of_log_odds": 1.0}
+    write("ste_bias", {"settings": settings, "parts": parts})
 
 
 if __name__ == "__main__":
-    run_command(main, "ste_bias")
+    run(main, "ste_bias")

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from sbmt.attention.dispatch import available_backends, edge_attention, register_backend
+from sbmt.attention.dispatch import available_backends, edge_attention
 from sbmt.attention.inputs import EdgeTerms
 
 if TYPE_CHECKING:
     from sbmt.attention.message_passing import EdgeAttention as EdgeAttention
 
-__all__ = ["EdgeAttention", "EdgeTerms", "available_backends", "edge_attention", "register_backend"]
+__all__ = ["EdgeAttention", "EdgeTerms", "available_backends", "edge_attention"]
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for the layer
 

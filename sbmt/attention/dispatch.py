@@ -6,7 +6,7 @@ attention calls the latter directly, since it has checked its arguments already.
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,6 @@ from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
 from sbmt.graph.edges import EdgeList, check_window
 from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
-from sbmt.registration import add_to, check_takes
 from sbmt.types import accumulator, check_untransformed
 
 Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
@@ -75,7 +74,6 @@ BACKENDS: dict[str, Attend] = {
     "cpu": attend_by_rows,
     "gpu": attend_in_slots,
 }
-RESERVED = frozenset(BACKENDS) | {"auto"}
 FUSED_ABOVE = {"training": 3 / 8, "training with bias or sink": 3 / 4, "evaluation": 1.0}
 """The density from which PyTorch's own kernel under a mask is faster than loops along edges on a CPU. Where it does not
 serve, or in evaluation with a bias or a sink, loops are faster at any density."""
@@ -106,65 +104,6 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
     return [name for name in BACKENDS if serves.get(name, True)]
 
 
-def register_backend(name: str, attend: Attend) -> None:
-    r"""Makes ``backend=name`` call a function of yours, here and in every layer.
-
-    ``attend(query, key, value, edges, terms)`` is called after all arguments of :func:`edge_attention` have been
-    checked, with the rest of them in :class:`~sbmt.attention.EdgeTerms`, and must return what the other backends
-    return, a pair:
-
-    - the sum over each query's edges of $a_{ij}\, u_{ij}\, v_j$ with the weights $a$ described there and
-      $u$ = ``terms.weight_scale`` (dropout's zeros and scaled ones), of shape ``(batch, heads, n_queries, d_value)``
-      and of the type of ``value``; zeros for queries without edges;
-    - the weights $a$, ``(n_edges,)`` in EdgeList order, or None unless ``terms.return_weights``;
-
-    with gradients of query, key, value, gate, bias and sink, zeros for what no edge reaches. ``"auto"`` never chooses
-    it. :func:`sbmt.testing.check_attention` examines the layer around it.
-
-    Args:
-        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
-            registered again.
-        attend: The function. It raises SbmtError on devices that it does not serve.
-
-    Raises:
-        SbmtError: If the name is taken or not an identifier, or the function cannot be called with these arguments.
-    """
-    check_takes("backend", attend, ("query", "key", "value", "edges", "terms"))
-    add_to(BACKENDS, "backend", name, attend, RESERVED)
-
-
-@overload
-def edge_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None = None,
-    *,
-    gate_rule: GateRule = "score",
-    bias: Tensor | None = None,
-    sink: Tensor | None = None,
-    backend: str = "auto",
-    dropout: float = 0.0,
-    generator: torch.Generator | None = None,
-    return_weights: Literal[False] = False,
-) -> Tensor: ...
-@overload
-def edge_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    edges: EdgeList,
-    gate: Tensor | None = None,
-    *,
-    gate_rule: GateRule = "score",
-    bias: Tensor | None = None,
-    sink: Tensor | None = None,
-    backend: str = "auto",
-    dropout: float = 0.0,
-    generator: torch.Generator | None = None,
-    return_weights: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
 def edge_attention(
     query: Float[Tensor, "batch heads n_queries d"],
     key: Float[Tensor, "batch heads n_keys d"],
@@ -179,10 +118,7 @@ def edge_attention(
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
     return_weights: bool = False,
-) -> (
-    Float[Tensor, "batch heads n_queries d_value"]
-    | tuple[Float[Tensor, "batch heads n_queries d_value"], Float[Tensor, " n_edges"]]
-):
+) -> Any:  # a tensor, or a pair of them
     r"""Softmax attention of each query over the keys its edges lead to.
 
     With $s_{ij} = q_i k_j^\top / \sqrt d$, gate $g$ (1 where none is given) and bias $\beta$ (0 where none is given),
@@ -252,29 +188,17 @@ def attend_along(
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges, terms) if backend == "auto" else backend
-    found = BACKENDS[name](query, key, value, edges, terms)
-    if name not in RESERVED:
-        needed = [f"{value.dtype} {(*query.shape[:3], value.shape[3])}", f"{accumulator(value)} {(edges.n_edges,)}"]
-        _check_found(found, name, needed[: 1 + terms.return_weights])
-    values, weights = found
+    values, weights = BACKENDS[name](query, key, value, edges, terms)
     return values, weights if terms.return_weights else None
 
 
-def _check_found(found: Any, backend: str, needed: list[str]) -> None:
-    """Raises SbmtError unless a backend of the user's returned a pair whose first members are the tensors needed."""
-    got = (
-        [str(describe(x)) if isinstance(x, Tensor) else type(x).__name__ for x in found]
-        if isinstance(found, tuple)
-        else []
-    )
-    if len(got) != 2 or got[: len(needed)] != needed:
-        expected = f"a pair of {' and '.join(needed)} from backend {backend!r}"
-        raise SbmtError(expected, " and ".join(got) or type(found).__name__, "correct the function of that name")
-
-
 def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
-    """The name of the backend that ``backend="auto"`` takes for these edges."""
-    density = edges.n_edges / max(edges.cell_count, 1) if edges.cell_count <= DENSE_CELLS else 0.0
+    """The name of the backend that ``backend="auto"`` takes for these edges.
+
+    Causal masks always get the same one: if density had a say, later tokens could change the rounding of earlier ones.
+    """
+    is_counted = edges.cell_count <= DENSE_CELLS and not edges.causal
+    density = edges.n_edges / max(edges.cell_count, 1) if is_counted else 0.0
     if can_run_on(edges.keys.device):
         case = "training" if torch.is_grad_enabled() else "evaluation"
         if terms.bias is not None or terms.sink is not None:

@@ -76,7 +76,7 @@ class Baseline(nn.Module):
         with full_precision(query) if self.is_precise else nullcontext():
             out = self.attend(inputs)
         if isinstance(out, Tensor):
-            has_pairs = count_pairs(shape, query_mask, key_mask, out.device) > 0
+            has_pairs = count_pairs(shape, query_mask, key_mask, False, out.device) > 0
             density = has_pairs[:, None].expand(shape[:2]).to(dtypes[2])
             edges = all_pairs(shape, query_mask, key_mask, device=out.device) if return_edges else None
             out = AttentionOutput(out, density, density, edges)

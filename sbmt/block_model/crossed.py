@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from sbmt.block_model.model import BlockModel, in_range
 from sbmt.graph.edges import EdgeList
@@ -11,6 +12,7 @@ from sbmt.kernels import operators
 from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
+CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
 Chosen = tuple[Tensor, Tensor]
 """Parts that tokens belong to, int16, and how much: both ``(batch, heads, n, 2 · n_partitions)``."""
@@ -51,12 +53,19 @@ class CrossedModel(BlockModel):
         key: The same of keys.
         query_mask: bool ``(batch, n_queries)``, already checked; None = all real.
         key_mask: bool ``(batch, n_keys)``, likewise.
+        causal: Whether no query may attend a later key, likewise.
     """
 
     def __init__(
-        self, query: Chosen, part_blocks: Tensor, key: Chosen, query_mask: Tensor | None, key_mask: Tensor | None
+        self,
+        query: Chosen,
+        part_blocks: Tensor,
+        key: Chosen,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        causal: bool = False,
     ) -> None:
-        self.link, self.query_mask, self.key_mask = "poisson", query_mask, key_mask
+        self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
@@ -110,9 +119,36 @@ class CrossedModel(BlockModel):
         Cost: O(n g s² + g s³).
         """
         with full_precision(self._query):
+            if self.causal:
+                return self._causal_sum_of_rates()
             query, key = self._pair_totals(self.query_part, self._query), self._pair_totals(self.key_part, self._key)
             reached = self.part_blocks[:, 0::2].mT @ query @ self.part_blocks[:, 1::2]
             return (reached * key).sum((2, 3, 4))
+
+    def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
+        """The same over keys up to each query's own: those of earlier chunks by their totals, the others one by one.
+
+        Cost: O(n (chunk + g s² / chunk + g s³ / chunk)).
+        """
+
+        def totals(part: Tensor, weight: Tensor, before: int) -> Float[Tensor, "batch heads chunks g s s"]:
+            padded = (pad(x, (0, 0, before, -self.shape[3] % CHUNK)) for x in (part, weight))  # by weights of 0
+            chunks = (x.unflatten(2, (-1, CHUNK)).flatten(1, 2) for x in padded)  # batch heads·chunks chunk chosen
+            return self._pair_totals(*chunks).unflatten(1, (self.shape[1], -1))
+
+        seen = pad(totals(self.key_part, self._key, 0), (0,) * 6 + (1, -1)).cumsum(2)  # before each chunk
+        first, second = self.part_blocks[:, None, 0::2], self.part_blocks[:, None, 1::2]
+        reached = first.mT @ totals(self.query_part, self._query, self.offset) @ second
+
+        batch, heads, n_queries, _ = self.shape
+        place = torch.arange(self.offset, self.shape[3], device=self.device).repeat(batch * heads)
+        row_ptr = pad((place % CHUNK + 1).cumsum(0), (1, 0))
+        first_key = place - place % CHUNK - row_ptr[:-1]
+        keys = torch.arange(int(row_ptr[-1]), device=self.device)
+        keys = keys + first_key.repeat_interleave(row_ptr.diff(), output_size=len(keys))
+        same_chunk = EdgeList(row_ptr, keys, self.shape, causal=True)
+        rates = torch.segment_reduce(self.edge_rate(same_chunk), "sum", offsets=row_ptr[::n_queries])
+        return (reached * seen).sum((2, 3, 4, 5)) + rates.view(batch, heads)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """As for any block model, in O(n · parts + edges)."""

@@ -43,7 +43,7 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
         got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
         raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
     total = torch.segment_reduce(gate, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
-    counted = share_of_pairs(total, edges.shape, edges.query_mask, edges.key_mask)
+    counted = share_of_pairs(total, edges.shape, *edges.masks)
     return density.to(gate.dtype) + (counted - counted.detach())
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.masks import check_mask, count_pairs, share_of_pairs, zero_padding
+from sbmt.graph.masks import check_causal, check_mask, count_pairs, share_of_pairs, zero_padding
 from sbmt.kernels.operators import can_run_on
 from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
 from sbmt.types import check_untransformed, full_precision, is_traced
@@ -62,7 +62,7 @@ class ExtraKeys:
                 "extra keys per query > 0", describe(self.per_query), "use exploration=0.0 for no exploration"
             )
 
-    def probability(self, n_keys: int) -> float:
+    def probability(self, n_keys: int | float) -> float:
         """The δ that adds these keys."""
         return min(self.per_query / n_keys, 0.5)
 
@@ -143,13 +143,16 @@ class BlockModel:
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
         link: How a rate becomes a probability.
+        causal: Whether no query may attend a later key: pairs with j > i are no pairs. Since edges are independent,
+            leaving them out is exactly the law of the others. Fewer queries than keys are the last ones: query i stands
+            at position i + n_keys - n_queries.
 
     Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
     [0, 1] by at most 1e-6 are taken for rounding and clamped; memberships of padded tokens are never looked at.
 
     Raises:
-        SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, or an
-            unknown link.
+        SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
+            unknown link, or more queries than keys in a causal model.
 
     Paper: equations 5 to 8; ``link="poisson"`` and masks are not in it.
     """
@@ -162,11 +165,14 @@ class BlockModel:
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         link: Link = "bilinear",
+        causal: bool = False,
     ) -> None:
         check_choice("link", link, Link)
         query, block, key = _as_float(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
+        check_causal((batch, heads, query.shape[2], key.shape[2]), causal)
         self.link: Link = link
+        self.causal = causal
         self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
@@ -208,9 +214,19 @@ class BlockModel:
         return self._block.shape[-1]
 
     @property
+    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
+        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
+        return self.query_mask, self.key_mask, self.causal
+
+    @property
+    def offset(self) -> int:
+        """How many keys come before the first query's own, which matters to causal models."""
+        return self.shape[3] - self.shape[2]
+
+    @property
     def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64."""
-        return count_pairs(self.shape, self.query_mask, self.key_mask, self.device)
+        """Real query-key pairs of each example, int64; none to later keys if the model is causal."""
+        return count_pairs(self.shape, *self.masks, self.device)
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
@@ -226,8 +242,14 @@ class BlockModel:
             return self.query_membership @ self.block_matrix
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²)."""
+        r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²).
+
+        If the model is causal, $\sum_i \hat Q_i\, S\, \sum_{j \le i} \hat K_j^\top$, by prefix sums.
+        """
         with full_precision(self._query):
+            if self.causal:
+                seen = self.key_membership.cumsum(2)[:, :, self.offset :]
+                return (self.query_rates * seen).sum((2, 3))
             query, key = self.query_membership.sum(2, keepdim=True), self.key_membership.sum(2)
             return (query @ self.block_matrix @ key[..., None]).flatten(1)
 
@@ -266,7 +288,8 @@ class BlockModel:
         """
         query, key = self.rate_factors(exploration)
         with full_precision(query):
-            return probability(self.link, query @ key.mT)
+            found = probability(self.link, query @ key.mT)
+            return found.tril(self.offset) if self.causal else found
 
     def edge_probability(
         self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
@@ -321,6 +344,8 @@ class BlockModel:
         if not isinstance(edges, EdgeList) or edges.shape != self.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
             raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
+        if self.causal and not edges.causal:
+            raise SbmtError("causal edges, as the block model", "others", "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
@@ -365,36 +390,21 @@ class BlockModel:
         query, key = self.rate_factors(exploration)
         rows = max(1, _NUMBERS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
 
-        def piece(part: Tensor, key: Tensor) -> Tensor:
+        def piece(part: Tensor, key: Tensor, first: int) -> Tensor:
             with full_precision(part):
-                return probability(self.link, part @ key.mT).sum((-2, -1))
+                found = probability(self.link, part @ key.mT)
+                return (found.tril(first + self.offset) if self.causal else found).sum((-2, -1))
 
         # Checkpointing computes each piece again in the backward pass, so that no n² array outlives its piece.
         parts = [
-            torch.utils.checkpoint.checkpoint(piece, part, key, use_reentrant=False) for part in query.split(rows, 2)
+            torch.utils.checkpoint.checkpoint(piece, part, key, i * rows, use_reentrant=False)
+            for i, part in enumerate(query.split(rows, 2))
         ]
         return torch.stack(parts).sum(0)
 
     def __repr__(self) -> str:
-        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r})"
-
-
-def estimated_density(
-    edges: EdgeList, probability: Float[Tensor, " n_edges"], drawn_with: Float[Tensor, " n_edges"]
-) -> Float[Tensor, "batch heads"]:
-    r"""The mean edge probability without exploration, estimated from drawn edges: linear where the exact one is not.
-
-    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
-    that value and gradient are those of :meth:`BlockModel.expected_density` on average.
-
-    Args:
-        edges: The drawn edges, and all certain ones.
-        probability: Their probabilities without exploration.
-        drawn_with: Those with which they were drawn, 1 for certain edges. No gradient passes.
-    """
-    share = probability / drawn_with.detach().clamp(min=torch.finfo(probability.dtype).tiny)
-    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]])
-    return share_of_pairs(totals.view(edges.shape[:2]), edges.shape, edges.query_mask, edges.key_mask)
+        causal = ", causal=True" * self.causal
+        return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r}{causal})"
 
 
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
@@ -420,9 +430,10 @@ def weigh_edges(
     exploration: float,
     is_certain: Tensor | None,
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
-    """All that follows from the rates of drawn edges: what each weighs, and the density that they let expect.
+    r"""What drawn edges weigh (:func:`reweighting_bias`), and an estimate of the mean edge probability.
 
-    The first is :func:`reweighting_bias`, the second :func:`estimated_density`.
+    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
+    that value and gradient of the estimate are those of :meth:`BlockModel.expected_density` on average, in linear time.
 
     Args:
         edges: The drawn edges, and all certain ones.
@@ -438,7 +449,10 @@ def weigh_edges(
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
     if is_certain is not None:
         drawn_with = drawn_with.masked_fill(is_certain, 1.0)
-    return reweighting_bias(drawn_with), estimated_density(edges, expected, drawn_with)
+    share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
+    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
+    density = share_of_pairs(totals, edges.shape, *edges.masks)
+    return reweighting_bias(drawn_with), density
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:

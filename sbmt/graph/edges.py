@@ -18,13 +18,13 @@ from sbmt.errors import SbmtError, describe, is_integer
 from sbmt.graph.blocks import block_mask, places
 from sbmt.graph.masks import (
     check_as_many_keys,
+    check_causal,
     check_mask,
     check_shape,
     count_pairs,
     first_of_rows,
     merge,
     share_of_pairs,
-    transpose,
     window_cells,
 )
 
@@ -45,9 +45,11 @@ class EdgeList:
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
+        causal: Whether no query may have an edge to a later key. Fewer queries than keys are the last ones: query i
+            stands at position i + n_keys - n_queries.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
         check: Whether to verify also what takes a pass over the edges: their order, their range, and that none of them
-            touches padding.
+            touches padding, or a later key if the mask is causal.
 
     Raises:
         SbmtError: If the parts do not fit together.
@@ -60,6 +62,7 @@ class EdgeList:
     shape: tuple[int, int, int, int]
     query_mask: Bool[Tensor, "_ n_queries"] | None = None
     key_mask: Bool[Tensor, "_ n_keys"] | None = None
+    causal: bool = False
     multiplicity: Int[Tensor, " n_edges"] | None = None
     check: bool = False
 
@@ -74,6 +77,7 @@ class EdgeList:
     def _check_parts(self) -> None:
         """Raises SbmtError where shapes, types or devices do not fit. Cost: O(1)."""
         check_shape(self.shape)
+        check_causal(self.shape, self.causal)
         batch, heads, n_queries, _ = self.shape
         for name in ("row_ptr", "keys", "multiplicity"):
             if not isinstance(part := getattr(self, name), Tensor) and (name != "multiplicity" or part is not None):
@@ -117,6 +121,8 @@ class EdgeList:
         ):
             if mask is not None and not bool(mask[example, token].all()):
                 raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
+        if self.causal and bool((self.keys > rows % n_queries + n_keys - n_queries).any()):
+            raise SbmtError("edges to keys that are not later than the query", "one to a later key", "leave it out")
 
     @staticmethod
     def from_cells(
@@ -124,6 +130,7 @@ class EdgeList:
         shape: tuple[int, int, int, int],
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
+        causal: bool = False,
         multiplicity: Tensor | None = None,
     ) -> "EdgeList":
         """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
@@ -135,13 +142,14 @@ class EdgeList:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
         batch, heads, n_queries, n_keys = shape
         row_ptr = first_of_rows(cells, batch * heads * n_queries, n_keys)
-        return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, multiplicity)
+        return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, causal, multiplicity)
 
     @staticmethod
     def from_dense(
         mask: Bool[Tensor, "batch heads n_queries n_keys"],
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
+        causal: bool = False,
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
@@ -150,15 +158,21 @@ class EdgeList:
             tensor([0, 1, 2])
 
         Raises:
-            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token.
+            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token, or at a later key
+                although ``causal``.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
             raise SbmtError("a bool mask (batch, heads, n_queries, n_keys)", got, "convert it with .bool()")
         batch, heads, n_queries, n_keys = mask.shape
         shape = (batch, heads, n_queries, n_keys)
-        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
-        return edges if query_mask is None and key_mask is None else replace(edges, check=True)
+        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask, causal)
+        return replace(edges, check=True) if causal or any(m is not None for m in (query_mask, key_mask)) else edges
+
+    @property
+    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
+        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are to choose from."""
+        return self.query_mask, self.key_mask, self.causal
 
     @property
     def n_edges(self) -> int:
@@ -172,8 +186,8 @@ class EdgeList:
 
     @cached_property
     def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64."""
-        return count_pairs(self.shape, self.query_mask, self.key_mask, self.row_ptr.device)
+        """Real query-key pairs of each example, int64; none to later keys if the mask is causal."""
+        return count_pairs(self.shape, *self.masks, self.row_ptr.device)
 
     def degrees(self) -> Int[Tensor, " rows"]:
         """Number of edges of each row."""
@@ -197,7 +211,7 @@ class EdgeList:
         """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
         batch, heads, n_queries, _ = self.shape
         counts = self.row_ptr[::n_queries].diff().view(batch, heads)
-        return share_of_pairs(counts, self.shape, self.query_mask, self.key_mask)
+        return share_of_pairs(counts, self.shape, *self.masks)
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
         """The mask as a dense boolean tensor; O(n²) memory."""
@@ -273,18 +287,20 @@ class EdgeList:
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         if self.shape != other.shape:
             raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
+        if self.causal != other.causal:
+            raise SbmtError("two causal graphs, or none", "one", "build both with the same causal=")
         for name in ("query_mask", "key_mask"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
                 raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same masks")
-        return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, self.query_mask, self.key_mask)
+        return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, *self.masks)
 
     def with_self_loops(self) -> "EdgeList":
         """These edges and (i, i) for every real token; see :meth:`with_window`."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":
-        """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens.
+        """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens; with j ≤ i if causal.
 
         Cost: O(edges + n · window) per graph.
 
@@ -293,30 +309,22 @@ class EdgeList:
         """
         check_window(window)
         check_as_many_keys(self.shape)
-        masks = self.query_mask, self.key_mask
-        near = window_cells(self.shape, window // 2, *masks, self.keys.device)
-        return EdgeList.from_cells(merge(near, self.cells()), self.shape, *masks)
+        near = window_cells(self.shape, window // 2, *self.masks, self.keys.device)
+        return EdgeList.from_cells(merge(near, self.cells()), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
         query = torch.arange(self.shape[2], device=self.keys.device).repeat(self.shape[0] * self.shape[1])
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
 
-    def transpose(self) -> "EdgeList":
-        """The same edges seen from the keys: rows are keys, entries are queries. Cost: a sort of the edges."""
-        batch, heads, n_queries, n_keys = self.shape
-        cells, order = transpose(self.cells(), n_queries, n_keys)
-        many = None if self.multiplicity is None else self.multiplicity[order]
-        return EdgeList.from_cells(cells, (batch, heads, n_keys, n_queries), self.key_mask, self.query_mask, many)
-
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
         given = self.query_mask, self.key_mask, self.multiplicity
         queries, keys, many = (None if t is None else t.to(device) for t in given)
-        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, queries, keys, many)
+        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, queries, keys, self.causal, many)
 
     def __repr__(self) -> str:
-        return f"EdgeList(shape={self.shape}, n_edges={self.n_edges})"
+        return f"EdgeList(shape={self.shape}, n_edges={self.n_edges}{', causal' * self.causal})"
 
 
 def check_window(window: int) -> None:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe
 
 
 def check_shape(shape: object) -> None:
@@ -49,26 +49,49 @@ def check_as_many_keys(shape: tuple[int, int, int, int]) -> None:
         raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
 
 
+def check_causal(shape: tuple[int, int, int, int], causal: bool) -> None:
+    """Raises SbmtError unless the mask is not causal, or no query stands before all keys.
+
+    Where there are fewer queries than keys, they are the last ones: query i stands at position i + n_keys - n_queries.
+    """
+    if not isinstance(causal, bool):
+        raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
+    if causal and shape[2] > shape[3]:
+        got = f"{shape[2]} queries and {shape[3]} keys"
+        raise SbmtError("at least as many keys as queries with causal=True", got, "give each query's own key, too")
+
+
 def count_pairs(
-    shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None, device: torch.device
+    shape: tuple[int, int, int, int],
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    causal: bool,
+    device: torch.device,
 ) -> Int[Tensor, " batch"]:
-    """Real query-key pairs of each example, int64."""
+    """Real query-key pairs of each example, int64; with ``causal`` those whose key is not later than the query."""
     batch, _, n_queries, n_keys = shape
+    if causal:
+        keys = torch.ones(1, n_keys, dtype=torch.bool, device=device) if key_mask is None else key_mask
+        visible = keys.cumsum(1)[:, n_keys - n_queries :]
+        return (visible if query_mask is None else visible * query_mask).sum(1).expand(batch)
     given = (n_queries, query_mask), (n_keys, key_mask)
-    queries, keys = (n if mask is None else mask.sum(1) for n, mask in given)
-    n_pairs = queries * keys
-    return n_pairs if isinstance(n_pairs, Tensor) else torch.full((batch,), n_pairs, device=device)
+    queries, keys = (torch.tensor(n, device=device) if mask is None else mask.sum(1) for n, mask in given)
+    return (queries * keys).expand(batch)
 
 
 def share_of_pairs(
-    totals: Tensor, shape: tuple[int, int, int, int], query_mask: Tensor | None, key_mask: Tensor | None
+    totals: Tensor,
+    shape: tuple[int, int, int, int],
+    query_mask: Tensor | None,
+    key_mask: Tensor | None,
+    causal: bool = False,
 ) -> Float[Tensor, "batch heads"]:
     """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
     if not totals.is_floating_point():
         totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits are too few
-    if query_mask is None and key_mask is None:
+    if query_mask is None and key_mask is None and not causal:
         return totals / max(shape[2] * shape[3], 1)
-    return totals / count_pairs(shape, query_mask, key_mask, totals.device).clamp(min=1)[:, None]
+    return totals / count_pairs(shape, query_mask, key_mask, causal, totals.device).clamp(min=1)[:, None]
 
 
 def zero_padding(
@@ -105,25 +128,20 @@ def window_cells(
     reach: int,
     query_mask: Tensor | None,
     key_mask: Tensor | None,
+    causal: bool,
     device: torch.device,
 ) -> Int[Tensor, " n_edges"]:
-    """The cells of all pairs of real tokens with |i − j| ≤ reach, ascending. Cost: O(n · reach) per graph."""
+    """The cells of all pairs of real tokens with |i − j| ≤ reach, ascending; with ``causal`` those with j ≤ i.
+
+    Cost: O(n · reach) per graph.
+    """
     batch, heads, n, _ = shape
     reach = min(reach, n - 1)
     query = torch.arange(n, device=device)[:, None]
-    key = query + torch.arange(-reach, reach + 1, device=device)
+    key = query + torch.arange(-reach, 1 if causal else reach + 1, device=device)
     is_inside = ((key >= 0) & (key < n)).expand(batch, heads, n, -1)
     for mask, token in ((query_mask, query.expand_as(key)), (key_mask, key)):
         if mask is not None:
             is_inside = is_inside & mask[:, token.clamp(0, n - 1)][:, None]
     rows = torch.arange(batch * heads * n, device=device).view(batch, heads, n, 1)
     return (rows * n + key)[is_inside]
-
-
-def transpose(
-    cells: Int[Tensor, " n_edges"], n_queries: int, n_keys: int
-) -> tuple[Int[Tensor, " n_edges"], Int[Tensor, " n_edges"]]:
-    """The cells of the transposed graphs, ascending, and which edge each of them was. Cost: a sort."""
-    graph, cell = cells // (n_queries * n_keys), cells % (n_queries * n_keys)
-    cells, order = ((graph * n_keys + cell % n_keys) * n_queries + cell // n_keys).sort()
-    return cells, order

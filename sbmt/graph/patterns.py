@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from sbmt.graph.edges import EdgeList, check_window
-from sbmt.graph.masks import check_as_many_keys, check_mask, check_shape, window_cells
+from sbmt.graph.masks import check_as_many_keys, check_causal, check_mask, check_shape, window_cells
 
 
 def sliding_window(
@@ -12,6 +12,7 @@ def sliding_window(
     window: int,
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
+    causal: bool = False,
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
@@ -22,6 +23,7 @@ def sliding_window(
         window: Width w ≥ 0. The paper's GLUE models use 64.
         query_mask: bool ``(batch, n)``, True = real token.
         key_mask: bool ``(batch, n)``, True = real token.
+        causal: Whether a token attends none that comes after it.
         device: Where the edges live.
 
     Raises:
@@ -45,8 +47,8 @@ def sliding_window(
         None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
         for name, given in (("query_mask", query_mask), ("key_mask", key_mask))
     )
-    cells = window_cells(shape, window // 2, query_mask, key_mask, device)
-    return EdgeList.from_cells(cells, shape, query_mask, key_mask)
+    cells = window_cells(shape, window // 2, query_mask, key_mask, causal, device)
+    return EdgeList.from_cells(cells, shape, query_mask, key_mask, causal)
 
 
 def self_loops(
@@ -64,6 +66,7 @@ def all_pairs(
     shape: tuple[int, int, int, int],
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
+    causal: bool = False,
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
@@ -73,6 +76,7 @@ def all_pairs(
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token.
         key_mask: bool ``(batch, n_keys)``, True = real token.
+        causal: Whether no query attends a later key, see :class:`~sbmt.EdgeList`.
         device: Where the edges live; masks are there already.
 
     Cost: O(n²) time and memory per graph.
@@ -82,9 +86,12 @@ def all_pairs(
         tensor([0, 2, 0, 2])
     """
     check_shape(shape)
+    check_causal(shape, causal)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)
+    if causal:
+        pairs = pairs.tril(shape[3] - shape[2])
     if query_mask is not None:
         pairs &= query_mask[:, None, :, None]
     if key_mask is not None:
         pairs &= key_mask[:, None, None, :]
-    return EdgeList.from_cells(pairs.flatten().nonzero().squeeze(1), shape, query_mask, key_mask)
+    return EdgeList.from_cells(pairs.flatten().nonzero().squeeze(1), shape, query_mask, key_mask, causal)

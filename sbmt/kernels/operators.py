@@ -75,6 +75,7 @@ class Drawing(NamedTuple):
     seed: int
     first_example: int
     reach: int
+    is_causal: bool
 
 
 def call(name: str, dtype: torch.dtype, *arguments: Any) -> None:
@@ -173,7 +174,7 @@ def _zeros(*tensors: Tensor) -> list[Tensor]:
 
 def _draw(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], dtype: torch.dtype,
-    seed: int, first_example: int, reach: int,
+    seed: int, first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Calls a loop that draws; returns ``row_ptr`` and ``keys``."""
     batch, heads, n_queries, _ = query.shape
@@ -184,7 +185,7 @@ def _draw(
     )
     row_ptr = torch.zeros(batch * heads * n_queries + 1, dtype=torch.int64, device="cpu")
     ranges = by_number(row_ptr.numel() - 1, 16)
-    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach)
+    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach, causal)
     keys = drawn(name, dtype, ranges, *model, drawing, degrees=row_ptr[1:])
     return torch.cumsum(row_ptr, 0, out=row_ptr), keys
 
@@ -199,12 +200,12 @@ def _fake_draw(query: Tensor) -> tuple[Tensor, Tensor]:
 @operator
 def draw_exact(
     query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None, is_poisson: bool, seed: int,
-    first_example: int, reach: int,
+    first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``row_ptr`` and ``keys`` of edges with rates ⟨query_i, key_j⟩, and of all pairs at most ``reach`` apart."""
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
-    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach)
+    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach, causal)
 
 
 @draw_exact.register_fake
@@ -215,12 +216,12 @@ def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 @operator
 def draw_crossed(
     query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, query_mask: Tensor | None,
-    key_mask: Tensor | None, extra: float, seed: int, first_example: int, reach: int,
+    key_mask: Tensor | None, extra: float, seed: int, first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """:func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
     model = [_crossed(query_part, query_weight, blocks, part, weight), extra]
     masks = [query_mask, key_mask]
-    return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, seed, first_example, reach)
+    return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, seed, first_example, reach, causal)
 
 
 @draw_crossed.register_fake

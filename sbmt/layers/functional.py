@@ -27,20 +27,13 @@ from sbmt.types import AttentionOutput
 class MaskSettings(NamedTuple):
     """How a mask is drawn, attended and learned.
 
+    These are the arguments of :class:`~sbmt.layers.SBMAttention` of the same names, but
+
     Attributes:
-        sampler: See :func:`~sbmt.samplers.sample_edges`.
         exploration: δ in [0, 1).
-        gate_rule: How the straight-through gate enters, see :func:`~sbmt.attention.edge_attention`.
-        window: Also attend all tokens at most ``window / 2`` places away; 0 means self-loops, None means nothing.
-            These edges are certain, so they carry no gradient to the block model.
-        dropout: On the attention weights, in [0, 1).
-        backend: See :func:`~sbmt.attention.edge_attention`.
-        learning: How the block model learns: by ``"straight_through"`` gates, or by ``"likelihood"``, that is from the
-            output's ``auxiliary_loss`` alone (:func:`~sbmt.block_model.fit.fit_loss`), without any gate, nor gradients
-            of the densities. The loss is left at 0 where gradients are off.
-        edges_per_query: c > 0, the number of edges among which likelihood divides a query's attention.
-        reweight: Whether a drawn edge's score is raised by -ln p
-            (:func:`~sbmt.block_model.model.reweighting_bias`).
+        window: 0 means self-loops. These edges are certain, so they carry no gradient to the block model.
+        learning: Gates are left out of ``"likelihood"``, and so are gradients of the densities. Its loss, the output's
+            ``auxiliary_loss``, is 0 where gradients are off.
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
         is_dense: Attend all real pairs instead of those that are drawn, without reweighting, and fit the block model to
             that: a warm-up for likelihood, in O(n²).
@@ -131,7 +124,7 @@ def attend_through(
     first_example = number_examples(first_example, query.shape[0])
     seed, link = draw_seed(generator), block_model.link
     if is_dense:
-        edges = all_pairs(block_model.shape, block_model.query_mask, block_model.key_mask, device=query.device)
+        edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
     scale = None

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, describe
 from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_untransformed
@@ -137,7 +137,7 @@ class MultiHeadAttention(nn.Module):
         value: Float[Tensor, "batch n_keys d_model"],
         key_padding_mask: Bool[Tensor, "batch n_keys"] | Float[Tensor, "batch n_keys"] | None = None,
         need_weights: bool = True,
-        attn_mask: None = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
         *,
@@ -154,9 +154,10 @@ class MultiHeadAttention(nn.Module):
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
                 pass it on, 0 and -inf for that.
             need_weights: Whether the second result is wanted.
-            attn_mask: Refused: the mask is what this layer infers.
+            attn_mask: Refused, since the mask is what this layer infers, but for the causal mask in a causal layer:
+                PyTorch's own layers pass it on.
             average_attn_weights: False is refused: there are no weights to return, for one head or for all.
-            is_causal: Refused: the inferred mask has no order.
+            is_causal: Whether no query may attend a later key, which ``causal=True`` decides when the layer is built.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
                 projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
                 self-attention. Pass zeros (False) where queries are another sequence of the same length.
@@ -167,11 +168,12 @@ class MultiHeadAttention(nn.Module):
             SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
         """
         check_untransformed(query, key, value)
-        if attn_mask is not None:
-            do = "use window=, self_loops= or key_padding_mask="
-            raise SbmtError("no attn_mask, since the mask is inferred", "one", do)
-        if is_causal:
-            raise SbmtError("is_causal=False, since the mask has no order", is_causal, "use another attention")
+        causal = getattr(self.attention, "causal", False)
+        if attn_mask is not None and not (causal and _is_causal_mask(attn_mask, query.shape[1], key.shape[1])):
+            do = "use causal=, window=, self_loops= or key_padding_mask="
+            raise SbmtError("no attn_mask, since the mask is inferred", describe(attn_mask), do)
+        if is_causal and not causal:
+            raise SbmtError("a layer that was built with causal=True", "is_causal=True alone", "build it so")
         if not average_attn_weights:
             do = "look at the edges instead: return_edges=True"
             raise SbmtError("average_attn_weights=True, since no weights are returned", average_attn_weights, do)
@@ -217,6 +219,16 @@ class MultiHeadAttention(nn.Module):
             expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
             raise SbmtError(expected, shapes, "return both, in the shapes that they came in")
         return found
+
+
+def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
+    """Whether a mask as PyTorch takes it, True or -inf where a pair is left out, leaves out later keys and no other."""
+    if not isinstance(mask, Tensor) or mask.shape != (n_queries, n_keys):
+        return False
+    is_later = torch.ones_like(mask, dtype=torch.bool).triu(n_keys - n_queries + 1)
+    return torch.equal(
+        mask, is_later if mask.dtype == torch.bool else mask.new_zeros(()).masked_fill(is_later, -torch.inf)
+    )
 
 
 def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:

@@ -16,7 +16,7 @@ from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.fit import Learning, check_learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
-from sbmt.graph.masks import check_mask, zero_padding
+from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_through
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced
@@ -42,27 +42,25 @@ class SBMAttention(nn.Module):
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
-    ``membership="crossed"`` divides each token among parts of several partitions of the tokens instead of letting it
-    belong to half of all clusters. There are ``n_groups`` groups of two partitions into $s = \sqrt{k/g}$ parts each,
-    with a softmax over the two parts of largest logit; a cluster is a pair of parts, one of either partition, and a
-    token belongs to it as much as to the one times the other. S is the product of the blocks $e^{C C^\top} / 2$ of the
-    two, and clusters of different groups never meet. Logits, of which there are 2 g s instead of k, and what follows
-    from them cost accordingly less (:class:`~sbmt.block_model.crossed.CrossedModel`). A linear map takes the place of
-    the MLP.
+
+    With ``membership="crossed"`` clusters are pairs of parts, one from either of two partitions of the tokens, in each
+    of ``n_groups`` groups (:class:`~sbmt.block_model.crossed.CrossedModel`). A token divides itself among the two parts
+    of largest logit of each partition by a softmax, a linear map takes the place of the MLP, and the blocks of the
+    partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
     With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
-    (:func:`~sbmt.block_model.fit.fit_loss`), which the loss of the task must contain: add the output's
-    ``auxiliary_loss``. S is then multiplied by a learned rate γ per head, and the block model reads detached queries
-    and keys, so that no gradient passes between it and the task. Training starts with about c edges per query: γ is a
-    learned factor times min(1, c/n), where n is the number of keys at the layer's first step of training.
-
-    Two attributes of such a layer may be set between steps. While ``is_dense`` is True, training attends all pairs of
-    real tokens without reweighting, and fits the block model to them: a warm-up. ``edges_per_query`` is c.
+    (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
+    multiplied by a learned rate γ per head, and the block model reads detached queries and keys, so that no gradient
+    passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys at the
+    layer's first step of training, so that training starts with about c edges per query. Two attributes may be set
+    between steps: while ``is_dense`` is True, training attends all pairs of real tokens without reweighting and fits
+    the block model to them, a warm-up; ``edges_per_query`` is c.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        n_clusters: k, the number of clusters per head.
+        n_clusters: k, the number of clusters per head; with crossed memberships the nearest number that is ``n_groups``
+            times a square.
         sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
@@ -76,11 +74,11 @@ class SBMAttention(nn.Module):
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
-        n_groups: Groups of crossed partitions; ``n_clusters`` becomes the nearest number that is ``n_groups`` times a
-            square.
+        n_groups: Groups of crossed partitions.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
             attend to nothing.
+        causal: Whether no token attends a later one. Fewer queries than keys are the last ones.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
@@ -125,6 +123,7 @@ class SBMAttention(nn.Module):
         n_groups: int = 1,
         reweight: bool = False,
         sink: bool = False,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
@@ -132,6 +131,7 @@ class SBMAttention(nn.Module):
         check_attention_settings(gate_rule, window, dropout)
         check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
+        check_causal((1, 1, 1, 1), causal)
         check_learning(learning, edges_per_query)
         if not isinstance(exploration, ExtraKeys):
             check_exploration(exploration)
@@ -148,7 +148,7 @@ class SBMAttention(nn.Module):
         self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
         self.n_clusters = n_groups * n_parts**2 if is_crossed else n_clusters
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
-        self.exploration, self.dropout, self.backend = exploration, dropout, backend
+        self.exploration, self.dropout, self.backend, self.causal = exploration, dropout, backend, causal
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
         self.window = 0 if self_loops and window is None else window
         hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
@@ -200,6 +200,8 @@ class SBMAttention(nn.Module):
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
         """The block model of these tokens, with gradients to them."""
+        check_causal((*query.shape[:3], key.shape[2]), self.causal)
+        n_visible = self._n_visible(query.shape[2], key.shape[2])
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
@@ -209,15 +211,19 @@ class SBMAttention(nn.Module):
             if self.membership == "crossed":
                 n_partitions = 2 * self.n_groups
                 centres = clusters.unflatten(1, (n_partitions, -1))  # heads partitions size d
-                blocks = self._block_matrix(centres @ centres.mT, key.shape[2], n_factors=2)
+                blocks = self._block_matrix(centres @ centres.mT, n_visible, n_factors=2)
                 in_parts = ((clusters @ node.mT).unflatten(2, (n_partitions, -1)) for node in nodes)
                 queries, keys = map(part_memberships, in_parts)
-                return CrossedModel(queries, blocks, keys, query_mask, key_mask)
+                return CrossedModel(queries, blocks, keys, query_mask, key_mask, self.causal)
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
-            block_matrix = self._block_matrix(clusters @ clusters.mT, key.shape[2], n_factors=1)
-            return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link)
+            block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
+            return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
-    def _block_matrix(self, scores: Tensor, n_keys: int, n_factors: int) -> Tensor:
+    def _n_visible(self, n_queries: int, n_keys: int) -> float:
+        """How many keys a query may attend, on average."""
+        return n_keys - self.causal * (n_queries - 1) / 2
+
+    def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
         """S, or the block of each of two factors of it, from scores of the same shape."""
         if self.log_rate is not None:
             log_rate = self._log_rate(n_keys)
@@ -233,7 +239,7 @@ class SBMAttention(nn.Module):
         """What the block model is made of: all parameters but the sink, which belongs to the attention."""
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
-    def _log_rate(self, n_keys: int) -> Float[Tensor, " heads"]:
+    def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
         """The logarithm of γ: what is learned, and a start that the first step of training decides.
 
         A start of 0 is still open, so that a mean of weights over steps may begin with it.
@@ -288,7 +294,8 @@ class SBMAttention(nn.Module):
         exploration: float = 0.0
         if self.training:
             given = self.exploration
-            exploration = given.probability(key.shape[2]) if isinstance(given, ExtraKeys) else given
+            n_keys = self._n_visible(query.shape[2], key.shape[2])
+            exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
         settings = MaskSettings(
             self.sampler,
             exploration,
@@ -322,5 +329,5 @@ class SBMAttention(nn.Module):
             f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
             f"membership={self.membership!r}, window={self.window}, learning={self.learning!r}, "
             f"edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, reweight={self.reweight}, "
-            f"sink={self.sink is not None}"
+            f"sink={self.sink is not None}, causal={self.causal}"
         )

@@ -71,7 +71,7 @@ class StaticSBMAttention(SBMAttention):
         queries, keys = (
             membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
         )
-        return BlockModel(queries, once.block_matrix, keys, query_mask, key_mask, self.link)
+        return BlockModel(queries, once.block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

@@ -18,4 +18,6 @@ def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, fir
     address = row_address(rows, block_model.shape, first_example)
     uniform = to_uniform(cell_words(seed, Purpose.CELL, *address, block_model.shape[3]))  # rows n_keys
     mask = uniform.view(block_model.shape) < probability(block_model.link, query @ key.mT)
-    return EdgeList.from_dense(mask, block_model.query_mask, block_model.key_mask)
+    if block_model.causal:
+        mask = mask.tril(block_model.offset)
+    return EdgeList.from_dense(mask, *block_model.masks)

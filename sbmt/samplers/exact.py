@@ -9,7 +9,7 @@ from sbmt.counter_rng import Purpose, edge_words, to_uniform
 from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact
 from sbmt.samplers.bernoulli import sample_bernoulli
-from sbmt.samplers.fastrg import poisson_cells
+from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import rates_in_float64, row_address
 
 MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
@@ -26,17 +26,18 @@ def sample_exact(
 
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
-    masks, rest = (block_model.query_mask, block_model.key_mask), (seed, first_example, reach_of(window))
+    query_mask, key_mask, causal = block_model.masks
+    rest = seed, first_example, reach_of(window), causal
     if not can_run_on(block_model.device):
         edges = sample_with_torch(block_model, exploration, seed, first_example)
         return edges if window is None else edges.with_window(window)
     if isinstance(block_model, CrossedModel):
-        found = draw_crossed(*(x.detach() for x in block_model.factors), *masks, exploration, *rest)
+        found = draw_crossed(*(x.detach() for x in block_model.factors), query_mask, key_mask, exploration, *rest)
     else:
         query, key = (x.detach() for x in block_model.rate_factors(exploration))
-        found = draw_exact(query, key, *masks, block_model.link == "poisson", *rest)
+        found = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
     row_ptr, keys = found
-    return EdgeList(row_ptr, keys, block_model.shape, *masks)
+    return EdgeList(row_ptr, keys, block_model.shape, *block_model.masks)
 
 
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
@@ -49,15 +50,22 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
     for $c_i = -\ln(1 - \bar x_i)/\bar x_i$ with an upper bound $\bar x_i$ of the row, at most 32. Under the Poisson
     link the candidates already have the right law: c = 1, and all are kept.
 
-    Graphs that expect so many candidates that visiting every pair is cheaper are drawn pair by pair.
+    Graphs that expect so many candidates that visiting every pair is cheaper are drawn pair by pair. In causal models
+    this is decided for each query, by what precedes it.
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; no n² unless a graph is that dense.
     """
     query, key = rates_in_float64(block_model, exploration)  # batch heads n K, batch heads m K
     boost = _boost(block_model, query, key)  # batch heads n 1
-    rate = (query * boost).sum(2) * key.sum(2)  # batch heads K
-    is_dense = rate.sum(-1) > DENSE_SHARE * query.shape[2] * key.shape[2]
-    found = poisson_cells(query * boost, rate.masked_fill(is_dense[..., None], 0.0), key, seed, first_example).unique()
+    if block_model.causal:
+        rate = (query * boost * key.cumsum(2)[:, :, block_model.offset :]).sum(-1)  # batch heads n
+        is_dense = rate > DENSE_SHARE * key.shape[2]
+        found = causal_cells((query * boost).masked_fill(is_dense[..., None], 0.0), key, seed, first_example).unique()
+    else:
+        rates = (query * boost).sum(2) * key.sum(2)  # batch heads K
+        of_graph = rates.sum(-1, keepdim=True) > DENSE_SHARE * query.shape[2] * key.shape[2]
+        found = poisson_cells(query * boost, rates.masked_fill(of_graph, 0.0), key, seed, first_example).unique()
+        is_dense = of_graph.expand(query.shape[:3])
     if block_model.link == "bilinear":
         row, column = found // key.shape[2], found % key.shape[2]
         u = to_uniform(edge_words(seed, Purpose.KEEP, *row_address(row, block_model.shape, first_example), column))
@@ -65,18 +73,18 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
         x = (query.flatten(0, 2)[row] * key.flatten(0, 2)[key_row]).sum(-1)
         c = boost.flatten()[row]
         found = found[(u * c < 1) | (u * -torch.expm1(-c * x) < probability("bilinear", x))]
-    masks = block_model.query_mask, block_model.key_mask
-    edges = EdgeList.from_cells(found, block_model.shape, *masks)
+    edges = EdgeList.from_cells(found, block_model.shape, *block_model.masks)
     if not bool(is_dense.any()):
         return edges
     every_pair = sample_bernoulli(block_model, exploration, seed, first_example)
-    is_kept = is_dense.flatten()[every_pair.rows() // query.shape[2]]
-    return edges.union(EdgeList.from_cells(every_pair.cells()[is_kept], block_model.shape, *masks))
+    is_kept = is_dense.flatten()[every_pair.rows()]
+    return edges.union(EdgeList.from_cells(every_pair.cells()[is_kept], block_model.shape, *block_model.masks))
 
 
 def _boost(block_model: BlockModel, query: Tensor, key: Tensor) -> Tensor:
     """The factor c of every row, rounded up."""
     if block_model.link == "poisson":
         return torch.ones_like(query[..., :1])
-    bound = (query @ key.amax(2)[..., None]).mul(1 + 1e-12).clamp(1e-300, 1.0)  # Σ_v T_iv max_j K_jv ≥ max_j x_ij
+    most = key.cummax(2).values[:, :, block_model.offset :] if block_model.causal else key.amax(2, keepdim=True)
+    bound = (query * most).sum(-1, keepdim=True).mul(1 + 1e-12).clamp(1e-300, 1.0)  # Σ_v T_iv max_j K_jv ≥ max_j x_ij
     return (-torch.log1p(-bound) / bound * (1 + 1e-12)).clamp(max=MAX_BOOST)

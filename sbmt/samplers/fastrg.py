@@ -8,7 +8,7 @@ from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
-from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, within_row
+from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, row_address, within_row
 
 MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
@@ -28,12 +28,18 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
     """
     query, block, key = _with_exploration(block_model, exploration)  # b h n K, b h K K, b h m K
-    address = seed, first_example
+    if block_model.causal:
+        found = causal_cells(query @ block, key, seed, first_example)
+    else:
+        found = _cells(query, block, key, seed, first_example)
+    cells, multiplicity = torch.unique(found, return_counts=True)
+    return EdgeList.from_cells(cells, block_model.shape, *block_model.masks, multiplicity=multiplicity)
+
+
+def _cells(query: Tensor, block: Tensor, key: Tensor, seed: int, first_example: int) -> Tensor:
     # Lines 1-3: D_Y = diag(1ᵀY), Ȳ = Y D_Y⁻¹, Z̄ = Z D_Z⁻¹, B̄ = D_Y B D_Z. The tables hold Ȳ and Z̄ column by column.
     rate = query.sum(2)[..., :, None] * block * key.sum(2)[..., None, :]
-    cells, multiplicity = torch.unique(poisson_cells(query, rate.flatten(2), key, *address), return_counts=True)
-    masks = block_model.query_mask, block_model.key_mask
-    return EdgeList.from_cells(cells, block_model.shape, *masks, multiplicity=multiplicity)
+    return poisson_cells(query, rate.flatten(2), key, seed, first_example)
 
 
 def poisson_cells(
@@ -57,10 +63,7 @@ def poisson_cells(
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
-    total = float(rate.sum())
-    if total > MOST_DRAWS:
-        do = "use sampler='exact', whose cost does not grow with rates beyond 1, or smaller rates"
-        raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
+    _check_total(rate)
     query_table, key_table = (cumulative_table(x.mT.flatten(0, 2)) for x in (query, key))
     pair_table = cumulative_table(rate.flatten(0, 1))
 
@@ -78,6 +81,46 @@ def poisson_cells(
     i = choose_by_weight(query_table, n_queries, graph * n_clusters + u, words[:, 1])
     j = choose_by_weight(key_table, n_keys, graph * n_clusters + v, words[:, 2])
     return (graph * n_queries + i) * n_keys + j  # line 11: M_ij = 1, however often (i, j) was drawn
+
+
+def causal_cells(
+    query: Float[Tensor, "batch heads n K"], key: Float[Tensor, "batch heads m K"], seed: int, first_example: int
+) -> Int[Tensor, " n_draws"]:
+    r"""As :func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, for keys up to a query's own alone.
+
+    Each query draws on its own, from prefix sums of the keys: nothing that follows it has a say.
+
+    Cost: O(n k) for tables and O(log n) per edge drawn.
+    """
+    batch, heads, n_queries, n_clusters = query.shape
+    n_keys = key.shape[2]
+    seen = key.cumsum(2)  # how much of each cluster has been seen at each place
+    rates = query * seen[:, :, n_keys - n_queries :]
+    _check_total(rates)
+    row = torch.arange(batch * heads * n_queries, device=query.device)
+    address = row_address(row, (batch, heads, n_queries, n_keys), first_example)
+    word = random_blocks(seed, Purpose.COUNT, *address, torch.zeros_like(row))[:, 0]
+    row, draw = within_row(poisson_quantile(to_uniform(word), rates.sum(-1).flatten()))
+    example, head, query_of = (part[row] for part in address)
+    words = random_blocks(seed, Purpose.CANDIDATE, example, head, query_of, draw)  # draws 4
+    cluster = choose_by_weight(cumulative_table(rates.flatten(0, 2)), n_clusters, row, words[:, 0])
+    # The first key at which more has been seen than a share of what the query has, by halving.
+    first = row // n_queries * n_keys
+    low, high = torch.zeros_like(row), row % n_queries + n_keys - n_queries
+    of_cluster = seen.flatten(0, 2).flatten()
+    place = to_uniform(words[:, 1]) * of_cluster[(first + high) * n_clusters + cluster]
+    for _ in range(n_keys.bit_length()):
+        middle = (low + high) // 2
+        is_later = of_cluster[(first + middle) * n_clusters + cluster] <= place
+        low, high = torch.where(is_later, middle + 1, low).clamp(max=high), torch.where(is_later, high, middle)
+    return row * n_keys + low
+
+
+def _check_total(rates: Tensor) -> None:
+    total = float(rates.sum())
+    if total > MOST_DRAWS:
+        do = "use sampler='exact', whose cost does not grow with rates beyond 1, or smaller rates"
+        raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
 
 
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:

@@ -21,7 +21,8 @@ def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tenso
         t.detach().double()
         for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
     )
-    twin = BlockModel(query, block, key, block_model.query_mask, block_model.key_mask, block_model.link)
+    query_mask, key_mask, causal = block_model.masks
+    twin = BlockModel(query, block, key, query_mask, key_mask, block_model.link, causal)
     return twin.rate_factors(exploration)
 
 

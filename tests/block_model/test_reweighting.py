@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList, sample_edges
-from sbmt.block_model.model import (
-    SMALLEST_PROBABILITY,
-    estimated_density,
-    probability,
-    reweighting_bias,
-    weigh_edges,
-)
+from sbmt.block_model.model import SMALLEST_PROBABILITY, probability, reweighting_bias, weigh_edges
 from sbmt.samplers import law_of
 
 N, HEADS, DRAWS, DELTA = 12, 2, 6000, 0.05
@@ -92,8 +86,9 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
 def test_padding_is_no_pair_of_the_estimated_density():
     real = torch.arange(N) < torch.tensor([[N], [5], [0]])
     edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)
-    ones = torch.ones(edges.n_edges)
-    assert estimated_density(edges, ones / 4, ones / 2)[:, 0].tolist() == [0.5, 0.5, 0.0]
+    rate = torch.full((edges.n_edges,), 0.25)
+    _, density = weigh_edges(edges, rate, "bilinear", "bilinear", 0.25, None)  # drawn twice as often as they weigh
+    assert density[:, 0].tolist() == [0.5, 0.5, 0.0]
 
 
 def test_rare_edges_are_weighted_as_if_they_were_less_rare():

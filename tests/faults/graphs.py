@@ -34,7 +34,6 @@ def check_edge_list(case):
     torch.testing.assert_close(edges.density(), dense.sum((2, 3)) / is_pair.sum((2, 3)).clamp(min=1))
     made = [
         (edges, dense),
-        (edges.transpose(), dense.mT),
         (edges.union(EdgeList.from_dense(other, *masks)), dense | other),
     ]
     if shape[2] == shape[3]:

@@ -57,14 +57,6 @@ def test_edge_index_runs_from_keys_to_queries_graph_by_graph(mask):
     assert index.dtype == torch.int64 and torch.equal(rebuilt, mask)
 
 
-@given(masks())
-def test_transposing_swaps_axes_and_twice_does_nothing(mask):
-    edges = EdgeList.from_dense(mask)
-    back = edges.transpose().transpose()
-    assert torch.equal(edges.transpose().to_dense(), mask.mT)
-    assert torch.equal(back.row_ptr, edges.row_ptr) and torch.equal(back.keys, edges.keys)
-
-
 @given(masks(is_square=True), st.randoms(use_true_random=False))
 def test_unions_are_logical_or(mask, random):
     other = mask[..., random.sample(range(mask.shape[3]), mask.shape[3])]
@@ -102,8 +94,6 @@ def test_masks_count_pairs_and_follow_every_conversion():
     mask, query_mask, key_mask = padded_mask()
     edges = EdgeList.from_dense(mask, query_mask, key_mask)
     assert edges.n_pairs.tolist() == [8, 0]
-    turned = edges.transpose()
-    assert torch.equal(turned.query_mask, key_mask) and torch.equal(turned.key_mask, query_mask)
     assert torch.equal(edges.union(edges).key_mask, key_mask)
     assert torch.equal(edges.to("cpu").query_mask, query_mask)
 
@@ -135,16 +125,14 @@ def test_a_graph_without_edges():
     edges = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool))
     assert edges.n_edges == 0 and edges.to_edge_index().shape == (2, 0)
     assert edges.density().eq(0).all() and edges.to_scipy().nnz == 0
-    assert edges.transpose().shape == (2, 3, 5, 4) and not edges.union(edges).to_dense().any()
+    assert not edges.union(edges).to_dense().any()
 
 
-def test_multiplicity_moves_with_its_edges_and_a_union_drops_it():
+def test_a_union_drops_multiplicities():
     mask = random_mask()
     many = torch.arange(int(mask.sum())) + 1
     edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), SHAPE, multiplicity=many)
-    counts = torch.zeros(SHAPE, dtype=torch.int64).masked_scatter(mask, many)
-    assert torch.equal(edges.transpose().multiplicity, counts.mT[mask.mT])
-    assert edges.union(edges).multiplicity is None
+    assert torch.equal(edges.multiplicity, many) and edges.union(edges).multiplicity is None
 
 
 @pytest.mark.gpu
@@ -153,9 +141,9 @@ def test_all_tensors_move_to_a_device():
     mask, query_mask, key_mask = padded_mask()
     many = torch.ones(int(mask.sum()), dtype=torch.int64)
     cells = mask.flatten().nonzero().squeeze(1)
-    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, many).to("cuda")
+    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, multiplicity=many).to("cuda")
     tensors = (moved.row_ptr, moved.keys, moved.query_mask, moved.key_mask, moved.multiplicity, moved.n_pairs)
-    assert all(t.is_cuda for t in (*tensors, moved.to_dense(), moved.density(), moved.transpose().keys))
+    assert all(t.is_cuda for t in (*tensors, moved.to_dense(), moved.density()))
     assert torch.equal(moved.to_dense().cpu(), mask)
 
 

@@ -12,7 +12,6 @@ from threading import Thread
 
 import pytest
 
-from tests.site.playground_page import STILL
 from tests.site.visits import ROOT, Visit
 
 
@@ -76,12 +75,3 @@ def visit(_visitor: Visit) -> Iterator[Visit]:
     _visitor.complaints.clear()
     yield _visitor
     assert _visitor.complaints == []
-
-
-@pytest.fixture
-def page(visit: Visit) -> object:
-    """The playground, all of it in sight."""
-    page = visit.open("playground.html").page
-    page.set_viewport_size({"width": 1280, "height": 1400})
-    page.evaluate(STILL)
-    return page

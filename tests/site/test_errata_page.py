@@ -1,15 +1,12 @@
 """The errata page shows one group at a time if asked to, and everything where no script runs."""
 
-import re
-
 import pytest
 
-from results.tables.claims import GROUPS, read_claims
-from tests.site.visits import NARROW, ROOT, Visit
+from results.claims import CLAIMS, GROUPS
+from tests.site.visits import Visit
 
 pytestmark = pytest.mark.site
 
-CLAIMS = read_claims(ROOT)
 SIZES = {name: sum(claim.group == name for claim in CLAIMS) for name in GROUPS}
 
 
@@ -36,12 +33,8 @@ def test_each_button_shows_its_group_and_counts_it(visit: Visit) -> None:
         told = page.locator("#errata-filter [role=status]").inner_text()
         assert told == f"{size} of {len(CLAIMS)} entries are shown."
         assert page.url.endswith(f"#show={name}")
-        contents = [link.inner_text() for link in page.locator(".md-nav--secondary li:visible > a").all()]
-        assert GROUPS[name][0] in contents and len(contents) == (1 if name == "slip" else size + 1)
     page.locator("#errata-filter button[value=all]").click()
     assert shown(page) == list(GROUPS) and "#" not in page.url
-    page.set_viewport_size(NARROW)
-    assert all(button.bounding_box()["height"] >= 24 for button in page.locator("#errata-filter button").all())
 
 
 def test_the_address_keeps_the_choice_and_a_link_to_an_entry_overrides_it(visit: Visit) -> None:
@@ -60,7 +53,3 @@ def test_without_a_script_everything_is_shown(browser, address: str) -> None:
         page = visit.open("errata.html").page
         assert shown(page) == list(GROUPS)
         assert page.locator("#errata-filter button").count() == 0
-        links = page.locator("article table").first.locator("a")
-        assert [re.sub(r".*#", "", link.get_attribute("href")) for link in links.all()] == [
-            section.get_attribute("id") for section in page.locator("section[data-group] h2").all()
-        ]

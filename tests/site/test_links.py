@@ -39,8 +39,8 @@ def outlines(site: Path) -> dict[str, Outline]:
     return {path.relative_to(site).as_posix(): Outline(path.read_text("utf-8")) for path in pages}
 
 
-def broken_links(outlines: dict[str, Outline], site: Path) -> list[str]:
-    """Links to files or headings that are not there, notebooks and menus included."""
+def test_every_link_leads_somewhere(outlines: dict[str, Outline], site: Path) -> None:
+    """To files and headings that are there, in notebooks and menus, too."""
     broken = []
     for page, outline in outlines.items():
         for link in outline.links:
@@ -55,14 +55,7 @@ def broken_links(outlines: dict[str, Outline], site: Path) -> list[str]:
             is_there = not place or target not in outlines or place in outlines[target].targets
             if not (site / target).exists() or not is_there:
                 broken.append(f"{page}: {link}")
-    return broken
-
-
-def test_every_link_leads_somewhere(outlines: dict[str, Outline], site: Path) -> None:
-    assert broken_links(outlines, site) == []
-    page = Outline('<a href="../index.html#three-doors"></a><a href="../nowhere.html"></a><a href="#nothing"></a>')
-    found = broken_links(outlines | {"api/x.html": page}, site)
-    assert sorted(found) == ["api/x.html: #nothing", "api/x.html: ../nowhere.html"]
+    assert broken == []
 
 
 def test_nothing_is_published_but_what_readers_ask_for(site: Path) -> None:

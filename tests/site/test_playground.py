@@ -1,10 +1,67 @@
-"""The playground: what is pressed changes what is shown, and experiments show what they say."""
+"""The playground: what is pressed changes what is shown, by mouse, finger and keyboard, and with scripts or without."""
+
+from types import SimpleNamespace
 
 import pytest
 
-from tests.site.playground_page import choose, colours, picture, set_up, slide, state, text
+from tests.site.visits import NARROW, Visit
 
 pytestmark = pytest.mark.site
+
+STATE = """() => {
+    const { session } = window.sbmtPlayground;
+    const { points, model, sample, tally, law, nDraws, selected, placed, isMoved } = session;
+    const within = [], across = [];
+    const group = session.groups.queries;
+    model.probability.forEach((row, i) => row.forEach((p, j) =>
+        (group[i] === group[j] ? within : across).push(p)));
+    const mean = (x) => x.reduce((a, b) => a + b, 0) / x.length;
+    return { points, density: model.expectedDensity, edges: sample.nEdges, nDraws, selected, placed, isMoved,
+        frequency: tally[law].hits / nDraws, within: mean(within), across: mean(across),
+        kinds: session.kinds.flat() };
+}"""
+FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+PLACE = """(place) => {
+    const canvas = document.querySelector("[data-part=plane]");
+    const box = canvas.getBoundingClientRect();
+    const [left, top] = window.sbmtPlayground.plane.frame(canvas.clientWidth).toCanvas(place);
+    return [box.left + left, box.top + top];
+}"""
+"""Where a place of the plane lies in the window."""
+
+
+@pytest.fixture
+def page(visit: Visit) -> object:
+    """The playground, all of it in sight, once its letters have come."""
+    page = visit.open("playground.html").page
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    page.evaluate("document.fonts.ready")
+    return page
+
+
+def state(page):
+    """What the session holds, once the page shows it too."""
+    page.evaluate(FRAME)
+    return SimpleNamespace(**page.evaluate(STATE))
+
+
+def text(page, part):
+    page.evaluate(FRAME)
+    return page.locator(f"[data-part={part}]").inner_text()
+
+
+def picture(page, part):
+    page.evaluate(FRAME)
+    return page.evaluate(f"document.querySelector('[data-part={part}]').toDataURL()")
+
+
+def set_up(page, index):
+    page.locator("[data-setup]").nth(index).click()
+    return state(page)
+
+
+def choose(page, name, value):
+    page.locator(f"[name={name}][value={value}]").check()
 
 
 def test_the_first_picture_says_something(page):
@@ -13,10 +70,12 @@ def test_the_first_picture_says_something(page):
     assert now.within == pytest.approx(1 / 3, abs=1e-3) and now.across < 0.01
     assert text(page, "expected") == f"{now.density:.3f}"
     assert text(page, "drawn-edges") == f"{now.edges} edges"
-    for part in ("plane", "probabilities", "mask", "chart"):
-        assert colours(page, part) > 5
     assert page.locator("#pg-still").is_hidden()
     assert "24 tokens and 3 clusters" in text(page, "summary")
+    nameless = """nodes => nodes.filter((node) => !(node.ariaLabel || node.labels?.length || node.textContent.trim()))
+        .map((node) => node.outerHTML)"""
+    fields = page.locator(".pg :is(input, select, button, canvas)")
+    assert fields.count() > 25 and fields.evaluate_all(nameless) == []
 
 
 def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
@@ -27,99 +86,109 @@ def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
     assert found.nDraws == 1001
     assert found.frequency == pytest.approx(0.632, abs=0.05)  # 3.3 standard deviations; the seed is fixed
     assert text(page, "says-algorithm1") == "63.2 %" and text(page, "says-exact") == "100.0 %"
-    assert found.density == pytest.approx(0.632, abs=1e-3) and 3 in found.kinds
     choose(page, "law", "exact")
     exact = state(page)
     assert exact.nDraws == 1001 and exact.frequency == 1.0 and exact.edges == 576
-    choose(page, "link", "poisson")
-    choose(page, "law", "algorithm1")
-    assert state(page).nDraws == 1 and page.locator("[data-part=legend-lost]").is_hidden()
 
 
 def test_experiments_show_what_they_say(page):
-    one = set_up(page, 0)
     move = """(place) => {
         const { session } = window.sbmtPlayground;
         session.points.clusters[0] = place;
         session.set({ link: "bilinear" });
     }"""
-    for place, low, high in (([5, 5], 0.999, 1), ([3, -3], 0.2, 0.3), ([1, -1], 0.2, 0.3), ([-1.5, -1.5], 0, 0.01)):
+    one = set_up(page, 0)
+    assert len(one.points["clusters"]) == 1 and one.density > 0.99
+    for place, low, high in (([5, 5], 0.999, 1), ([3, -3], 0.2, 0.3), ([-1.5, -1.5], 0, 0.01)):
         page.evaluate(move, place)
         assert low <= state(page).density <= high
-    assert len(one.points["clusters"]) == 1 and one.density > 0.99
 
-    budget = set_up(page, 1)
-    assert budget.within == pytest.approx(1 / 3, abs=1e-3)
+    assert set_up(page, 1).within == pytest.approx(1 / 3, abs=1e-3)  # the block budget
     page.evaluate(move, [0, 4.5])
     block = page.evaluate("[0, 9, 17].map((i) => sbmtPlayground.session.model.probability[i][i + 1])")
     assert block[0] > 0.99 and max(block[1:]) < 0.01
 
     rates = set_up(page, 2)
     assert rates.within > 0.97 and rates.across < 0.2
-    choose(page, "link", "bilinear")
-    assert state(page).within < 0.34
-
-    floor = set_up(page, 4)
-    assert floor.density == pytest.approx(0.0578, abs=1e-3)
-    assert floor.kinds.count(2) > floor.kinds.count(1)
-
-    price = set_up(page, 5)
-    assert price.density > 0.999
+    assert set_up(page, 4).density == pytest.approx(0.0578, abs=1e-3)  # the floor of exploration
+    assert set_up(page, 5).density > 0.999  # the price of edges
     page.locator("[data-part=steps]").click()
-    closed = state(page)
-    assert closed.density < 0.01
-    assert all(x + y < 0 for x, y in closed.points["clusters"])
+    assert state(page).density < 0.01
 
 
 def test_exploration_and_price_react(page):
-    before, plane = state(page), picture(page, "plane")
-    assert page.locator("[data-part=step]").is_disabled() and page.locator("[data-part=legend-explored]").is_hidden()
-    slide(page, "exploration", 6)
+    before = state(page)
+    assert page.locator("[data-part=step]").is_disabled()
+    page.locator("[name=exploration]").fill("6")
     explored = state(page)
-    assert text(page, "exploration") == "0.1" and page.locator("[data-part=legend-explored]").is_visible()
-    assert explored.density == pytest.approx(before.density + 0.1) and 2 in explored.kinds
+    assert text(page, "exploration") == "0.1" and explored.density == pytest.approx(before.density + 0.1)
     page.locator("[name=density-weight]").select_option("0.01")
     assert text(page, "price") == "2.1 × 10⁻³"
-    assert picture(page, "plane") != plane  # arrows
     page.locator("[data-part=step]").click()
     assert state(page).density < explored.density
 
 
-def test_cases_and_numbers_of_points(page):
-    found = {}
-    for name in ("collapsed", "separated", "distant", "fresh", "certain"):
-        page.locator(f"[data-place={name}]").click()
-        found[name] = state(page).density
-        assert page.locator(f"[data-place={name}]").get_attribute("aria-pressed") == "true"
+def test_cases_have_their_densities(page):
     expected = {"collapsed": 1.0, "separated": 1 / 9, "distant": 0.01, "fresh": 0.25, "certain": 1.0}
-    assert found == pytest.approx(expected, abs=0.01)
-    slide(page, "tokens", 48)
-    slide(page, "clusters", 8)
-    page.locator("[name=apart]").check()
-    points = state(page).points
-    assert [len(points[name]) for name in ("queries", "keys", "clusters")] == [48, 48, 8]
-    assert page.locator("[name=selected] option").count() == 104
-    slide(page, "tokens", 3)
-    page.locator("[name=apart]").uncheck()
-    assert state(page).points["keys"] is None and len(state(page).kinds) == 9
+    for name, density in expected.items():
+        page.locator(f"[data-place={name}]").click()
+        assert state(page).density == pytest.approx(density, abs=0.01)
+        assert page.locator(f"[data-place={name}]").get_attribute("aria-pressed") == "true"
 
 
-def test_a_seed_brings_back_its_masks(page):
-    first = state(page)
-    page.locator("[data-part=redraw]").click()
-    assert state(page).kinds != first.kinds
-    page.locator("[name=seed]").fill("12")
-    other = state(page).kinds
-    page.locator("[name=seed]").fill("0")
-    page.locator("[data-place=separated]").click()
-    again = state(page).kinds
-    page.locator("[name=seed]").fill("12")
-    assert state(page).kinds == other != again
+def test_a_cluster_is_dragged_with_the_mouse(page):
+    before, mask = state(page), picture(page, "mask")
+    page.mouse.move(*page.evaluate(PLACE, before.points["clusters"][0]))
+    page.mouse.down()
+    page.mouse.move(*page.evaluate(PLACE, [0.0, 4.5]), steps=3)
+    page.mouse.up()
+    after = state(page)
+    assert after.points["clusters"][0] == pytest.approx([0.0, 4.5], abs=0.05)
+    assert after.points["clusters"][1:] == before.points["clusters"][1:]
+    assert after.isMoved and text(page, "expected") == f"{after.density:.3f}" != f"{before.density:.3f}"
+    assert picture(page, "mask") != mask
 
 
-def test_cost_is_shown_at_several_sizes(page):
-    shown = {}
-    for size in ("drawn", "1024", "4096", "16384"):
-        page.locator("[name=cost-at]").select_option(size)
-        shown[size] = float(text(page, "cost-total").rstrip(" %"))
-    assert shown["drawn"] > 200 > shown["1024"] > shown["4096"] > shown["16384"] > 11.3
+def test_points_are_moved_by_keyboard(page):
+    page.locator("[data-place=certain]").focus()
+    page.keyboard.press("Tab")
+    plane = page.locator("[data-part=plane]")
+    assert plane.evaluate("node => node === document.activeElement && node.matches(':focus-visible')")
+    before = state(page)
+    for key in ("]", "PageDown", "[", "ArrowLeft", "Shift+ArrowUp"):
+        page.keyboard.press(key)
+    after = state(page)
+    assert after.selected == {"kind": "clusters", "index": 1}
+    x, y = before.points["clusters"][1]
+    assert after.points["clusters"][1] == pytest.approx([x - 0.1, y + 0.5])
+    page.keyboard.press("r")
+    assert state(page).nDraws == 2
+    page.keyboard.press("t")
+    page.wait_for_function("document.querySelector('[data-part=summary]').textContent.includes('Token 1 is at')")
+    assert page.locator("[data-part=summary]").get_attribute("aria-live") == "polite"
+
+
+def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, address):
+    with Visit(browser, address, has_touch=True, is_mobile=True) as visit:
+        page = visit.open("playground.html").page
+        page.set_viewport_size(NARROW)
+        fingers = page.context.new_cdp_session(page)
+
+        def swipe(start, end):
+            for kind, places in (("touchStart", [start]), ("touchMove", [end]), ("touchMove", [end]), ("touchEnd", [])):
+                points = [{"x": x, "y": y} for x, y in places]
+                fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+            return state(page)
+
+        now = swipe(page.evaluate(PLACE, [0.0, 3.5]), page.evaluate(PLACE, [2.0, -2.0]))
+        assert now.points["clusters"][0] == pytest.approx([2.0, -2.0], abs=0.1)
+        assert page.evaluate("scrollY") == 0
+        still = swipe(page.evaluate(PLACE, [-3.0, 2.0]), page.evaluate(PLACE, [-3.0, 4.5]))
+        assert still.points == now.points and page.evaluate("scrollY") > 0
+
+
+def test_without_javascript_there_is_a_picture(browser, address):
+    with Visit(browser, address, java_script_enabled=False) as visit:
+        page = visit.open("playground.html").page
+        assert page.locator("#pg-still img").is_visible() and page.locator("#pg-still figcaption").is_visible()
+        assert page.locator("#pg").is_hidden() and page.locator("[data-setup]").first.is_hidden()

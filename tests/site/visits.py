@@ -10,12 +10,6 @@ SOURCES = [path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md")) if "ven
 NOTEBOOKS = [Path("notebooks") / path.name for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 PAGES = [str(path.with_suffix(".html")) for path in SOURCES + NOTEBOOKS]
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
-# Colours that fade into each other would be judged half-way.
-AT_ONCE = """addEventListener("DOMContentLoaded", () => {
-    const style = document.createElement("style");
-    style.textContent = "*, ::before, ::after { transition: none !important; animation: none !important }";
-    document.head.append(style);
-})"""
 MATHS = r"""() => {
     const marked = [...document.querySelectorAll(".arithmatex")].filter(node => !node.querySelector(".katex"));
     const wrong = [...document.querySelectorAll(".katex-error")];
@@ -27,7 +21,6 @@ MATHS = r"""() => {
     return [...marked, ...wrong, ...left].map(node => node.textContent);
 }"""
 IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 
 def load_hook(name: str) -> ModuleType:
@@ -50,7 +43,6 @@ class Visit:
     def __init__(self, browser, address: str, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
         self.address = address  # of the site, with a slash at the end
         self.context = browser.new_context(viewport=viewport, color_scheme=colours, **options)
-        self.context.add_init_script(AT_ONCE)
         self.page = self.context.new_page()
         self.page.set_default_timeout(15_000)
         self.complaints: list[str] = []
@@ -80,10 +72,6 @@ class Visit:
         self.page.goto(self.address + name)
         return self
 
-    def check_maths(self) -> None:
-        """Whatever is marked as maths has become maths, and no dollar signs are left around."""
-        assert self.page.evaluate(MATHS) == []
-
     def search(self, word: str) -> str:
         """The first result for a word; waits until there is one."""
         field = self.page.locator("[data-md-component=search-query]")
@@ -94,14 +82,6 @@ class Visit:
         result.wait_for(state="visible")
         return result.inner_text()
 
-    def unfold(self) -> None:
-        """Opens whatever a notebook page folds: nothing of it is in sight before, and all of it after."""
-        folded = self.page.locator(".jupyter-wrapper details.fold > :not(summary)")
-        assert not any(folded.evaluate_all(IN_SIGHT))
-        opens = "nodes => nodes.forEach(node => { node.open = true })"
-        self.page.eval_on_selector_all(".jupyter-wrapper details", opens)
-        assert all(folded.evaluate_all(IN_SIGHT))
-
     def colours(self) -> str:
         """Name of the colour scheme: ``default`` is light, ``slate`` dark."""
         return self.page.get_attribute("body", "data-md-color-scheme")
@@ -111,13 +91,3 @@ class Visit:
         before = self.colours()
         self.page.locator("label.md-header__button[for^=__palette]:visible").click()
         self.page.wait_for_function("before => document.body.dataset.mdColorScheme !== before", arg=before)
-
-    def poor_contrasts(self) -> list[str]:
-        """Texts that are hard to read in the colours of the moment."""
-        n_texts, poor = self.page.evaluate(CONTRAST)
-        assert n_texts > 20
-        return poor
-
-    def width(self) -> int:
-        """Of what could be scrolled to, in pixels."""
-        return self.page.evaluate("document.documentElement.scrollWidth")

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include <torch/csrc/stable/c/shim.h>

@@ -3,6 +3,9 @@
 // Both loops draw points of Poisson processes, each of which lands on a key in proportion to its rate. So a key is hit
 // at all with probability 1 − exp(−rate), independently of all others. Every random number has an address of its own
 // (sbmt.counter_rng), so threads and batches draw the same edges.
+//
+// Without causality, all rows of a graph choose among the same keys, by Walker's tables. With it, each row sees one key
+// more than the row before: running sums take the place of tables, and the keys seen so far are a prefix of each.
 #include "crossed.h"
 
 namespace {
@@ -123,25 +126,30 @@ int64_t first_above(const double *ends, int64_t n, double x) {
 class ExactDraw {
     const real *query, *keys, *first_key = nullptr;
     const int64_t n_clusters;
-    const bool is_poisson;
-    int64_t n_keys = 0;
+    const bool is_poisson, is_causal;
+    int64_t n_keys = 0, n_seen = 0;
     double boost = 1;
     std::vector<Entry> tables;
-    std::vector<double> total, most, ends, columns;
+    std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` of keys seen
     Points points;
     std::vector<int32_t> todo;
 
   public:
-    ExactDraw(const real *query, const real *keys, int64_t n_clusters, bool is_poisson)
-        : query(query), keys(keys), n_clusters(n_clusters), is_poisson(is_poisson), total(n_clusters),
-          most(n_clusters), ends(n_clusters) {}
+    ExactDraw(const real *query, const real *keys, int64_t n_clusters, bool is_poisson, bool is_causal)
+        : query(query), keys(keys), n_clusters(n_clusters), is_poisson(is_poisson), is_causal(is_causal),
+          total(n_clusters), most(n_clusters), ends(n_clusters) {}
 
     // Before the rows of a graph, whose first n_used keys matter.
     void enter(const Drawing &drawing, int64_t graph, int64_t n_used) {
         constexpr int64_t MOST = 8;  // columns at once, so that keys are read by cache lines
         n_keys = n_used;
         first_key = keys + graph * drawing.n_keys * n_clusters;
-        tables.resize(n_clusters * n_keys);
+        n_seen = 0;
+        std::fill(total.begin(), total.end(), 0);
+        std::fill(most.begin(), most.end(), 0);
+        if (!is_causal) see(n_keys);
+        tables.resize(is_causal ? 0 : n_clusters * n_keys);
+        sums.resize(is_causal ? n_clusters * n_keys : 0);
         columns.resize(MOST * n_keys);
         todo.resize(n_keys);
         for (int64_t v = 0; v < n_clusters; v += MOST) {
@@ -149,11 +157,22 @@ class ExactDraw {
             for (int64_t j = 0; j < n_keys; j++)
                 for (int64_t i = 0; i < n; i++) columns[i * n_keys + j] = first_key[j * n_clusters + v + i];
             for (int64_t i = 0; i < n; i++) {
-                double *column = columns.data() + i * n_keys, &sum = total[v + i] = 0, &largest = most[v + i] = 0;
-                for (int64_t j = 0; j < n_keys; j++) sum += column[j], largest = std::max(largest, column[j]);
-                if (sum > 0) fill_table(column, n_keys, sum, tables.data() + (v + i) * n_keys, todo.data());
+                double *column = columns.data() + i * n_keys;
+                if (is_causal)
+                    std::partial_sum(column, column + n_keys, sums.data() + (v + i) * n_keys);
+                else if (total[v + i] > 0)
+                    fill_table(column, n_keys, total[v + i], tables.data() + (v + i) * n_keys, todo.data());
             }
         }
+    }
+
+    void see(int64_t n) {  // the first n keys
+        for (n = std::min(n, n_keys); n_seen < n; n_seen++)
+            for (int64_t v = 0; v < n_clusters; v++) {
+                const double x = first_key[n_seen * n_clusters + v];
+                total[v] += x;
+                most[v] = std::max(most[v], x);
+            }
     }
 
     void draw(int64_t at, const Address &address, Keys &found) {
@@ -164,9 +183,9 @@ class ExactDraw {
         boost = 1;
         if (!is_poisson)
             boost = bound == 1 ? MAX_BOOST : std::min(MAX_BOOST, -std::log1p(-bound) / bound * (1 + 1e-12));
-        if (rate * boost > DENSE_SHARE * n_keys) {
+        if (rate * boost > DENSE_SHARE * n_seen) {
             boost = 0;  // nothing is left to decide
-            for (int64_t j = 0; j < n_keys; j++) {
+            for (int64_t j = 0; j < n_seen; j++) {
                 const double x = dot<0>(row, first_key + j * n_clusters, n_clusters);
                 if (address.of_cell(CELL, j) < (is_poisson ? -std::expm1(-x) : x)) found.add(j);
             }
@@ -178,7 +197,10 @@ class ExactDraw {
         points.draw(n, address);
         for (int64_t t = 0; t < n; t++) {
             const int64_t v = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
-            found.add(choose(tables.data() + v * n_keys, n_keys, fine_uniform(points(2, t), points(3, t))));
+            const double u = fine_uniform(points(2, t), points(3, t));
+            const int64_t j = is_causal ? first_above(sums.data() + v * n_keys, n_seen, u * total[v])
+                                        : choose(tables.data() + v * n_keys, n_keys, u);
+            if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another
         }
     }
 
@@ -197,12 +219,14 @@ class CrossedDraw {
     const Crossed &model;
     const double extra;
     const int64_t n_pairs, size;
-    int64_t head = 0, n_keys = 0, first_key = 0;
-    std::vector<int64_t> reals, first;             // `first` key of each cluster in `members`
+    const bool is_causal;
+    int64_t head = 0, n_keys = 0, first_key = 0, n_seen = 0, n_real = 0;
+    std::vector<int64_t> reals, first, next;       // `first` key of each cluster in `members`, and the next to be seen
     std::vector<int32_t> members, todo;            // keys, cluster by cluster
     std::vector<Entry> key_tables, first_tables, second_tables;
     std::vector<double> shares, mass, reached;     // of members; of clusters; of pairs of queries' parts
     std::vector<double> weights, sums, ends;
+    std::vector<double> to_parts, first_ends;      // Σ_b S_yb M_ab of keys seen; running sums of a row's pairs
     std::vector<real> rates;
     Points points;
 
@@ -222,8 +246,9 @@ class CrossedDraw {
                 members[slot] = j;
                 shares[slot] = double(weight[j * n_pairs + pair.first]) * weight[j * n_pairs + pair.second];
                 mass[cluster] += shares[slot];
+                if (is_causal) shares[slot] = mass[cluster];
             }
-        for (size_t c = 0; c < mass.size(); c++)
+        for (size_t c = 0; c < mass.size() && !is_causal; c++)
             if (mass[c] > 0)
                 fill_table(&shares[first[c]], first[c + 1] - first[c], mass[c], &key_tables[first[c]], todo.data());
     }
@@ -254,13 +279,37 @@ class CrossedDraw {
             }
     }
 
+    // The rate of a query's parts x and y to the keys seen, and its running sums over the keys' first part.
+    double sum_over_parts(int64_t group, int64_t x, int64_t y, double *out) const {
+        const real *block = model.blocks + ((head * model.n_partitions + 2 * group) * size + x) * size;
+        const double *of_part = &to_parts[(group * size + y) * size];
+        double sum = 0;
+        for (int64_t a = 0; a < size; a++) out[a] = sum += block[a] * of_part[a];
+        return sum;
+    }
+
+    // A key that was seen, of a point of the row's pair e with parts x and y; −1 if rounding leads to none.
+    int64_t choose_seen(int64_t e, int64_t group, int64_t y, double u, double v, double w) const {
+        const double *of_pair = &first_ends[e * size];
+        const int64_t a = first_above(of_pair, size, u * of_pair[size - 1]);
+        const real *block = model.blocks + ((head * model.n_partitions + 2 * group + 1) * size + y) * size;
+        const double *of_part = &mass[(group * size + a) * size];
+        double left = v * to_parts[(group * size + y) * size + a];
+        int64_t b = 0;
+        while (b < size - 1 && (left -= block[b] * of_part[b]) >= 0) b++;
+        const int64_t cluster = (group * size + a) * size + b, slot = first[cluster], n = next[cluster] - slot;
+        return n ? members[slot + first_above(&shares[slot], n, w * mass[cluster])] : -1;
+    }
+
   public:
-    CrossedDraw(const Crossed &model, double extra)
-        : model(model), extra(extra), n_pairs(2 * model.n_partitions), size(model.size),
+    CrossedDraw(const Crossed &model, double extra, bool is_causal)
+        : model(model), extra(extra), n_pairs(2 * model.n_partitions), size(model.size), is_causal(is_causal),
           first(model.n_partitions / 2 * size * size + 2), mass(first.size() - 2), reached(mass.size()),
           weights(size), sums(size), ends(n_pairs), rates(model.n_partitions * size) {
-        first_tables.resize(mass.size() * size);
-        second_tables.resize(mass.size() * size);
+        first_tables.resize(is_causal ? 0 : mass.size() * size);
+        second_tables.resize(first_tables.size());
+        to_parts.resize(is_causal ? mass.size() : 0);
+        first_ends.resize(is_causal ? n_pairs * size : 0);
     }
 
     void enter(const Drawing &drawing, int64_t graph, int64_t n_used) {
@@ -273,10 +322,36 @@ class CrossedDraw {
             if (is_real[j]) reals.push_back(j);
         members.resize(n_keys * n_pairs);
         shares.resize(n_keys * n_pairs);
-        key_tables.resize(n_keys * n_pairs);
+        key_tables.resize(is_causal ? 0 : n_keys * n_pairs);
         todo.resize(std::max(size, 4 * n_keys));  // a partition of one part counts it twice
         fill_key_tables();
-        fill_part_tables();
+        n_seen = n_real = 0;
+        next = first;
+        std::fill(to_parts.begin(), to_parts.end(), 0);
+        if (is_causal)
+            std::fill(mass.begin(), mass.end(), 0);
+        else {
+            fill_part_tables();
+            n_seen = n_keys;
+            n_real = reals.size();
+        }
+    }
+
+    void see(int64_t n) {  // the first n keys
+        for (n = std::min(n, n_keys); n_seen < n; n_seen++) {
+            const int16_t *part = model.key_part + (first_key + n_seen) * n_pairs;
+            for (int64_t e = 0; e < n_pairs; e++) {
+                const Pair pair(e);
+                const int64_t cluster = pair.of(part, size), a = cluster / size % size, b = cluster % size;
+                const int64_t second = (head * model.n_partitions + 2 * pair.group + 1) * size;
+                const double before = mass[cluster];
+                mass[cluster] = shares[next[cluster]++];
+                for (int64_t y = 0; y < size; y++)
+                    to_parts[(pair.group * size + y) * size + a] +=
+                        model.blocks[(second + y) * size + b] * (mass[cluster] - before);
+            }
+        }
+        while (n_real < int64_t(reals.size()) && reals[n_real] < n_seen) n_real++;
     }
 
     void draw(int64_t at, const Address &address, Keys &found) {
@@ -285,15 +360,17 @@ class CrossedDraw {
         double total = 0;
         for (int64_t e = 0; e < n_pairs; e++) {
             const Pair pair(e);
-            total += double(weight[pair.first]) * weight[pair.second] * reached[pair.of(part, size)];
-            ends[e] = total;
+            const int64_t from = pair.of(part, size), x = from / size % size, y = from % size;
+            const double rate = is_causal ? sum_over_parts(pair.group, x, y, &first_ends[e * size]) : reached[from];
+            ends[e] = total += double(weight[pair.first]) * weight[pair.second] * rate;
         }
-        const double spread = extra * reals.size();
-        if (total + spread > DENSE_SHARE * n_keys) {
+        const double spread = extra * n_real;
+        if (total + spread > DENSE_SHARE * n_seen) {
             fill_rates(model, at, head, rates.data());
-            for (const int64_t j : reals)
-                if (address.of_cell(CELL, j) < -std::expm1(-pair_rate(model, rates.data(), first_key + j) - extra))
-                    found.add(j);
+            for (int64_t i = 0; i < n_real; i++) {
+                const double rate = pair_rate(model, rates.data(), first_key + reals[i]) + extra;
+                if (address.of_cell(CELL, reals[i]) < -std::expm1(-rate)) found.add(reals[i]);
+            }
             return;
         }
         const int64_t n = poisson(total, address, 0), n_spread = poisson(spread, address, 1);
@@ -304,15 +381,21 @@ class CrossedDraw {
             for (int64_t i = 0; i < n_pairs - 1; i++) e += ends[i] <= place;
             const Pair pair(e);
             const int64_t from = pair.of(part, size), y = part[pair.second] - (pair.group + 1) * size;
-            const int64_t a = choose(&first_tables[from * size], size, uniform(points(1, t)));
-            const int64_t b = choose(&second_tables[(y * size + a) * size], size, uniform(points(2, t)));
+            const double u = uniform(points(1, t)), v = uniform(points(2, t)), w = uniform(points(3, t));
+            if (is_causal) {
+                const int64_t j = choose_seen(e, pair.group, from % size, u, v, w);
+                if (j >= 0) found.add(j);
+                continue;
+            }
+            const int64_t a = choose(&first_tables[from * size], size, u);
+            const int64_t b = choose(&second_tables[(y * size + a) * size], size, v);
             const int64_t cluster = (pair.group * size + a) * size + b;
             const int64_t slot = first[cluster], n_members = first[cluster + 1] - slot;
             if (n_members)  // rounding alone leads to a cluster without keys
-                found.add(members[slot + choose(&key_tables[slot], n_members, uniform(points(3, t)))]);
+                found.add(members[slot + choose(&key_tables[slot], n_members, w)]);
         }
         for (int64_t t = 0; t < n_spread; t++)
-            found.add(reals[int64_t(uniform(points(t % 4, n + t / 4)) * reals.size())]);
+            found.add(reals[int64_t(uniform(points(t % 4, n + t / 4)) * n_real)]);
     }
 
     bool is_law_met() const { return true; }
@@ -340,7 +423,8 @@ int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t 
         if (drawing.query_mask[example * drawing.n_queries + row]) {
             const Address address = {drawing.seed, row, graph % drawing.n_heads, example + drawing.first_example};
             const int64_t low = std::max(row - drawing.reach, int64_t(0));
-            const int64_t high = std::min(row + drawing.reach, drawing.n_keys - 1);
+            const int64_t high = std::min(row + (drawing.is_causal ? 0 : drawing.reach), drawing.n_keys - 1);
+            if (drawing.is_causal) model.see(row + drawing.n_keys - drawing.n_queries + 1);
             model.draw(at, address, found);
             for (int64_t j = low; j <= high; j++)
                 if (is_real[j]) found.add(j);
@@ -372,7 +456,7 @@ int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t 
 void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
                 const Drawing *drawing, int64_t *degrees, int64_t **keys) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t i) {
-        const auto make = [=] { return ExactDraw(query, key, n_clusters, is_poisson); };
+        const auto make = [=] { return ExactDraw(query, key, n_clusters, is_poisson, drawing->is_causal); };
         keys[i] = draw_rows(start, stop, *drawing, degrees, make);
     });
 }
@@ -380,7 +464,8 @@ void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_
 void draw_crossed(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, int64_t *degrees,
                   int64_t **keys) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t i) {
-        keys[i] = draw_rows(start, stop, *drawing, degrees, [=] { return CrossedDraw(*model, extra); });
+        const auto make = [=] { return CrossedDraw(*model, extra, drawing->is_causal); };
+        keys[i] = draw_rows(start, stop, *drawing, degrees, make);
     });
 }
 

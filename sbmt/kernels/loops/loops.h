@@ -26,10 +26,13 @@ typedef struct {  // memberships of tokens in two parts of each partition, and t
     int64_t n_partitions, size;
 } Crossed;
 
-typedef struct {  // between which tokens edges are drawn, from which stream, and how close ones are always joined
+// Between which tokens edges are drawn, from which stream, and how close ones are always joined. In causal masks no
+// query has an edge to a later key, and fewer queries than keys are the last ones.
+typedef struct {
     int64_t n_queries, n_keys, n_heads;
     const bool *query_mask, *key_mask;
     int64_t seed, first_example, reach;
+    bool is_causal;
 } Drawing;
 
 void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out, real *weights);

@@ -1,0 +1,238 @@
+"""The errata page and the results page: every claim of the paper that was examined, and every result file.
+
+Their sources are ``results/errata.toml`` and ``results/questions.toml``; each says what its fields mean.
+"""
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from results import lookup
+from results.lookup import ROOT, load
+from results.tables import grid
+
+GROUPS = {
+    "conclusion": ("Conclusions that fall", "*refuted*, or *corrected*: true only in another form"),
+    "proof": ("Arguments that fall", "the claim may stand, but not for the reason given"),
+    "open": ("Open at full size", "only runs at full size can decide"),
+    "reproduced": ("What holds", "found here, too"),
+    "slip": ("Slips", "nothing depends on them"),
+}
+"""The parts of the errata page: heading, and what it means that a claim stands there."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim that was examined: an entry of ``results/errata.toml``."""
+
+    name: str
+    claim: str
+    source: str
+    verdict: str
+    finding: str
+    evidence: Sequence[str]
+    grade: str = ""
+    figure: str = ""
+    caption: str = ""
+
+    @property
+    def group(self) -> str:
+        """The part of the page to which it belongs, one of :data:`GROUPS`."""
+        if self.verdict == "reproduced" or self.grade == "slip":
+            return self.grade or "reproduced"
+        return "open" if self.verdict == "open" else self.grade
+
+    @property
+    def statements(self) -> list[str]:
+        """Names of the statements of ``python -m theory`` among the evidence."""
+        return [name.partition("#")[2] for name in self.evidence if name.startswith("theory#")]
+
+
+CLAIMS = [Claim(**row) for row in tomllib.loads((ROOT / "results" / "errata.toml").read_text("utf-8"))["claim"]]
+_QUESTIONS = tomllib.loads((ROOT / "results" / "questions.toml").read_text("utf-8"))
+QUESTIONS: dict[str, dict[str, Any]] = {row["file"]: row for row in _QUESTIONS["result"]}
+"""The rows of ``results/questions.toml`` by their result files."""
+PICTURES: dict[str, dict[str, str]] = {row["group"]: row for row in _QUESTIONS["picture"]}
+"""The pictures by the group of questions above whose table they stand."""
+
+
+def n_claims(group: str) -> int:
+    """How many claims of the paper came out so: a group of the errata page, or ``"all"`` of them but the slips."""
+    groups = [claim.group for claim in CLAIMS]
+    return len(groups) - groups.count("slip") if group == "all" else groups.count(group)
+
+
+# --- links by short names: ``03#heading`` of a notebook, ``theory#name`` of a statement, ``page#heading`` ---
+
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+MARKUP = re.compile(r"[`*$]|<!--.*?-->|\[([^\]]*)\]\([^)]*\)")
+
+
+def anchor(heading: str) -> str:
+    """The id that the site gives a heading."""
+    kept = re.sub(r"[^\w\s-]", "", heading.encode("ascii", "ignore").decode()).strip().lower()
+    return re.sub(r"[-\s]+", "-", kept)
+
+
+def link(name: str) -> tuple[str, str, str]:
+    """Where a short name leads: the page as evidence is cited, the same with the heading, and the address.
+
+    Raises:
+        LookupError: If there is no such page or heading.
+    """
+    page, _, place = name.partition("#")
+    if page == "theory" and place:
+        return "Theory", f"Theory: {place}", f"theory.md#{anchor(place)}"
+    path = next(ROOT.glob(f"notebooks/{page}_*.ipynb"), ROOT) if page.isdigit() else ROOT / "docs" / f"{page}.md"
+    if not path.is_file():
+        raise LookupError(f"no page {page}")
+    title, places = _headings(path)
+    address = f"notebooks/{path.name}" if page.isdigit() else f"{page}.md"
+    if not place:
+        return (f"notebook {page}" if page.isdigit() else title), title, address
+    if place not in places:
+        raise LookupError(f"{path.name} has no heading #{place}")
+    address = f"{address}#{place}"
+    if page.isdigit():
+        return f"notebook {page}", f"{page} · {places[place]}", address
+    title = title.removeprefix("Results: ").capitalize()
+    return title, f"{title}: {places[place]}", address
+
+
+@cache
+def _headings(path: Path) -> tuple[str, dict[str, str]]:
+    """The title of a page, and its other headings by id."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    headings = re.findall(r"^#{1,6} +(.+?) *$", FENCE.sub("", text), re.MULTILINE)
+    title, *found = (MARKUP.sub(lambda x: x[1] or "", heading) for heading in headings)
+    return "Home" if path.stem == "index" else title, {anchor(heading): heading for heading in found}
+
+
+def links(names: Sequence[str]) -> str:
+    """Links by the names of their pages, with headings only where two would be the same."""
+    found = [link(name) for name in names]
+    short = [page for page, _, _ in found]
+    return ", ".join(f"[{page if short.count(page) == 1 else full}]({to})" for page, full, to in found)
+
+
+# --- the errata page ---
+
+
+def errata(group: str) -> str:
+    """The entries of a group."""
+    chosen = [claim for claim in CLAIMS if claim.group == group]
+    if group == "slip":
+        rows = [(f"{c.name} ({c.source})", c.claim, lookup.render(c.finding), links(c.evidence)) for c in chosen]
+        return grid(("slip", "printed", "right", "evidence"), rows)
+    parts = []
+    for one in chosen:
+        parts += [f"### {one.name}", f"*{one.source[0].upper()}{one.source[1:]}:* {one.claim}"]
+        parts.append(f"**{one.verdict.capitalize()}.** {lookup.render(one.finding)}")
+        parts += [f"![{one.caption}](assets/{one.figure})"] if one.figure else []
+        parts.append(f"<small>{links(one.evidence)}</small>")
+    return "\n\n".join(parts)
+
+
+def errata_overview() -> str:
+    """How many entries each group has, and what it means to be among them."""
+    rows = [(f"[{title}](#{anchor(title)})", n_claims(name), meaning) for name, (title, meaning) in GROUPS.items()]
+    return grid(("", "n", "what it means"), rows)
+
+
+def errata_commands() -> str:
+    """What produces all evidence again."""
+    files = [name for claim in CLAIMS for name in files_of(claim.finding) + ["theory"] * bool(claim.statements)]
+    notebooks = sorted({name[:2] for claim in CLAIMS for name in claim.evidence if name[:2].isdigit()})
+    again = f"python notebooks/execute.py {' '.join(f'notebooks/{number}*' for number in notebooks)}"
+    return "\n".join(["```bash", *commands(list(dict.fromkeys(files))), again, "```"])
+
+
+def files_of(template: str) -> list[str]:
+    """The names of the result files that a template reads, in the order in which it does."""
+    lookup.OPENED.clear()
+    lookup.render(template)
+    return list(dict.fromkeys(lookup.OPENED))
+
+
+def command_of(name: str) -> str:
+    """The command that writes a result file; where it is gone, with the commit that has it."""
+    row = QUESTIONS[name]
+    return f"{row['again']}  # at commit {row['commit']}" if "commit" in row else row["again"]
+
+
+def commands(names: Sequence[str]) -> list[str]:
+    """What produces result files again. If a target of make produces several of them, it stands for all of them."""
+    targets = {name: QUESTIONS[name].get("target", "") for name in names}
+    n_files = Counter(filter(None, targets.values()))
+    found = [targets[name] if n_files[targets[name]] > 1 else command_of(name) for name in names]
+    return list(dict.fromkeys(found))
+
+
+# --- the results page ---
+
+
+def answers() -> str:
+    """Every group of questions with its picture and its table."""
+    parts = []
+    for group in dict.fromkeys(row["group"] for row in QUESTIONS.values()):
+        rows = [row for row in QUESTIONS.values() if row["group"] == group]
+        parts.append(f"## {group}")
+        if picture := PICTURES.get(group):
+            parts.append(f"![{picture['caption']}](assets/{picture['file']})")
+        columns = {
+            "question": [f"[{row['question']}]({link(row['pages'][0])[2]})" for row in rows],
+            "answer": [lookup.render(row["answer"]) for row in rows],
+            "see also": [links(row["pages"][1:]) for row in rows],
+        }
+        columns = {title: cells for title, cells in columns.items() if any(cells)}
+        parts.append(grid(list(columns), zip(*columns.values(), strict=True)))
+    return "\n\n".join(parts)
+
+
+def origins() -> str:
+    """What the files have in common, which targets measure several of them, and a table with the rest."""
+    about = {name: _manifest(name) for name in QUESTIONS}
+    places = {
+        name: f"{one['machine']}, with sbmt {one['sbmt']}, torch {one['torch']}" if one else ""
+        for name, one in about.items()
+    }
+    usual = Counter(filter(None, places.values())).most_common(1)[0][0]
+    targets = dict.fromkeys(f"`{row['target']}`" for row in QUESTIONS.values() if "target" in row)
+    rows = []
+    for name, row in QUESTIONS.items():
+        said = _work(name) + ([_many(about[name]["threads"], "thread"), about[name]["date"]] if about[name] else [])
+        measured = ", ".join(said) or "–"
+        measured += f", on {places[name]}" if places[name] not in ("", usual) else ""
+        rows.append((row["question"], f"`{name}.json`", f"`{command_of(name)}`", measured))
+    lines = f"Measured on {usual}, unless a row says otherwise.\nMany files at once are made again by "
+    return f"{lines}{', '.join(targets)}.\n\n{grid(('question', 'file', 'again', 'how much, how and when'), rows)}"
+
+
+def _manifest(name: str) -> dict[str, Any]:
+    """When and on what a file was measured, if it records that."""
+    result = load("glue/mlm" if name == "glue" else name)
+    return result.get("manifest", {}) if isinstance(result, dict) else {}
+
+
+def _work(name: str) -> list[str]:
+    """Seeds, runs and hours of the studies in a file."""
+    parts = load(name).values() if name == "glue" else [load(name)]
+    runs = [run for part in parts if isinstance(part, dict) for run in part.get("runs", [])]
+    if not runs:
+        return []
+    hours = sum(run["seconds"] for run in runs) / 3600
+    seeds = len({run["config"]["seed"] for run in runs})
+    return [_many(seeds, "seed"), _many(len(runs), "run"), f"{hours:.1f} core hours"]
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"

@@ -1,0 +1,228 @@
+"""Numbers of the result files: looked up, counted, compared.
+
+Templates call them: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. What the files lack is a ``LookupError``.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import mean as mean_of
+from statistics import median as median_of
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from sbmt.experiments.benchmarks.cases import MADE_UP
+from sbmt.experiments.plots.benchmarks import crossing
+
+ROOT = Path(__file__).parents[1]
+LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
+GLUE = ("sst2", "qqp", "mnli", "qnli")
+EXTREMES = {"least": min, "greatest": max}
+OPENED: list[str] = []  # names of the files that were asked for so far
+
+
+def load(name: str) -> Any:
+    """The content of a result file; ``glue/mlm`` is one of the several studies in ``glue.json``."""
+    path, (file, _, part) = ROOT / "results" / f"{name}.json", name.partition("/")
+    if part and not path.exists():
+        return load(file)[part]
+    OPENED.append(name)
+    if not path.exists():
+        raise LookupError(f"no file {path}")
+    return _read(path)
+
+
+@cache
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def machines(name: str) -> list[Any]:
+    """The content of a benchmark's file, then of those of the same name that were set aside, newest first."""
+    kept = sorted((ROOT / "results" / "machines").glob(f"*/{name}.json"))
+    others = [load(f"machines/{path.parent.name}/{name}") for path in kept]
+    return [load(name), *sorted(others, key=lambda one: one["manifest"]["date"], reverse=True)]
+
+
+def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    """The first row with these values."""
+    for row in rows:
+        if wanted.items() <= row.items():
+            return row
+    raise LookupError(wanted)
+
+
+def show(value: Any, form: str = "") -> str:
+    """A number as pages show it, with three digits of a fraction unless told otherwise; text stays as it is.
+
+    Example:
+        >>> show(-0.25), show(0.7, ".1%"), show(16384), show("so")
+        ('−0.250', '70.0 %', '16,384', 'so')
+    """
+    if isinstance(value, str):
+        return value
+    form = form or (".3f" if isinstance(value, float) else "," if isinstance(value, int) else "")
+    return format(value, form).replace("%", " %").replace("-", "−")
+
+
+def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
+    """The runs of a trial of a study."""
+    runs = [run for run in load(study)["runs"] if run["trial"] == trial]
+    if not runs:
+        raise LookupError(f"{study} has no trial {trial}")
+    return runs
+
+
+def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
+    """A summary of what a trial of a study reaches on the test examples; ``edges`` are those per query."""
+    if metric == "edges":
+        return summary([run["test"]["density"] * run["config"]["length"] for run in runs_of(study, trial)])
+    tests = [run["test"] for run in runs_of(study, trial)]
+    return summary([(test | test.get("metrics", {}))[metric] for test in tests])
+
+
+median, mean = partial(_over_seeds, median_of), partial(_over_seeds, mean_of)
+least, n_seeds = partial(_over_seeds, min), partial(_over_seeds, len)
+
+
+def value(file: str, *keys: str | int) -> Any:
+    """What a result file holds under these keys, from the outermost inwards."""
+    found = load(file)
+    for key in keys:
+        found = found[key]
+    return found
+
+
+def seen(network: str, kind: str, name: str, share: float = 0.05) -> float:
+    """A measure, such as ``lost``, of a kind of mask that holds this share of the pairs, in a trained network."""
+    found = load("attention_mass")["networks"][network]
+    return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
+
+
+def statement(name: str) -> str:
+    """What a statement of ``python -m theory`` found, in its own words."""
+    return find(load("theory"), name=name)["shown"].replace("%", " %")
+
+
+def n_statements(grade: str) -> int:
+    """How many statements of a grade (or of ``"all"``) came out as stated."""
+    return len([row for row in load("theory") if row["outcome"] == "as stated" and grade in ("all", row["grade"])])
+
+
+def n_comparisons(tasks: str, other: str, verdict: str) -> int:
+    """In how many runs SBM is ahead of another trial of the same task and seed.
+
+    Args:
+        tasks: ``"lra"`` or ``"glue"``.
+        other: The other trial.
+        verdict: ``"ahead"``, ``"behind"``, ``"undecided"`` or ``"all"``. A difference of two accuracies is decided if
+            it exceeds its 95 % interval.
+    """
+    studies = [f"glue/{task}" for task in GLUE] if tasks == "glue" else LONG_RANGE
+    found = []
+    for study in studies:
+        theirs = {run["config"]["seed"]: run for run in runs_of(study, other)}
+        for run in runs_of(study, "sbm"):
+            pair = run, theirs[run["config"]["seed"]]
+            p, q = (one["test"]["accuracy"] for one in pair)
+            width = hypot(*(1.96 * sqrt(x * (1 - x) / one["n_test"]) for x, one in zip((p, q), pair, strict=True)))
+            found.append("ahead" if p - q > width else "behind" if q - p > width else "undecided")
+    return len(found) if verdict == "all" else found.count(verdict)
+
+
+def points_lost(study: str, other: str, trial: str, which: str) -> float:
+    """The ``least`` or ``greatest`` number of points by which a trial trails another of the same seed."""
+    of = {run["config"]["seed"]: run["test"]["accuracy"] for run in runs_of(study, other)}
+    found = [100 * (of[run["config"]["seed"]] - run["test"]["accuracy"]) for run in runs_of(study, trial)]
+    return EXTREMES[which](found)
+
+
+def layer_density(study: str, number: int) -> float:
+    """Density of SBM's masks in a layer, counted from 1: the mean over heads and seeds."""
+    return mean_of(density for run in runs_of(study, "sbm") for density in run["test"]["densities"][number - 1])
+
+
+def cases(file: str, suite: str) -> list[dict[str, Any]]:
+    """The cases of a suite of a benchmark."""
+    return load(file)["suites"][suite]["found"]["cases"]
+
+
+def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) -> float:
+    """Time over that of full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    wanted = {"kind": kind, "n": n, "density": density, "is_training": mode == "training", "n_clusters": 128}
+    return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
+
+
+def fitted_ratio(n: int, keys_per_query: float, mode: str) -> float:
+    """Time of a fitted mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
+    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": "float32"}
+    return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
+
+
+def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
+    """Time of the fastest of our ways on a GPU over full attention's there.
+
+    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and so many tokens or fewer.
+    """
+    ratios = [
+        min(case["results"][name]["ratio"] for name in ("sparse", "tiled", "dense", "auto") if name in case["results"])
+        for case in cases("gpu/bench", "gpu")
+        if case["kind"] in MADE_UP and case["n"] <= most_tokens and case["is_training"] == (mode == "training")
+    ]
+    return EXTREMES[which](ratios)
+
+
+def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
+    """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention.
+
+    ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured; the sweep ``"n"`` is in float32.
+    """
+    places = []
+    for one in machines("bench_fitted"):
+        found = one["suites"]["fitted"]["found"]["cases"]
+        mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
+        times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
+        where = crossing(list(times), list(times.values()), [1.0] * len(times))
+        if mine and where is None:
+            raise LookupError(f"no {mode} with a fitted mask that is faster, on {one['manifest']['processor']}")
+        places += [round(where[0], -2)] if where else []
+    if not places:
+        raise LookupError(f"no processor on which the sweep {sweep!r} was measured")
+    return EXTREMES[which](places)
+
+
+def memory_ratio(method: str, other: str, which: str) -> float:
+    """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's peak memory to another's."""
+    peaks = load("costs")["memory"]
+    return EXTREMES[which](x["forward"] / y["forward"] for x, y in zip(peaks[method], peaks[other], strict=True))
+
+
+def operations_ratio(method: str, which: str) -> float:
+    """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's operations to full attention's."""
+    both = [[one["attention"]["n_flops"] for one in load("costs")["operations"][name]] for name in (method, "full")]
+    return EXTREMES[which](x / y for x, y in zip(*both, strict=True))
+
+
+def gradient_estimate(scores: str, probability: float, estimator: str, measure: str) -> float:
+    """A measure of the quality of a gradient estimator, without exploration."""
+    part = find(load("ste_bias")["parts"], scores=scores, exploration=0)
+    return find(part["rows"], probability=probability, estimator=estimator)[measure]
+
+
+# --- templates ---
+
+NOT_YET = "*not measured yet*"
+ENVIRONMENT = Environment(finalize=show, undefined=StrictUndefined)
+"""What all pages are written with; :mod:`results.write_tables` adds tables to the functions here."""
+ENVIRONMENT.globals |= {name: thing for name, thing in globals().items() if callable(thing) and name.islower()}
+
+
+def render(template: str) -> str:
+    """The text of a template; one that asks for what the files do not hold becomes :data:`NOT_YET`."""
+    try:
+        return ENVIRONMENT.from_string(template).render()
+    except LookupError:
+        return NOT_YET

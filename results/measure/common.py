@@ -1,0 +1,69 @@
+"""What the scripts share: where files are, how a script runs, and paired differences with their uncertainty."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+
+from sbmt.command import run_command
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.studies.study import Study
+from sbmt.experiments.training.run import Run, load_run, manifest
+
+RESULTS = Path(__file__).resolve().parents[1]
+RUNS = RESULTS.parent / "runs"
+N_RESAMPLES = 1000
+
+
+def load(name: str) -> Any:
+    """The content of a result file."""
+    return read_json(RESULTS / f"{name}.json")
+
+
+def write(name: str, content: dict[str, Any], about: dict[str, Any] | None = None) -> None:
+    """Writes a result file with its manifest."""
+    write_json(RESULTS / f"{name}.json", content | {"manifest": about or manifest()})
+
+
+def run(main: Callable[[], None], name: str) -> None:
+    """Runs a script on one thread; a mistake is told in one line. It takes no arguments: any shows what it does."""
+    if sys.argv[1:]:
+        sys.exit(sys.modules["__main__"].__doc__)
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    run_command(main, name)
+
+
+def over_runs(study: Study, score: Callable[[Run], Any]) -> dict[str, list[Any]]:
+    """A score of every network that a study left in ``runs/``, by its trial, seed after seed."""
+    found: dict[str, list[Any]] = {}
+    for trial, seed in track(study.plan(), study.name):
+        found.setdefault(trial.name, []).append(score(load_run(RUNS / study.name / f"{trial.name}-seed{seed}")))
+    return found
+
+
+Scores = Sequence[Sequence[float]] | np.ndarray
+"""A score for each seed and test item."""
+
+
+def difference(one: Scores, other: Scores, seed: int = 0) -> dict[str, float]:
+    """By how much one exceeds the other on average, over the seeds and items that both have.
+
+    Answers of several networks to the same item are alike, and so are those of one network to all items; neither count
+    as independent. So both seeds and items are drawn with replacement, anew for each of 1,000 means. ``error`` is their
+    standard deviation, ``low`` and ``high`` bound the middle 95 %. A single seed is not resampled: the error is then
+    that over items, and says nothing of how much training differs. Of two or three seeds it says little, too.
+    """
+    n_seeds = min(len(one), len(other))
+    ahead = np.asarray(one, float)[:n_seeds] - np.asarray(other, float)[:n_seeds]  # n_seeds n_items
+    draw, n_items = np.random.default_rng(seed), ahead.shape[1]
+    times_seed = draw.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), N_RESAMPLES)
+    times_item = draw.multinomial(n_items, np.full(n_items, 1 / n_items), N_RESAMPLES)
+    means = ((times_seed @ ahead) * times_item).sum(1) / ahead.size
+    low, high = np.quantile(means, [0.025, 0.975])
+    found = {"mean": ahead.mean(), "error": means.std(ddof=1), "low": low, "high": high}
+    return {name: float(x) for name, x in found.items()} | {"n_seeds": n_seeds, "n_items": n_items}

@@ -1,0 +1,529 @@
+"""Tables of the pages, in Markdown, from the result files. Templates call these functions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from math import exp
+from statistics import mean, median, stdev
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+
+from results.lookup import cases, find, fitted_ratio, load, machines, runs_of
+from sbmt.experiments.benchmarks import tables_of
+from sbmt.experiments.benchmarks.tables import milliseconds, percent
+from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.studies import language
+from sbmt.experiments.tables import LEFT_OUT
+
+Result = dict[str, Any]
+
+
+def grid(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown.
+
+    Example:
+        >>> print(grid(("n", "time"), [(1, "2 s")]))
+        | n | time |
+        |---|---|
+        | 1 | 2 s |
+    """
+    first = "".join(f" {heading} |" if heading != "" else " |" for heading in headings)
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in rows]
+    return "\n".join([f"|{first}", "|---" * len(headings) + "|", *lines])
+
+
+def _points(share: float, error: float) -> str:
+    """A difference of shares in points, with its standard error."""
+    return f"{100 * share:.1f} ± {100 * error:.1f}"
+
+
+def _spread(values: Sequence[float], form: str = ".3f") -> str:
+    """Median and range, or the median alone where the range is no wider."""
+    middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+# --- studies of repeated tokens ---
+
+REACHED = "seeds", "accuracy", "keys per query", "density"
+ESTIMATORS = {
+    "score": "straight-through, `score` (equation 9)",
+    "weight": "straight-through, `weight`",
+    "removal": "straight-through, `removal`",
+    "score/q": "`score` / q",
+    "weight/q": "`weight` / q",
+    "removal/q": "`removal` / q",
+    "reinforce": "REINFORCE",
+}
+
+
+def study_table(name: str) -> str:
+    """A row per trial: parameters, seeds, and medians with ranges over the seeds."""
+    rows = []
+    for trial, title in load(name)["titles"].items():
+        mine = runs_of(name, trial)
+        cells = [_spread([run["test"][metric] for run in mine]) for metric in ("accuracy", "density", "loss")]
+        rows.append((title, f"{mine[0]['n_parameters']:,}", len(mine), *cells))
+    return grid(("", "parameters", "seeds", "accuracy", "density", "loss"), rows)
+
+
+def seeds_table(name: str) -> str:
+    """A row per trial, a column per seed: accuracy / density."""
+    by_run = {(run["trial"], run["config"]["seed"]): run["test"] for run in load(name)["runs"]}
+    seeds = sorted({seed for _, seed in by_run})
+
+    def cell(trial: str, seed: int) -> str:
+        test = by_run.get((trial, seed))
+        return f"{test['accuracy']:.3f} / {test['density']:.2f}" if test else ""
+
+    titles = load(name)["titles"]
+    return grid(("seed", *seeds), [(titles[trial], *(cell(trial, seed) for seed in seeds)) for trial in titles])
+
+
+def algorithm_1_table() -> str:
+    """Where the density of Algorithm 1 ends up, with and without exploration, beside its limits."""
+    run = runs_of("figure4-64", "sbm-algorithm-1")[0]
+    trained, evaluated = run["curve"]["density"][-1], run["test"]["density"]
+    found = (("while training, δ = .01", 1.01, trained), ("in eval mode", 1.0, evaluated))
+    rows = [(title, f"1 − exp(−{rate:g}) = {1 - exp(-rate):.3f}", f"{density:.3f}") for title, rate, density in found]
+    return grid(("Algorithm 1", "limit", "density reached"), rows)
+
+
+def ste_bias_table(scores: str) -> str:
+    """Relative bias · relative variance · cosine: a row per estimator, a column per p."""
+    found = find(load("ste_bias")["parts"], scores=scores, exploration=0)["rows"]
+
+    def cell(estimator: str, p: float) -> str:
+        row = find(found, estimator=estimator, probability=p)
+        form = ".2g" if row["relative_variance"] < 10 else ".0f"
+        return f"{row['relative_bias']:.2f} · {row['relative_variance']:{form}} · {row['cosine']:.2f}"
+
+    columns = 0.05, 0.25, 0.5, 0.75, 0.95
+    rows = [(title, *(cell(name, p) for p in columns)) for name, title in ESTIMATORS.items()]
+    return grid(("bias · variance · cosine", *(f"p = {p:g}" for p in columns)), rows)
+
+
+# --- fitted masks ---
+
+
+def _reached(study: str, trial: str) -> tuple[object, ...]:
+    """Seeds, accuracy with its range, keys per query and density of a trial, medians over its seeds."""
+    mine = runs_of(study, trial)
+    density = median(run["test"]["density"] for run in mine)
+    accuracy = _spread([run["test"]["accuracy"] for run in mine])
+    return len(mine), accuracy, f"{density * mine[0]['config']['length']:.1f}", f"{density:.3f}"
+
+
+def fitted_table() -> str:
+    """A row per length and trial: what it reached, and the time of a step where measured."""
+    rows = []
+    for length in (64, 256, 1024):
+        times = load("fitted_cost")["lengths"][str(length)]
+        for trial, title in load(f"fitted-{length}")["titles"].items():
+            ratio = f"{times[trial]['ratio']:.1f} ×" if trial in times else ""
+            rows.append((f"{length:,}", title, *_reached(f"fitted-{length}", trial), ratio))
+    return grid(("tokens", "", *REACHED, "step"), rows)
+
+
+def unseen_table() -> str:
+    """A row per study of unseen values and trial."""
+    studies = {name: load(name) for name in ("fresh-64", "fresh-256", "twins")}
+    rows = [(s["title"], title, *_reached(name, t)) for name, s in studies.items() for t, title in s["titles"].items()]
+    return grid(("", "", *REACHED), rows)
+
+
+def attention_cost_table() -> str:
+    """A row per length: keys per query, density, and the time of attention, forward and backward, over full's."""
+    rows = []
+    for n, found in load("fitted_cost")["attention"].items():
+        keys, time = found["keys_per_query"], found["fitted"]
+        ratio = f"{time['ratio']:.2f} × ({time['ratio_low']:.2f} to {time['ratio_high']:.2f})"
+        rows.append((f"{int(n):,}", f"{keys:.1f}", f"{keys / int(n):.4f}", ratio))
+    return grid(("tokens", "keys per query", "density", "time over full attention's"), rows)
+
+
+def recall_table() -> str:
+    """A row per trial, a column per length: accuracy / density, medians over seeds; below, the time of an answer."""
+    evaluated, times = load("recall_lengths")["evaluated"], load("recall_lengths")["times"]
+    rows = []
+    for trial, title in load("recall")["titles"].items():
+        mine = [run["lengths"] for run in evaluated if run["trial"] == trial]
+        cells = []
+        for n in times:
+            found = [at[n] for at in mine if n in at]
+            both = [median(one[name] for one in found) for name in ("accuracy", "density")] if found else []
+            cells.append(" / ".join(f"{x:.3f}" for x in both))
+        rows.append((f"{title} ({len(mine)})", *cells))
+    rows.append(("time of an answer, fitted over full", *(f"{at['fitted']['ratio']:.2f} ×" for at in times.values())))
+    return grid(("trained on 64 tokens (seeds)", *(f"{int(n):,}" for n in times)), rows)
+
+
+# --- networks trained with full attention ---
+
+
+def attention_seen_table(show: str = "attention_mass", part: str = "") -> str:
+    """A row per kind of mask, a column per network: ``attention_mass``, ``error``, or points ``lost``.
+
+    With ``lost``, tokens and full attention's accuracy come first; the part ``tuned`` was trained further.
+    """
+    heads = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that tables fit the page
+    networks = {name: one.get(part) if part else one for name, one in load("attention_mass")["networks"].items()}
+    networks = {heads.get(name, name): one for name, one in networks.items() if one}
+    forms: dict[str, Callable[[Result], str]] = {
+        "attention_mass": lambda kind: f"{100 * kind['attention_mass']:.0f} %",
+        "error": lambda kind: f"{kind['error']:.2f}",
+        "lost": lambda kind: _points(kind["lost"], kind["lost_error"]),
+    }
+    found = [one["levels"][one["shares"].index(0.05)] for one in networks.values()]
+    rows: list[list[object]] = [[kinds[0]["kind"], *map(forms[show], kinds)] for kinds in zip(*found, strict=True)]
+    if show == "lost":
+        tokens = ["tokens", *(f"{one['mean_keys']:.0f}" for one in networks.values())]
+        accuracy = ["full attention's accuracy", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())]
+        rows = [tokens, accuracy, *rows]
+    return grid(("", *networks), rows)
+
+
+# --- long-range and language tasks ---
+
+TASKS = {
+    "listops": "ListOps",
+    "text": "Text",
+    "retrieval-topics": "Retrieval, topics",
+    "retrieval": "Retrieval, films",
+    "image": "Image",
+    "pathfinder": "Pathfinder",
+}
+TASK_HEADINGS = [title.replace(", ", ",<br>") for title in TASKS.values()]
+
+
+def long_range_table(ending: str = "") -> str:
+    """Mean ± deviation over seeds, and density unless it is 100, in percent; laid out as the paper's Tables 1 and 2."""
+    results = [load(task + ending) for task in TASKS]
+
+    def cell(runs: list[Result]) -> str:
+        accuracies = [100 * run["test"]["accuracy"] for run in runs]
+        deviation = f" ± {stdev(accuracies):.1f}" if len(runs) > 1 else ""
+        density = 100 * mean(run["test"]["density"] for run in runs)
+        return f"{mean(accuracies):.1f}{deviation}" + (f" ({density:.1f})" if density < 100 else "")
+
+    rows = []
+    for trial, title in {trial: title for result in results for trial, title in result["titles"].items()}.items():
+        mine = [[run for run in result["runs"] if run["trial"] == trial] for result in results]
+        rows.append((title, *(cell(runs) if runs else LEFT_OUT for runs in mine)))
+    chances = (f"{100 * result['runs'][0]['chance']:.1f}" for result in results)
+    return grid(("", *TASK_HEADINGS), [*rows, ("always the commonest label", *chances)])
+
+
+def interval_table() -> str:
+    """Every run with the 95 % interval that its test examples allow, beside the accuracy of guessing."""
+    rows = []
+    for task, title in TASKS.items():
+        trials = list(load(task)["titles"])
+        for run in sorted(load(task)["runs"], key=lambda run: trials.index(run["trial"])):
+            low, high = run["interval"]
+            cells = [title, load(task)["titles"][run["trial"]], run["config"]["seed"], f"{run['test']['accuracy']:.3f}"]
+            rows.append([*cells, f"{low:.3f} to {high:.3f}", f"{run['chance']:.3f}", f"{run['seconds']:.0f}"])
+    return grid(("task", "attention", "seed", "accuracy", "95 % interval", "guessing", "seconds"), rows)
+
+
+def paired_table() -> str:
+    """Points that masks of equal edges lose to full attention answer by answer, and those by which fitted ones lead."""
+    names = [f"{task}-edges" for task in TASKS]
+    studies = load("paired")["studies"]
+    titles = {trial: title for name in names for trial, title in load(name)["titles"].items()}
+    labels = {"lost": "{}", "ahead": "*{}: ahead of random ones by*", "ahead_of_window": "*{}: ahead of the window by*"}
+    rows = []
+    for (kind, label), (trial, title) in product(labels.items(), titles.items()):
+        found = [studies[name][kind].get(trial) for name in names]
+        if any(found):
+            cells = [_points(one["mean"], one["error"]) if one else LEFT_OUT for one in found]
+            rows.append((label.format(title), *cells))
+    return grid(("", *TASK_HEADINGS), rows)
+
+
+def long_range_settings_table() -> str:
+    """How each task was reduced."""
+    rows = []
+    for task, title in TASKS.items():
+        run = load(task)["runs"][0]
+        config, data = run["config"], run["data"]
+        sizes = f"{data['n_train']:,}, {run['n_test']:,}"
+        numbers = (config["length"], f"{config['batch_size']}, {config['steps']}", sizes, data["origin"])
+        rows.append((title, f"`{data['name']}`", *numbers))
+    return grid(("", "examples", "tokens", "batch, steps", "train, test examples", "origin"), rows)
+
+
+def long_range_layers_table() -> str:
+    """Density of SBM's masks by layer and head, in percent: means over seeds."""
+    rows = []
+    for task, title in TASKS.items():
+        mine = [run["test"]["densities"] for run in runs_of(task, "sbm")]
+        rows.append((title, *(f"{100 * mean(d[a][b] for d in mine):.1f}" for a in range(2) for b in range(2))))
+    return grid(("", *(f"layer {a}, head {b}" for a in (1, 2) for b in (1, 2))), rows)
+
+
+def glue_table(kind: str) -> str:
+    """A table of the runs on GLUE: ``settings``, ``accuracy``, ``f1``, ``layers`` or ``runs``."""
+    return getattr(language, f"glue_{kind}_table")(load("glue")).markdown()
+
+
+def mlm_table(study: str) -> str:
+    """Pre-trained masked language models: of ``glue/mlm`` or ``mlm-edges``."""
+    return language.mlm_table(load(study)).markdown()
+
+
+def behind_table() -> str:
+    """By how many nats each masked language model is behind full attention, the window, and random masks."""
+
+    def cell(one: dict[str, float] | None) -> str:
+        return f"{one['mean']:.3f} ± {one['error']:.3f}" if one else LEFT_OUT
+
+    behind = [load("paired_blocks")["behind"][other] for other in ("full", "window", "random")]
+    rows = [(title, *(cell(b.get(trial)) for b in behind)) for trial, title in load("mlm-edges")["titles"].items()]
+    return grid(("nats behind", "full attention", "the window", "random masks"), rows)
+
+
+# --- time and memory ---
+
+# Tokens and density of the benchmark's cases shown in few rows: too short, too dense, and two where SBM pays off.
+CASES = ((1024, 0.04), (4096, 0.16), (4096, 0.01), (16384, 0.0025))
+LENGTHS = (1024, 2048, 4096, 8192, 16384)
+KINDS = ("near-constant", "structured")
+N_CLUSTERS, D_HEAD = 128, 32
+DENSEST = 0.16  # beyond this a mask is drawn densely, and time is no longer a straight line
+
+
+def demo_table() -> str:
+    """A row per attention of the demo: accuracy, edges per query and time of a step."""
+    titles = {
+        "full": "full attention",
+        "sbm": "SBM, as published",
+        "fitted": "**SBM, fitted**",
+        "random-equal": "random mask of the fitted density",
+    }
+    rows = []
+    for trial, title in titles.items():
+        mine = runs_of("demo", trial)
+        accuracy = _spread([run["test"]["accuracy"] for run in mine])
+        edges = _spread([run["test"]["density"] * run["config"]["length"] for run in mine], ".1f")
+        ratios = [found[trial]["ratio"] for found in load("landing")["seeds"].values()]
+        rows.append((title, accuracy, edges, "1 ×" if trial == "full" else f"{median(ratios):.1f} ×"))
+    return grid((f"{len(mine)} seeds", "accuracy", "edges per query", "time of a step"), rows)
+
+
+def longer_sequences_table() -> str:
+    """Time of a step of the attention layer alone, for straight-through masks and for fitted ones."""
+    rows = [(f"{n:,} tokens", f"{100 * p:g} %", f"{step_ratios(n, p)} ×") for n, p in CASES]
+    for n, found in load("fitted_cost")["attention"].items():
+        density, ratio = found["keys_per_query"] / int(n), found["fitted"]["ratio"]
+        rows.append((f"{int(n):,} tokens, fitted by training", f"{100 * density:.2g} %", f"{ratio:.2f} ×"))
+    return grid(("SBM on longer sequences", "density", "time of a step"), rows)
+
+
+def machine(file: str) -> str:
+    """On what a result was measured, in a few words."""
+    about = load(file)["manifest"]
+    threads = "one thread" if about["threads"] == 1 else f"{about['threads']} threads"
+    return f"{about['processor']}, {threads}, torch {about['torch']}"
+
+
+def step_ratios(n: int, density: float, *, is_training: bool = True) -> str:
+    """Time over that of full attention for the cheaper and the more expensive kind of memberships."""
+    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": is_training}
+    mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
+    found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
+    return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
+
+
+def bench_table(file: str, name: str) -> str:
+    """One of the tables that ``sbmt bench`` prints, by its name."""
+    found = {table.name: table.markdown() for table in tables_of(load(file))}
+    if name not in found:
+        raise LookupError(f"{file} has no table {name}")
+    return found[name]
+
+
+def bench_machine(file: str) -> str:
+    """On what a benchmark was measured, and by which command."""
+    about = load(file)["manifest"]
+    names = "gpu", "driver", "cuda", "triton", "processor", "threads", "OMP_WAIT_POLICY", "python", "torch", "numba"
+    found = ", ".join(f"{name} {about[name]}" for name in names if name in about)
+    return f"Measured on {about['date']} by `{about['command']}`: {found}."
+
+
+def _by_case(suite: str, result: Result) -> dict[tuple[Any, ...], Result]:
+    """By mode, sweep, kind of memberships, n and density: the results where full attention ran."""
+    found = result["suites"][suite]["found"]["cases"]
+    return {
+        (is_training, sweep, case["kind"], case["n"], case["density"]): case["results"]
+        for is_training, sweep in product((True, False), ("n", "shared") if suite == "fitted" else ("target",))
+        for case in found
+        if case["is_training"] is is_training and sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
+    }
+
+
+def machines_table(suite: str) -> str:
+    """What a suite found on each processor: full attention's time, and ours over it with quartiles."""
+    measured = [one for one in machines("bench_fitted" if suite == "fitted" else "bench") if suite in one["suites"]]
+    found = [_by_case(suite, one) for one in measured]
+
+    def cells(results: Result | None) -> tuple[str, str]:
+        if results is None:
+            return LEFT_OUT, LEFT_OUT
+        ratio, low, high = (results["sbm"][name] for name in ("ratio", "ratio_low", "ratio_high"))
+        form = ".2f" if ratio > 0.1 else ".3f"
+        return milliseconds(results["sdpa"]["median"]), f"{ratio:{form}} ({low:{form}}–{high:{form}})"
+
+    rows = []
+    for case in found[0]:
+        is_training, _, kind, n, density = case
+        size = f"{n:,}" if suite == "fitted" else f"{n:,}, {percent(density)}"
+        times = (cell for one in found for cell in cells(one.get(case)))
+        rows.append([f"{kind}, {'training' if is_training else 'forward'}", size, *times])
+    letters = list(zip(ascii_uppercase, (one["manifest"] for one in measured), strict=False))
+    heads = [f"{letter}: {what}" for letter, _ in letters for what in ("SDPA, ms", "ours / SDPA")]
+    places = "; ".join(f"{letter}: {about['processor']}, {about['date']}" for letter, about in letters)
+    return f"{grid(('', 'n' if suite == 'fitted' else 'n, density', *heads), rows)}\n\n*{places}.*"
+
+
+def fitted_gain_table() -> str:
+    """How many times as fast as full attention a fitted mask of 16 keys per query is, over the processors."""
+    found = [_by_case("fitted", one) for one in machines("bench_fitted")]
+    lengths, rows = (512, *LENGTHS), []
+    for mode in (True, False):
+        gains = [[1 / one[mode, "n", "fitted", n, 16 / n]["sbm"]["ratio"] for one in found] for n in lengths]
+        cells = (f"{min(mine):.1f} to {max(mine):.1f}" for mine in gains)
+        rows.append(("training step" if mode else "forward pass", *cells))
+    return grid(("", *(f"{n:,}" for n in lengths)), rows)
+
+
+def block_masks_table() -> str:
+    """The share of FlexAttention's blocks that hold an edge, with tokens as given and in order of clusters."""
+    names = {"fitted": "as trained, four groups of crossed partitions", "structured": "one partition"}
+    rows = [
+        (names[r["kind"]], f"{r['n']:,}", r["block_size"], f"{r['as_given']:.1%}", f"{r['sorted']:.1%}")
+        for r in load("block_masks")["rows"]
+    ]
+    return grid(("memberships", "n", "block", "as given", "in order of clusters"), rows)
+
+
+# --- when to use it, and costs ---
+
+
+def fit_line(kind: str, *, is_training: bool) -> tuple[float, float, float]:
+    """Fits the time over that of full attention by a / n + b · density, with relative errors.
+
+    Returns:
+        a, b, and the factor by which the line is off at most.
+    """
+    rows = [
+        (case["n"], case["density"], case["results"]["sbm"]["ratio"])
+        for case in cases("bench", "attention")
+        if (case["kind"], case["n_clusters"], case["is_training"]) == (kind, N_CLUSTERS, is_training)
+        and case["density"] <= DENSEST
+        and "ratio" in case["results"]["sbm"]
+    ]
+    n, density, ratio = np.array(rows).T
+    relative = np.stack([1 / n, density], 1) / ratio[:, None]
+    (a, b), *_ = np.linalg.lstsq(relative, np.ones(len(rows)), rcond=None)
+    return float(a), float(b), float(np.exp(np.abs(np.log(relative @ (a, b))).max()))
+
+
+def limits_table() -> str:
+    """Per length, the density below which SBM takes fewer operations, and less time."""
+    lines = {way: [fit_line(kind, is_training=way) for kind in KINDS] for way in (False, True)}
+    rows = []
+    for n in LENGTHS:
+        choosing = 2 * D_HEAD + N_CLUSTERS + N_CLUSTERS**2 / (2 * D_HEAD)
+        operations = 1 - choosing / n - N_CLUSTERS**2 / (2 * n**2)
+        cells = [_percents([(1 - a / n) / b for a, b, _ in line]) for line in lines.values()]
+        rows.append((f"{n:,}", f"{100 * operations:.0f} %", *cells))
+    worst = max(off for line in lines.values() for *_, off in line)
+    table = grid(("tokens", "operations", "seconds, inference", "seconds, training"), rows)
+    return table + f"\n\n*Read off straight lines that are off by a factor of {worst:.2f} at most.*"
+
+
+def _percents(limits: list[float]) -> str:
+    low, high = min(limits), max(limits)
+    if high <= 0:
+        return "never"
+    rounds_to_nothing = low < 0.0005
+    return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def seconds_table() -> str:
+    """Time over that of full attention in a few cases, for both kinds of memberships."""
+    rows = [(f"{n:,}", f"{100 * p:g} %", *(step_ratios(n, p, is_training=t) for t in (False, True))) for n, p in CASES]
+    return grid(("tokens", "density", "inference", "training step"), rows)
+
+
+def fitted_ratios_table() -> str:
+    """Time of a fitted mask over that of full attention, per length."""
+    rows = [(f"{n:,}", *(f"{fitted_ratio(n, 16.0, x):.2f}" for x in ("forward", "training"))) for n in (512, *LENGTHS)]
+    return grid(("tokens", "inference", "training step"), rows)
+
+
+def bytes_table() -> str:
+    """What a training step adds to the memory of a process."""
+    rows = []
+    for case in cases("bench", "memory"):
+        steps = [case["results"][name].get("step") for name in ("sdpa", "sbm")]
+        if None not in steps:
+            rows.append((f"{case['n']:,}", f"{100 * case['density']:g} %", *(f"{step:,.0f}" for step in steps)))
+    return grid(("tokens", "density", "full attention, MiB", "SBM, MiB"), rows)
+
+
+# Titles, and names in costs.json, figure4.json, listops.json and glue.json.
+ATTENTIONS = (
+    ("full attention, fused kernel", "full-fused", "full", "full", "full"),
+    ("SBM", "sbm", "sbm", "sbm", "sbm"),
+    ("random mask", "random-mask", "", "random-equal", "random-equal"),
+    ("window", "", "", "", "window"),
+    ("linear", "linear", "linear", "linear", "linear"),
+    ("Reformer", "reformer", "reformer", "reformer", ""),
+    ("Performer", "performer", "performer", "", ""),
+    ("Linformer", "linformer", "linformer", "", ""),
+    ("Nyströmformer", "nystromformer", "nystromformer", "", "nystromformer"),
+)
+
+
+def others_table() -> str:
+    """All attentions side by side: their costs on ListOps, and what they reached here."""
+    operations, memory = (load("costs")[name] for name in ("operations", "memory"))
+
+    def reached(study: str, trial: str, summary: Callable[..., float], form: str, metric: str = "accuracy") -> str:
+        found = [run["test"] for run in load(study)["runs"] if run["trial"] == trial]
+        return f"{summary((one | one.get('metrics', {}))[metric] for one in found):{form}}" if found else LEFT_OUT
+
+    rows = []
+    for title, cost, tokens, listops, words in ATTENTIONS:
+        cells = [LEFT_OUT] * 2
+        if cost:
+            flops = [operations[name][0]["attention"]["n_flops"] for name in (cost, "full-fused")]
+            peaks = [memory[name][0]["forward"] for name in (cost, "full-fused")]
+            cells = [f"{flops[0] / flops[1]:.2f}", f"{peaks[0] / peaks[1]:.1f}"]
+        cells += [reached("figure4", tokens, median, ".3f"), reached("listops", listops, mean, ".3f")]
+        rows.append((title, *cells, reached("glue/mlm", words, mean, ".0f", "perplexity")))
+    return grid(("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words"), rows)
+
+
+def cost_table(name: str) -> str:
+    """A table of counted operations or measured memory, relative to full attention."""
+    return next(table.markdown() for table in cost_tables(load("costs")) if table.name == name)
+
+
+def cost_machine() -> str:
+    """On what memory was measured."""
+    about = load("costs")["manifest"]
+    return f"Measured on {about['machine']}, one thread, torch {about['torch']}, {about['date']}."
+
+
+def paper_claims_table() -> str:
+    """Claims of Tables 5 and 6 about time, beside our counts."""
+    rows = []
+    for one in load("costs")["claims"].values():
+        exponents = ", ".join(f"{letter} {claim} → {ours:.2f}" for letter, (claim, ours) in one["exponents"].items())
+        more, less = (", ".join(one[name]) or LEFT_OUT for name in ("beyond", "unused"))
+        rows.append((one["title"], f"O({one['claimed']})", exponents, more, less))
+    return grid(("", "claimed", "exponents", "not in the claim", "not needed"), rows)

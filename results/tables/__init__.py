@@ -1,1 +1,0 @@
-"""From the result files to the pages: tables, single numbers, the errata and the overview."""

@@ -1,0 +1,127 @@
+"""Errata and answers that say what they rest on: evidence that exists, numbers that something computes."""
+
+import json
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from results.claims import (
+    CLAIMS,
+    GROUPS,
+    PICTURES,
+    QUESTIONS,
+    anchor,
+    answers,
+    commands,
+    errata,
+    errata_commands,
+    files_of,
+    link,
+    origins,
+)
+from results.lookup import NOT_YET, ROOT, render
+from theory.statements import STATEMENTS
+
+VERDICTS, GRADES = ("reproduced", "corrected", "refuted", "open"), ("conclusion", "proof", "slip")
+BY_NAME = {statement.name: statement for statement in STATEMENTS}
+TEMPLATE = re.compile(r"\{\{.+?\}\}")
+DECIMAL = re.compile(r"(?<![\d.])\d*\.\d+")
+LONGEST_QUESTION, LONGEST_ANSWER = 9, 35  # words; of an answer, numbers and signs included
+
+every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+
+
+@every_claim
+def test_a_claim_has_a_verdict_evidence_that_exists_and_numbers_from_results(claim):
+    assert claim.verdict in VERDICTS
+    assert claim.grade in GRADES or (claim.verdict == "reproduced" and not claim.grade)
+    assert claim.claim and claim.source and claim.finding and claim.evidence
+    assert all(link(name) for name in claim.evidence) and set(claim.statements) <= set(BY_NAME)
+    for number in TEMPLATE.findall(claim.finding):
+        assert render(number) not in (NOT_YET, ""), number
+    if claim.figure:
+        assert (ROOT / "docs" / "assets" / claim.figure).exists() and claim.caption
+
+
+@cache
+def text_of(evidence):
+    """Everything that a page or a notebook says, its outputs included."""
+    page = evidence.partition("#")[0]
+    if page == "theory":
+        return (ROOT / "results" / "theory.json").read_text("utf-8")
+    if not page.isdigit():
+        return (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    cells = json.loads(next(ROOT.glob(f"notebooks/{page}_*.ipynb")).read_text("utf-8"))["cells"]
+    outputs = [output.get("text", []) for cell in cells for output in cell.get("outputs", [])]
+    return "".join("".join(part) for part in [*(cell["source"] for cell in cells), *outputs])
+
+
+@every_claim
+def test_numbers_written_by_hand_stand_in_the_evidence(claim):
+    by_hand = DECIMAL.findall(TEMPLATE.sub("", claim.finding))
+    known = {float(number) for evidence in claim.evidence for number in DECIMAL.findall(text_of(evidence))}
+    assert [number for number in by_hand if float(number) not in known] == []
+
+
+def test_errata_and_statements_agree():
+    for claim in CLAIMS:
+        grades = {BY_NAME[name].grade for name in claim.statements} - {"repair"}
+        assert not grades or claim.grade in grades, claim.name
+    told = {name for claim in CLAIMS for name in claim.statements}
+    assert {statement.name for statement in STATEMENTS if statement.grade != "repair"} - told == set()
+
+
+def test_every_claim_has_an_entry_and_an_anchor():
+    taken = [anchor(name) for name in [*(claim.name for claim in CLAIMS), *(heading for heading, _ in GROUPS.values())]]
+    assert [name for name, n in Counter(taken).items() if n > 1] == []
+    for name in GROUPS:
+        pattern = r"^\| (?!slip |---)(.+?) \(" if name == "slip" else r"^### (.+)$"
+        shown = re.findall(pattern, errata(name), re.MULTILINE)
+        assert shown == [claim.name for claim in CLAIMS if claim.group == name] != []
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["99", "nowhere", "03#nothing", "theory-of-everything#x"])
+def test_a_link_that_leads_nowhere_is_refused(name):
+    with pytest.raises(LookupError):
+        link(name)
+
+
+def test_commands_name_what_made_the_numbers():
+    assert commands(["figure4", "figure4-64"]) == ["make results"]
+    assert commands(["figure4"]) == ["sbmt study figure4 --json results/figure4.json"]
+    assert commands(["sparse"]) == ["sbmt study sparse --json results/sparse.json  # at commit 1318f51"]
+    lra = files_of('{{ n_comparisons("lra", "full", "ahead") }}')
+    assert commands([*lra, "ste_bias"]) == ["make long-range", "python results/measure/ste_bias.py"]
+    told = errata_commands()
+    assert "make results" in told and "python -m theory" in told and "notebooks/03*" in told
+
+
+def test_every_result_file_answers_a_question_and_has_a_command():
+    files = {path.stem for path in (ROOT / "results").glob("*.json")}
+    assert files - set(QUESTIONS) == set()
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for name, row in QUESTIONS.items():
+        assert NOT_YET not in render(row["answer"]) and name in files_of(row["answer"]), name
+        if "commit" not in row:
+            script = re.search(r"results/measure/\w+\.py", row["again"])
+            assert not script or ((ROOT / script[0]).exists() and script[0] in makefile), name
+            assert re.search(rf"^{row.get('target', 'make help').split()[1]}:", makefile, re.MULTILINE), name
+
+
+def test_questions_and_answers_are_short_and_link_to_their_pages():
+    lines = answers().split("\n")
+    for row in QUESTIONS.values():
+        assert len(row["question"].split()) <= LONGEST_QUESTION and len(render(row["answer"]).split()) <= LONGEST_ANSWER
+        [line] = [line for line in lines if line.startswith(f"| [{row['question']}](")]
+        assert render(row["answer"]) in line
+        assert re.findall(r"\]\(([^)]+)\)", line) == [link(page)[2] for page in row["pages"]]
+        assert f"| {row['question']} | `{row['file']}.json` | `" in origins()
+
+
+def test_pictures_stand_above_their_groups():
+    for name, picture in PICTURES.items():
+        assert (ROOT / "docs" / "assets" / picture["file"]).exists()
+        assert f"## {name}\n\n![{picture['caption']}](assets/{picture['file']})\n" in answers()

@@ -1,0 +1,108 @@
+"""Single numbers of result files, as templates quote them."""
+
+import pytest
+from jinja2 import TemplateError
+
+from results import lookup
+from results.claims import files_of
+from results.lookup import NOT_YET, render
+
+
+def run(trial, seed, accuracy, **about):
+    test = {"accuracy": accuracy, "density": 0.25, "densities": [[0.1, 0.3], [0.5, 0.7]], "loss": 0}
+    return {"trial": trial, "config": {"seed": seed, "length": 64}, "test": test | about, "n_test": 1000}
+
+
+def measured(training, forward, half=None):
+    """A processor on which a fitted mask takes half of full attention's time at twice so many tokens, and so on."""
+    ways = (("n", True, training), ("n", False, forward), ("bfloat16", True, half))
+    cases = [
+        {"n": n, "is_training": mode, "sweeps": [sweep], "results": {"sbm": {"ratio": even / n if even else 2.0}}}
+        for n in (512, 2048)
+        for sweep, mode, even in ways
+        if sweep == "n" or half
+    ]
+    manifest = {"processor": f"even at {training}", "date": "2026-11-26"}
+    return {"manifest": manifest, "suites": {"fitted": {"found": {"cases": cases}}}}
+
+
+@pytest.fixture(autouse=True)
+def results(write):
+    """Four runs, a file of another kind, two statements, and two processors, on one of which inference is slower."""
+    rows = [{"name": "n^(1/n) misprinted", "shown": "2.72 against 272", "grade": "slip", "outcome": "as stated"}]
+    rows += [{"name": "a guess", "shown": "so", "grade": "slip", "outcome": "reported"}]
+    scored = run("sbm", 0, 0.5, metrics={"perplexity": 258.96, "accuracy": 0.0})
+    kinds = [[{"kind": "oracle", "lost": share}] for share in (0.05, 0.5)]
+    write(
+        listops={"runs": [run("sbm", 0, 0.9), run("full", 0, 0.8), run("sbm", 1, 0.7), run("full", 1, 0.71)]},
+        deep={"cases": {"a b": [{"x": -0.5}], "n": 16384}},
+        theory=rows,
+        glue={"mlm": {"runs": [scored]}},
+        attention_mass={"networks": {"Image": {"shares": [0.05, 0.5], "levels": kinds}}},
+        bench_fitted=measured(1024, None),
+        machines__another__bench_fitted=measured(700, 1400, half=900),
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ('median("listops", "sbm", "accuracy")', "0.800"),
+        ('show(least("listops", "sbm", "accuracy"), ".1%")', "70.0 %"),
+        ('show(mean("listops", "full", "accuracy"), ".3f")', "0.755"),
+        ('show(mean("listops", "full", "edges"), ".0f")', "16"),
+        ('n_seeds("listops", "sbm", "accuracy")', "2"),
+        ('median("listops", "sbm", "loss")', "0.000"),
+        ('show(median("glue/mlm", "sbm", "perplexity"), ".0f")', "259"),
+        ('median("glue/mlm", "sbm", "accuracy")', "0.000"),
+        ('statement("n^(1/n) misprinted")', "2.72 against 272"),
+        ('show(value("deep", "cases", "a b", 0, "x"), ".1f")', "−0.5"),
+        ('value("deep", "cases", "n")', "16,384"),
+        ('seen("Image", "oracle", "lost")', "0.050"),
+        ('seen("Image", "oracle", "lost", 0.5)', "0.500"),
+        ('n_statements("slip")', "1"),
+        ('show(points_lost("listops", "full", "sbm", "greatest"), ".1f")', "1.0"),
+        ('show(points_lost("listops", "full", "sbm", "least"), ".0f")', "−10"),
+        ('show(layer_density("listops", 2), ".1f")', "0.6"),
+        ('show(fitted_break_even("training", "least"), ",.0f")', "700"),
+        ('show(fitted_break_even("training", "greatest"), ",.0f")', "1,000"),
+        ('show(fitted_break_even("training", "greatest", "bfloat16"), ",.0f")', "900"),
+    ],
+)
+def test_what_an_expression_shows(expression, shown):
+    assert render(f"it is {{{{ {expression} }}}}, and") == f"it is {shown}, and"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'fitted_break_even("forward", "least")',
+        'fitted_break_even("forward", "least", "bfloat16")',
+        'median("listops", "linear", "accuracy")',
+        'median("listops", "sbm", "f1")',
+        'median("elsewhere", "sbm", "accuracy")',
+        'statement("nothing of the kind")',
+    ],
+)
+def test_what_the_files_lack_is_said_to_be_missing(expression):
+    assert render(f"{{{{ {expression} }}}}") == NOT_YET
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("expression", ["median('listops')", "medium('listops', 'sbm', 'accuracy')", "median("])
+def test_a_mistake_in_an_expression_is_not_taken_for_a_missing_result(expression):
+    with pytest.raises((TypeError, TemplateError)):
+        render(f"{{{{ {expression} }}}}")
+
+
+def test_the_files_that_a_template_reads_are_known():
+    template = '{{ layer_density("listops", 2) }} of {{ statement("a guess") }}'
+    assert files_of(template) == ["listops", "theory"]
+    assert files_of("{{ value('landing') }}") == ["landing"]  # though it is missing
+    assert files_of("no number") == []
+
+
+@pytest.mark.parametrize(("verdict", "n"), [("ahead", 1), ("behind", 0), ("undecided", 1), ("all", 2)])
+def test_a_difference_is_decided_if_it_exceeds_its_interval(monkeypatch, verdict, n):
+    monkeypatch.setattr(lookup, "LONG_RANGE", ("listops",))  # .9 against .8 of 1000; .70 against .71
+    assert lookup.n_comparisons("lra", "full", verdict) == n

@@ -1,0 +1,45 @@
+"""No number in README.md or on the site's pages that the result files do not hold."""
+
+import re
+import subprocess
+import sys
+
+from results.lookup import NOT_YET, ROOT
+from results.write_tables import MARKED, renewed, stale_pages
+
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("[ah]*/*.md")]
+TEXTS = {page.name: page.read_text("utf-8") for page in PAGES}
+
+
+def test_pages_are_fresh():
+    assert [page.name for page in stale_pages()] == []
+    command = [sys.executable, str(ROOT / "results" / "write_tables.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_a_changed_number_is_set_right():
+    marked = {name: text for name, text in TEXTS.items() if MARKED.search(text)}
+    assert len(marked) >= 10
+    for name, text in marked.items():
+        assert renewed(MARKED.sub(r"\1a lie\3", text)) == text, name
+
+
+def test_markers_are_whole_and_stand_where_they_are_not_seen():
+    for name, text in TEXTS.items():
+        assert text.count("<!-- {{ ") == text.count("<!-- end -->") == len(MARKED.findall(text)), name
+        for line in text.split("\n"):
+            starts = re.match(r"[> *-]*<!-- \{\{ .* -->", line)
+            assert not starts or starts[0] == line, (name, line)  # a comment alone on its line begins a table
+            assert not line.startswith("|") or "|" not in "".join(x[1] for x in MARKED.findall(line)), (name, line)
+        assert NOT_YET not in text, name
+
+
+def test_every_row_of_a_table_fits_its_heading():
+    torn = []
+    for name, text in TEXTS.items():
+        lines = text.split("\n")
+        widths = [line.replace("\\|", "").count("|") if line.startswith("|") else 0 for line in lines]
+        after = zip(lines[1:], widths[1:], widths, strict=False)
+        torn += [(name, line) for line, width, before in after if before and width not in (0, before)]
+    assert torn == []

@@ -28,11 +28,10 @@ def load_plugins() -> None:
 
 def add_to(table: dict[str, Any], kind: str, name: str, value: Any, reserved: Collection[str]) -> None:
     """Enters ``value`` under an identifier that the library does not use; a user's name may be entered again."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise SbmtError(f"a name for the {kind} in letters, digits and _", repr(name), "name it so")
-    if name in reserved:
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise SbmtError(f"a name that the library does not use for {article} {kind}", repr(name), "take another")
+    if not isinstance(name, str) or not name.isidentifier() or name in reserved:
+        kind = f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+        expected = f"a name of letters, digits and _ that the library does not use for {kind}"
+        raise SbmtError(expected, repr(name), "take another")
     table[name] = value
 
 
@@ -41,5 +40,5 @@ def check_takes(kind: str, function: Callable[..., Any], arguments: Collection[s
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
-        called = f"{kind}({', '.join(arguments)})"
-        raise SbmtError(f"a function called as {called}", str(error), "give it these arguments") from error
+        expected = f"a function called as {kind}({', '.join(arguments)})"
+        raise SbmtError(expected, str(error), "give it these arguments") from error

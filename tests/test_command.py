@@ -32,7 +32,7 @@ def start(*arguments, **settings):
     ("error", "code", "line"),
     [
         (SbmtError("a run", "none", "train one"), 2, "x: expected a run, got none: train one\n"),
-        (FileNotFoundError(2, "No such file", "a.txt"), 2, "x: expected to read or write a.txt, got No such file: "),
+        (FileNotFoundError(2, "No such file", "a.txt"), 2, "x: cannot read or write a.txt: No such file\n"),
         (MemoryError(), 2, "x: out of memory: "),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "x: out of memory: "),
         (KeyboardInterrupt(), 130, "x: stopped\n"),

@@ -15,7 +15,6 @@ from tests.experiments.data.toy import toy_source
 ROOT = Path(__file__).parents[1]
 MODULE = """
 from sbmt.baselines import FullAttention
-from sbmt.cost import ModuleCost, part
 from sbmt.layers import register_attention
 
 class Scaled(FullAttention):
@@ -26,11 +25,7 @@ class Scaled(FullAttention):
     def forward(self, query, key, value, **more):
         return super().forward(query * self.scale, key, value, **more)
 
-def count(module, n):
-    sizes = {"h": module.n_heads, "d": module.d_head}
-    return ModuleCost((part("scores and values", "4·b·h·n²·d", "b·h·n²"),), sizes)
-
-register_attention("scaled", Scaled, cost=count)
+register_attention("scaled", Scaled)
 """
 
 COMMANDS = """
@@ -74,8 +69,7 @@ def test_an_attention_from_outside_goes_through_a_sweep_and_its_costs(tmp_path, 
     assert f"accuracy {trained['test']['accuracy']:.4f}" in done.stdout
 
     found = json.loads((tmp_path / "cost.json").read_text())
-    [mine], [full] = (found["operations"][name] for name in ("scaled", "full"))
-    assert mine["attention"]["n_flops"] == full["attention"]["n_flops"]
+    assert found["operations"]["scaled"] == [{"missing": "not counted"}]
     assert set(found["memory"]["scaled"][0]) & {"forward", "missing"}
     assert sys.platform != "linux" or found["memory"]["scaled"][0]["forward"] > 0
 

@@ -1,7 +1,7 @@
 """Attention as message passing on a bipartite graph, with PyTorch Geometric."""
 
 from functools import cache
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from jaxtyping import Float, Int
@@ -20,18 +20,11 @@ class EdgeAttention(MessagePassing):
 
     $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
-    sources provide keys and values, targets provide queries. A target without neighbours gets zeros. Biases, sinks and
-    weights are those of :func:`sbmt.edge_attention`.
-
-    Shapes:
-        query ``(n_targets, d)``, key ``(n_sources, d)``, value ``(n_sources, d_value)``, edge_index ``(2, n_edges)``
-        with sources in row 0 → ``(n_targets, d_value)``.
-
-    Args:
-        gate_rule: ``"score"`` or ``"weight"``.
+    sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
+    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`.
 
     Raises:
-        SbmtError: If the gate rule is unknown.
+        SbmtError: If the gate rule is neither ``"score"`` nor ``"weight"``.
 
     Cost: O(edges · d) time and memory: messages are materialised.
 
@@ -73,40 +66,21 @@ class EdgeAttention(MessagePassing):
             SbmtError: On tensors whose types or shapes do not fit, edges between nodes that are not there, or a gate
                 that is not positive.
         """
-        check_nodes(query, key, value, edge_index)
-        n_edges = edge_index.shape[1]
-        for name, numbers, n in (("gate", gate, n_edges), ("weight_scale", weight_scale, n_edges),
-                                 ("bias", bias, n_edges), ("sink", sink, query.shape[0])):  # fmt: skip
-            is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
-            if numbers is not None and not is_fit:
-                expected = f"a floating-point {name} of shape ({n},)"
-                raise SbmtError(expected, describe(numbers), "give one number per edge, or target")
-        if gate is not None and not bool((gate > 0).all()):
-            raise SbmtError("a positive gate", f"a minimum of {float(gate.min())}", "leave the edge out")
-        return self.pass_messages(
-            query, key, value, edge_index, gate, weight_scale, bias, sink, return_weights=return_weights
-        )
+        terms = EdgeTerms(gate, self.gate_rule, bias, sink, weight_scale)
+        check_graph(query, key, value, edge_index, terms)
+        out, weights = self.pass_messages(query, key, value, edge_index, terms)
+        return (out, weights) if return_weights else out
 
     def pass_messages(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        edge_index: Tensor,
-        gate: Tensor | None,
-        weight_scale: Tensor | None,
-        bias: Tensor | None,
-        sink: Tensor | None,
-        *,
-        return_weights: bool,
-    ) -> Any:
-        """:meth:`forward` without its checks."""
-        size = (key.shape[0], query.shape[0])
-        ends = {"query": (None, query), "key": (key, None)}
-        weights = self.edge_updater(edge_index, size=size, **ends, gate=gate, bias=bias, sink=sink)
-        scaled = weights if weight_scale is None else weights * weight_scale
+        self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`forward` without its checks: what targets receive, and the weights. A sink is one per target."""
+        size, ends = (key.shape[0], query.shape[0]), {"query": (None, query), "key": (key, None)}
+        given = {"gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
+        weights: Tensor = self.edge_updater(edge_index, size=size, **ends, **given)
+        scaled = weights if terms.weight_scale is None else weights * terms.weight_scale
         out: Tensor = self.propagate(edge_index, size=size, value=(value, None), weights=scaled)
-        return (out.to(value.dtype), weights) if return_weights else out.to(value.dtype)
+        return out.to(value.dtype), weights
 
     def edge_update(
         self,
@@ -135,35 +109,40 @@ class EdgeAttention(MessagePassing):
         return weights[:, None] * value_j
 
 
-def check_nodes(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
-    """Raises SbmtError unless these are nodes of a bipartite graph and its edges."""
-    for name, x in (("query", query), ("key", key), ("value", value)):
+def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms) -> None:
+    """Raises SbmtError unless these are nodes of a bipartite graph, its edges, and numbers for each edge or target."""
+    for name, x in {"query": query, "key": key, "value": value}.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 2:
-            expected = f"{name} as a floating-point tensor (nodes, width)"
-            raise SbmtError(expected, describe(x), "give one row per node")
+            raise SbmtError(f"{name} as a floating-point tensor (nodes, width)", describe(x), "give one row per node")
     if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
         raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+    do = "row 0 holds sources, row 1 targets"
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64 or edge_index.shape[:-1] != (2,):
-        do = "row 0 holds sources, row 1 targets"
         raise SbmtError("edge_index as an int64 tensor (2, n_edges)", describe(edge_index), do)
     for row, what, n in ((0, "sources", key.shape[0]), (1, "targets", query.shape[0])):
         if edge_index.shape[1] and not bool(((edge_index[row] >= 0) & (edge_index[row] < n)).all()):
             got = f"from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
-            raise SbmtError(f"{what} in [0, {n})", got, "row 0 holds sources, row 1 targets")
+            raise SbmtError(f"{what} in [0, {n})", got, do)
+    for name in ("gate", "weight_scale", "bias", "sink"):
+        numbers, n = getattr(terms, name), query.shape[0] if name == "sink" else edge_index.shape[1]
+        is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
+        if numbers is not None and not is_fit:
+            do = "give one number per edge, or target"
+            raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), do)
+    if terms.gate is not None and not bool((terms.gate > 0).all()):
+        raise SbmtError("a positive gate", f"a minimum of {float(terms.gate.min())}", "leave the edge out")
 
 
 def attend_by_messages(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
 ) -> tuple[Tensor, Tensor | None]:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
-    gate, gate_rule, bias, sink, weight_scale, return_weights = terms
-    if sink is not None:
-        sink = sink[:, None].expand(edges.shape[:3]).flatten()
+    if terms.sink is not None:
+        terms = terms._replace(sink=terms.sink[:, None].expand(edges.shape[:3]).flatten())
     query, key, value = (t.flatten(0, 2) for t in (query, key, value))
-    layer, index = _layer(gate_rule), edges.to_edge_index()
-    out, weights = layer.pass_messages(query, key, value, index, gate, weight_scale, bias, sink, return_weights=True)
-    return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if return_weights else None
+    out, weights = _layer(terms.gate_rule).pass_messages(query, key, value, edges.to_edge_index(), terms)
+    return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if terms.return_weights else None
 
 
 _layer = cache(EdgeAttention)  # it has no state, and building one takes longer than attention in a short sequence

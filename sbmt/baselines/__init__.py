@@ -1,21 +1,10 @@
 """Attentions to compare with, behind the same interface."""
 
-from sbmt.baselines.full import FullAttention
-from sbmt.baselines.linear import LinearAttention
-from sbmt.baselines.linformer import LinformerAttention
-from sbmt.baselines.nystromformer import NystromAttention
-from sbmt.baselines.performer import PerformerAttention
-from sbmt.baselines.random_mask import RandomMaskAttention
-from sbmt.baselines.reformer import ReformerAttention
-from sbmt.baselines.routing import RoutingAttention
-
-__all__ = [
-    "FullAttention",
-    "LinearAttention",
-    "LinformerAttention",
-    "NystromAttention",
-    "PerformerAttention",
-    "RandomMaskAttention",
-    "ReformerAttention",
-    "RoutingAttention",
-]
+from sbmt.baselines.full import FullAttention as FullAttention
+from sbmt.baselines.linear import LinearAttention as LinearAttention
+from sbmt.baselines.linformer import LinformerAttention as LinformerAttention
+from sbmt.baselines.nystromformer import NystromAttention as NystromAttention
+from sbmt.baselines.performer import PerformerAttention as PerformerAttention
+from sbmt.baselines.random_mask import RandomMaskAttention as RandomMaskAttention
+from sbmt.baselines.reformer import ReformerAttention as ReformerAttention
+from sbmt.baselines.routing import RoutingAttention as RoutingAttention

@@ -1,6 +1,7 @@
-"""What baselines share: the checks of their inputs, zeros at padding, and the output."""
+"""What baselines share: the checks of their inputs, zeros at padding, number types, and the output."""
 
-from inspect import signature
+from contextlib import nullcontext
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -11,11 +12,11 @@ from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.masks import check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
-from sbmt.types import AttentionOutput
+from sbmt.types import AttentionOutput, full_precision
 
 
 class Inputs(NamedTuple):
-    """Arguments of a forward pass after the checks: padded tokens are zeros, masks have the shape ``(batch, n)``."""
+    """Checked arguments of a forward pass: tensors of one type, zero at padding; masks ``(batch, n)`` or None."""
 
     query: Tensor
     key: Tensor
@@ -30,11 +31,12 @@ class Inputs(NamedTuple):
 class Baseline(nn.Module):
     """An attention with the interface of :class:`~sbmt.layers.SBMAttention`; a subclass implements :meth:`attend`.
 
-    Args:
-        d_head: Width of a head.
-        n_heads: Number of heads.
-        dropout: While training, in [0, 1): on the attention weights, unless a subclass says otherwise.
+    There are ``n_heads`` heads of width ``d_head``. While training, ``dropout`` in [0, 1) is on the attention weights,
+    unless a subclass says otherwise.
     """
+
+    is_precise = True
+    """Whether it is computed in float32 at least, whatever autocast and the inputs are."""
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -43,10 +45,7 @@ class Baseline(nn.Module):
         self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
-        """The values if every real query reads every real key, or else the whole output.
-
-        The values of padded queries, and of examples without keys, are ignored, but must be finite.
-        """
+        """The values if every real query reads every real key, or else the whole output; any numbers at padding."""
         raise NotImplementedError
 
     def forward(
@@ -68,22 +67,30 @@ class Baseline(nn.Module):
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
-        query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
-        tokens, dropout = (query, key, zero_padding(value, key_mask)), self.dropout if self.training else 0.0
-        out = self.attend(Inputs(*tokens, query_mask, key_mask, dropout, generator, return_edges))
+        masks = query_mask, key_mask, key_mask
+        shape, dtypes = (*query.shape[:3], key.shape[2]), [query.dtype, key.dtype, value.dtype]
+        dtype = reduce(torch.promote_types, [*dtypes, torch.float32] if self.is_precise else dtypes)
+        query, key, value = (zero_padding(x, m).to(dtype) for x, m in zip((query, key, value), masks, strict=True))
+        dropout = self.dropout if self.training else 0.0
+        inputs = Inputs(query, key, value, query_mask, key_mask, dropout, generator, return_edges)
+        with full_precision(query) if self.is_precise else nullcontext():
+            out = self.attend(inputs)
         if isinstance(out, Tensor):
-            shape = batch, heads, _, _ = (*query.shape[:3], key.shape[2])
             has_pairs = count_pairs(shape, query_mask, key_mask, False, out.device) > 0
-            density = has_pairs[:, None].expand(batch, heads).to(value.dtype)
+            density = has_pairs[:, None].expand(shape[:2]).to(dtypes[2])
             edges = all_pairs(shape, query_mask, key_mask, device=out.device) if return_edges else None
             out = AttentionOutput(out, density, density, edges)
-        values = zero_padding(out.values.to(value.dtype), query_mask)
+        values = zero_padding(out.values.to(dtypes[2]), query_mask)
         return AttentionOutput(values, out.density, out.expected_density, out.edges, out.auxiliary_loss)
 
     def extra_repr(self) -> str:
-        """The arguments of the constructor that are numbers, or True."""
-        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
-        return ", ".join(f"{name}={x}" for name, x in values.items() if isinstance(x, int | float) and x is not False)
+        """The settings that all baselines share."""
+        return f"d_head={self.d_head}, n_heads={self.n_heads}, dropout={self.dropout}"
+
+
+def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None) -> Bool[Tensor, "batch n"]:
+    """The mask of real tokens; True everywhere if there is none."""
+    return torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
@@ -93,14 +100,12 @@ def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch 
 
 def real_tokens(inputs: Inputs) -> Bool[Tensor, "batch n"]:
     """Which tokens are real, if each is query and key at once; SbmtError if queries and keys differ in this."""
-    query, key, do = inputs.query, inputs.key, "this is self-attention, where a token is query and key at once"
-    if query.shape[2] != key.shape[2]:
-        raise SbmtError("as many keys as queries", f"{query.shape[2]} queries and {key.shape[2]} keys", do)
-    all_real = torch.ones(query.shape[::2], dtype=torch.bool, device=query.device)
-    query_mask, key_mask = (all_real if mask is None else mask for mask in (inputs.query_mask, inputs.key_mask))
-    if not torch.equal(query_mask, key_mask):
-        raise SbmtError("query_mask and key_mask alike", "two that differ (None means all real)", do)
-    return query_mask
+    queries, keys = all_real(inputs.query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
+    if not torch.equal(queries, keys):
+        n = queries.shape[1], keys.shape[1]
+        got = f"{n[0]} queries and {n[1]} keys" if n[0] != n[1] else "two masks that differ (None means all real)"
+        raise SbmtError("as many keys as queries, with the same mask", got, "this is self-attention")
+    return queries
 
 
 def directions(x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:

@@ -5,7 +5,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.baselines.base import Baseline, Inputs, keys_to_read
-from sbmt.types import full_precision
 
 
 class LinearAttention(Baseline):
@@ -16,9 +15,8 @@ class LinearAttention(Baseline):
             \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j$$
 
     The right-hand side is what is computed, in float32 at least: each feature attends to the keys, then each query
-    attends to the features. Both softmaxes subtract maxima that cancel, so the result needs no epsilon and is a
-    weighted mean of the values even where every product of features underflows. There is nothing to learn, and no
-    $1/\sqrt d$, since the kernel is not the softmax's.
+    attends to the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of
+    features underflows. Nothing is learned, and there is no $1/\sqrt d$, since the kernel is not the softmax's.
 
     Args:
         dropout: On the output values, because attention weights are never formed; from PyTorch's global generator.
@@ -37,11 +35,9 @@ class LinearAttention(Baseline):
     def attend(self, inputs: Inputs) -> Tensor:
         """The values."""
         query, key, value, _, key_mask, dropout, *_ = inputs
-        dtype = torch.promote_types(query.dtype, torch.float32)
-        with full_precision(query):
-            log_query, log_key = (self.log_features(tokens.to(dtype)) for tokens in (query, key))
-            if key_mask is not None:
-                log_key = log_key.masked_fill(~keys_to_read(key_mask)[:, None, :, None], -torch.inf)
-            read_by_feature = log_key.softmax(2).mT @ value.to(dtype)  # batch heads n_features d_value
-            values = (log_query + log_key.logsumexp(2, keepdim=True)).softmax(3) @ read_by_feature
-        return nn.functional.dropout(values.to(value.dtype), dropout)
+        log_query, log_key = self.log_features(query), self.log_features(key)
+        if key_mask is not None:
+            log_key = log_key.masked_fill(~keys_to_read(key_mask)[:, None, :, None], -torch.inf)
+        read_by_feature = log_key.softmax(2).mT @ value  # batch heads n_features d_value
+        values = (log_query + log_key.logsumexp(2, keepdim=True)).softmax(3) @ read_by_feature
+        return nn.functional.dropout(values, dropout)

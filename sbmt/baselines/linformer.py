@@ -10,9 +10,9 @@ from sbmt.errors import SbmtError, check_sizes
 class LinformerAttention(Baseline):
     r"""$\operatorname{softmax}\big(Q (E K)^\top / \sqrt d\big)\, E V$ with a learned matrix $E$ over positions.
 
-    Each head has one $E$ of shape ``(n_projected, n_positions)``, the same for keys and values. Padded keys and values
-    are zeroed first, so they add nothing to any mixture; an input of n < ``n_positions`` keys uses the first n columns.
-    All mixtures compete in the softmax, however few keys are real, so that weight may go to one that holds nothing.
+    Each head has one $E$, the same for keys and values; n < ``n_positions`` keys use its first n columns. Padded keys
+    and values are zeroed, so they add nothing to any mixture. All mixtures compete in the softmax, however few keys are
+    real, so that weight may go to one that holds nothing.
 
     Args:
         n_positions: Largest number of keys, padding included.
@@ -25,9 +25,10 @@ class LinformerAttention(Baseline):
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
 
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
-    key-value sharing; a baseline in the paper's section 5. Deviation: in the code used there all layers share the
-    matrices too; here each layer has its own.
+    key-value sharing; a baseline in the paper's section 5, whose code shares the matrices among layers, too.
     """
+
+    is_precise = False
 
     def __init__(
         self, d_head: int, n_heads: int, *, n_positions: int, n_projected: int = 256, dropout: float = 0.0
@@ -36,6 +37,10 @@ class LinformerAttention(Baseline):
         check_sizes(n_positions=n_positions, n_projected=n_projected)
         self.n_positions, self.n_projected = n_positions, n_projected
         self.projection = nn.Parameter(torch.empty(n_heads, n_projected, n_positions))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the projection anew."""
         nn.init.normal_(self.projection, std=0.02)
 
     def attend(self, inputs: Inputs) -> Tensor:
@@ -45,7 +50,6 @@ class LinformerAttention(Baseline):
             raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this number of heads")
         if key.shape[2] > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} keys", key.shape[2], "shorten the input or raise n_positions")
-        dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
-        projection = self.projection[:, :, : key.shape[2]].to(dtype)  # heads n_projected n_keys
-        mixed_keys, mixed_values = projection @ key.to(dtype), projection @ value.to(dtype)
-        return nn.functional.scaled_dot_product_attention(query.to(dtype), mixed_keys, mixed_values, dropout_p=dropout)
+        projection = self.projection[:, :, : key.shape[2]].to(key.dtype)  # heads n_projected n_keys
+        mixed_keys, mixed_values = projection @ key, projection @ value
+        return nn.functional.scaled_dot_product_attention(query, mixed_keys, mixed_values, dropout_p=dropout)

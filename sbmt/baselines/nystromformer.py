@@ -4,10 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from sbmt.baselines.base import Baseline, Inputs
+from sbmt.baselines.base import Baseline, Inputs, all_real
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
-from sbmt.types import full_precision
 
 
 def segment_means(
@@ -15,8 +14,8 @@ def segment_means(
 ) -> tuple[Float[Tensor, "batch heads landmarks d"], Bool[Tensor, "batch landmarks"]]:
     r"""Means of the real tokens of consecutive segments, and which of them exist, in O(n · landmarks · d).
 
-    In an example of n real tokens, the r-th belongs to segment $\lfloor r L / n \rfloor$ with
-    $L = \min(n, \text{n\_landmarks})$, so that no segment is empty. Padded tokens and landmarks beyond L are zero.
+    Of n real tokens, the r-th belongs to segment $\lfloor r L / n \rfloor$ with $L = \min(n, \text{n\_landmarks})$, so
+    that no segment is empty. Landmarks beyond L are zero.
     """
     n_real = is_real.sum(1, keepdim=True)
     n_segments = n_real.clamp(max=n_landmarks)
@@ -35,11 +34,8 @@ def pseudo_inverse(
     $$Z_0 = \frac{A^\top}{\lVert A \rVert_1 \lVert A \rVert_\infty}, \qquad
     Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z))).$$
 
-    Each step maps the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$. Rows and columns of zeros stay
-    zero. Small singular values need many iterations. If A is rank-deficient, rounding errors outside its range grow by
-    a factor of 13/4 per step.
-
-    Cost: O(iterations · landmarks³).
+    Each step maps the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$; small singular values need many
+    steps. Outside that range, rounding errors grow by 13/4 a step. Cost: O(iterations · landmarks³).
     """
     norms = matrix.abs().sum(-2).amax(-1) * matrix.abs().sum(-1).amax(-1)
     inverse = matrix.mT / norms.masked_fill(norms == 0, 1.0)[..., None, None]
@@ -67,10 +63,10 @@ class NystromAttention(Baseline):
     \right)^{\!+} \sigma\!\left(\frac{\tilde Q K^\top}{\sqrt d}\right) V,$$
 
     where :func:`pseudo_inverse` approximates the inverse. With a landmark per token and enough iterations it is full
-    attention. It is computed in float32 at least.
+    attention.
 
     Args:
-        n_landmarks: Landmarks at most, at least 1. An example with fewer real tokens has a landmark per token.
+        n_landmarks: Largest number of landmarks, at least 1; fewer real tokens have one each.
         n_iterations: Steps of the pseudo-inverse, at least 1.
         dropout: On the softmax of queries over landmarks. It takes one int64 from ``generator``; nothing else does.
 
@@ -78,8 +74,7 @@ class NystromAttention(Baseline):
 
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
     Self-Attention" (2021). Deviations from the authors' code: landmarks exclude padding, segments need not divide the
-    length, $Z_0$ is scaled for each matrix, so that no example depends on another, there is a dropout, and no
-    convolution of the values is added to the output.
+    length, $Z_0$ is scaled for each matrix, weights are dropped out, and no convolution of the values is added.
     """
 
     def __init__(
@@ -87,26 +82,21 @@ class NystromAttention(Baseline):
     ) -> None:
         super().__init__(d_head, n_heads, dropout=dropout)
         check_sizes(n_landmarks=n_landmarks, n_iterations=n_iterations)
-        self.n_landmarks, self.n_iterations, self.n_conv = n_landmarks, n_iterations, None
+        self.n_landmarks, self.n_iterations = n_landmarks, n_iterations
 
     def attend(self, inputs: Inputs) -> Tensor:
         """The values."""
-        query, key, value, *masks, dropout, generator, _ = inputs
-        is_query, is_key = (
-            torch.ones(tokens.shape[::2], dtype=torch.bool, device=tokens.device) if mask is None else mask
-            for tokens, mask in zip((query, key), masks, strict=True)
-        )
-        dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
-        query, key, value = (query / query.shape[3] ** 0.5).to(dtype), key.to(dtype), value.to(dtype)
-        with full_precision(query):
-            few_queries, has_query = segment_means(query, is_query, self.n_landmarks)
-            few_keys, has_key = segment_means(key, is_key, self.n_landmarks)
-            to_landmarks = _softmax(query @ few_keys.mT, has_key)
-            if dropout > 0:
-                source = Generator(query.device).manual_seed(draw_seed(generator))
-                uniform = torch.rand(to_landmarks.shape, generator=source, device=query.device)
-                to_landmarks = to_landmarks * (uniform >= dropout) / (1 - dropout)
-            between = _softmax(few_queries @ few_keys.mT, has_key) * has_query[:, None, :, None]
-            from_landmarks = _softmax(few_queries @ key.mT, is_key)
-            inverse = pseudo_inverse(between, self.n_iterations)  # batch heads key_landmarks query_landmarks
-            return to_landmarks @ (inverse @ (from_landmarks @ value))
+        query, key, value, query_mask, key_mask, dropout, generator, _ = inputs
+        is_query, is_key = all_real(query, query_mask), all_real(key, key_mask)
+        query = query / query.shape[3] ** 0.5
+        few_queries, has_query = segment_means(query, is_query, self.n_landmarks)
+        few_keys, has_key = segment_means(key, is_key, self.n_landmarks)
+        to_landmarks = _softmax(query @ few_keys.mT, has_key)
+        if dropout > 0:
+            source = Generator(query.device).manual_seed(draw_seed(generator))
+            uniform = torch.rand(to_landmarks.shape, generator=source, device=query.device)
+            to_landmarks = to_landmarks * (uniform >= dropout) / (1 - dropout)
+        between = _softmax(few_queries @ few_keys.mT, has_key) * has_query[:, None, :, None]
+        from_landmarks = _softmax(few_queries @ key.mT, is_key)
+        inverse = pseudo_inverse(between, self.n_iterations)  # batch heads key_landmarks query_landmarks
+        return to_landmarks @ (inverse @ (from_landmarks @ value))

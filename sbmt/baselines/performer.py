@@ -13,9 +13,8 @@ from sbmt.errors import SbmtError, check_sizes
 def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:
     r"""Random vectors, each $\mathcal N(0, I)$, and orthogonal within each block of ``d_head`` rows.
 
-    They are float64, from PyTorch's global generator of the CPU. A block is a uniformly (Haar) distributed orthogonal
-    matrix whose rows get the independent chi-distributed lengths of normal vectors. Blocks are independent, and the
-    last one may be cut. Cost: O(n_features · d_head²).
+    They are float64, from PyTorch's global generator of the CPU. A block is a Haar-distributed orthogonal matrix whose
+    rows get the chi-distributed lengths of normal vectors; the last one may be cut. Cost: O(n_features · d_head²).
     """
     shapes = (-(-n_features // d_head), d_head, d_head), (n_features, d_head)
     blocks, rows = (torch.randn(shape, dtype=torch.float64, device="cpu") for shape in shapes)
@@ -33,16 +32,14 @@ class PerformerAttention(LinearAttention):
 
     Where all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
     So numerator and denominator are unbiased, but their quotient is not: its error falls as $1/\sqrt m$ and grows fast
-    with the length of queries and keys. Features stay logarithms, as in :class:`~sbmt.baselines.LinearAttention`, so
-    nothing overflows; where all features of a query miss those of all keys, the least improbable ones decide.
+    with the length of queries and keys. Features stay logarithms, so nothing overflows.
 
     Args:
         n_features: Random features m; the paper's comparison has 256.
         dropout: As in :class:`LinearAttention`.
 
     Attributes:
-        features: w, a buffer ``(n_features, d_head)``, part of the state dict: one matrix for all heads and examples,
-            drawn at construction from PyTorch's global CPU generator and then kept.
+        features: w, a buffer ``(n_features, d_head)`` for all heads and examples, drawn at construction and then kept.
 
     Cost: O(n m d) time, O(n m + m d) memory per head.
 
@@ -56,8 +53,12 @@ class PerformerAttention(LinearAttention):
         super().__init__(d_head, n_heads, dropout=dropout)
         check_sizes(n_features=n_features)
         self.n_features = n_features
-        features = torch.empty(n_features, d_head).copy_(sample_orthogonal_features(n_features, d_head))
-        self.register_buffer("features", features)
+        self.register_buffer("features", torch.empty(n_features, d_head))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the features anew."""
+        self.features.copy_(sample_orthogonal_features(self.n_features, self.d_head))
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
         r"""$\log \phi(x)$ for tokens of width ``d_head``; SbmtError on another width."""

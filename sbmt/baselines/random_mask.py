@@ -20,8 +20,7 @@ class RandomMaskAttention(Baseline):
     """Attention under a fresh random mask whose edges all have the same probability, whatever the input.
 
     It is a block model with a single cluster that all tokens belong to. Nothing about the mask is learned. With
-    ``mask_density=0`` and a ``window`` it is the attention of a fixed window. With the mean edge probability of an SBM
-    and the same window it differs from the SBM in which of the other pairs are drawn, and hardly in how many.
+    ``mask_density=0`` and a ``window`` it is the attention of a fixed window.
 
     Args:
         mask_density: Edge probability in [0, 1], of the pairs outside the window if there is one.
@@ -32,6 +31,8 @@ class RandomMaskAttention(Baseline):
 
     Cost: O(n + edges · d).
     """
+
+    is_precise = False
 
     def __init__(
         self,
@@ -47,13 +48,17 @@ class RandomMaskAttention(Baseline):
     ) -> None:
         super().__init__(d_head, n_heads, dropout=dropout)
         if not is_number(mask_density) or not 0 <= mask_density <= 1:
-            do = "give the density of the mask to compare with"
-            raise SbmtError("mask_density in [0, 1]", describe(mask_density), do)
+            raise SbmtError("mask_density in [0, 1]", describe(mask_density), "give an edge probability")
         if window is not None:
             check_window(window)
         check_backend(backend)
         self.mask_density, self.window, self.reweight, self.backend = mask_density, window, reweight, backend
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
+
+    def reset_parameters(self) -> None:
+        """Sets the learned logits, if there are any, to zeros."""
+        if self.sink is not None:
+            nn.init.zeros_(self.sink)
 
     def attend(self, inputs: Inputs) -> AttentionOutput:
         """Draws a mask and attends along its edges."""
@@ -77,9 +82,7 @@ class RandomMaskAttention(Baseline):
         bias = None
         if self.reweight:
             drawn_with = torch.full_like(edges.keys, self.mask_density, dtype=dtype)
-            if self.window is not None:
-                drawn_with = drawn_with.masked_fill(edges.is_near(self.window), 1.0)
-            bias = reweighting_bias(drawn_with)
-        terms: dict[str, Any] = {"bias": bias, "sink": self.sink, "backend": self.backend}
-        values = edge_attention(query, key, value, edges, dropout=dropout, generator=generator, **terms)
+            bias = reweighting_bias(drawn_with.masked_fill(edges.is_near(self.window), 1.0))
+        terms: dict[str, Any] = {"bias": bias, "sink": self.sink, "backend": self.backend, "dropout": dropout}
+        values = edge_attention(query, key, value, edges, generator=generator, **terms)
         return AttentionOutput(values, edges.density(), expected, edges if return_edges else None)

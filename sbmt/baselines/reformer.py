@@ -3,15 +3,16 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from jaxtyping import Bool, Int
+from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from sbmt.baselines.base import Baseline, Inputs, directions, real_tokens
 from sbmt.counter_rng import draw_seed
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import share_of_pairs
-from sbmt.types import AttentionOutput, full_precision
+from sbmt.types import AttentionOutput
 
 
 class HashRound(NamedTuple):
@@ -23,21 +24,18 @@ class HashRound(NamedTuple):
     place: Int[Tensor, "batch heads n"]  # of every token in that order
 
 
-def hash_tokens(
-    query: Float[Tensor, "batch heads n d"],
-    rotations: Float[Tensor, "heads rounds d half_buckets"],
-    half_buckets: Int[Tensor, " batch"],
-) -> Int[Tensor, "batch heads rounds n"]:
-    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round; R has ``half_buckets`` columns in use."""
-    is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch half_buckets
-    rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n half_buckets
+def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tensor:
+    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round, ``(batch, heads, rounds, n)``.
+
+    R has shape ``(heads, rounds, d, columns)``, of whose columns each example uses the first ``half_buckets``.
+    """
+    is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch columns
+    rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n columns
     both = torch.cat([rotated, -rotated], -1)
     return both.masked_fill(is_unused.repeat(1, 2)[:, None, None, None], float("-inf")).argmax(-1)
 
 
-def find_pairs(
-    bucket: Int[Tensor, "batch heads rounds n"], is_real: Bool[Tensor, "batch n"], n_chunk: int
-) -> list[HashRound]:
+def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]:
     """The pairs that share a bucket within a chunk and the chunk before; each pair in the first round that finds it.
 
     A token attends to itself only if no round finds another, and then in the first round. Padding is sorted to the end
@@ -55,36 +53,30 @@ def find_pairs(
     own = bucket * n_chunks + place // n_chunk  # identifies the part of a bucket that lies in a chunk
     back = bucket * n_chunks + before[:, :, None].expand(-1, -1, n_hashes, -1).gather(-1, place // n_chunk)
 
-    def is_found(queries: Tensor, keys: Tensor, own: Tensor, back: Tensor) -> Tensor:
-        theirs, mine, before_mine = _look_up(own, keys), _look_up(own, queries), _look_up(back, queries)
-        return (theirs[..., None, :] == mine[..., None]) | (theirs[..., None, :] == before_mine[..., None])
+    def is_found(r: int, queries: Tensor, keys: Tensor) -> Tensor:
+        theirs = _look_up(own[:, :, r], keys)[..., None, :]
+        mine, before_mine = (_look_up(part[:, :, r], queries)[..., None] for part in (own, back))
+        return (theirs == mine) | (theirs == before_mine)
 
     rounds = []
     has_other = torch.zeros((batch, heads, n_tokens), dtype=torch.bool, device=device)
     real = is_real[:, None].expand(-1, heads, -1)
-    for current in range(n_hashes):
-        queries = order[:, :, current].view(batch, heads, n_chunks, n_chunk)
+    for r in range(n_hashes):
+        queries = order[:, :, r].unflatten(-1, (n_chunks, n_chunk))
         keys = torch.cat([queries, queries.gather(2, before[..., None].expand_as(queries))], -1)
         is_attended = (queries[..., None] != keys[..., None, :]) & _look_up(real, queries)[..., None]
         is_attended[..., n_chunk:] &= (last > 0)[:, None, None, None, None]  # one chunk is not its own predecessor
-        is_attended &= is_found(queries, keys, own[:, :, current], back[:, :, current])
-        for earlier in range(current):
-            is_attended &= ~is_found(queries, keys, own[:, :, earlier], back[:, :, earlier])
-        rounds.append(HashRound(queries, keys, is_attended, place[:, :, current]))
-        has_other |= _look_up(is_attended.any(-1).flatten(2), place[:, :, current])
+        is_attended &= is_found(r, queries, keys)
+        for earlier in range(r):
+            is_attended &= ~is_found(earlier, queries, keys)
+        rounds.append(HashRound(queries, keys, is_attended, place[:, :, r]))
+        has_other |= _look_up(is_attended.any(-1).flatten(2), place[:, :, r])
     itself = torch.eye(n_chunk, 2 * n_chunk, dtype=torch.bool, device=device)
     rounds[0].is_attended.logical_or_(itself & _look_up(real & ~has_other, rounds[0].queries)[..., None])
     return rounds
 
 
-def attend_rounds(
-    query: Float[Tensor, "batch heads n d"],
-    value: Float[Tensor, "batch heads n d_value"],
-    rounds: list[HashRound],
-    *,
-    dropout: float = 0.0,
-    generator: torch.Generator | None = None,
-) -> Float[Tensor, "batch heads n d_value"]:
+def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout: float, source: Generator) -> Tensor:
     r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i}\, o^r_i$ with $z_i = \log \sum_r e^{z^r_i}$.
 
     $o^r$ is round r's softmax output, and $z^r$ its log-normaliser. Tokens without a pair get finite numbers.
@@ -93,11 +85,11 @@ def attend_rounds(
     nothing = torch.finfo(query.dtype).min  # not -inf: a round without pairs stays finite, then weighs 0
     outputs, normalisers = [], []
     for queries, keys, is_attended, place in rounds:
-        mine, theirs, values = (_look_up(x, tokens) for x, tokens in ((query, queries), (unit, keys), (value, keys)))
+        mine, theirs, values = _look_up(query, queries), _look_up(unit, keys), _look_up(value, keys)
         scores = (mine @ theirs.mT).masked_fill(~is_attended, nothing)  # batch heads chunks size twice_size
         weights = torch.softmax(scores, -1)
         if dropout > 0:
-            uniform = torch.rand(weights.shape, generator=generator, device=weights.device)
+            uniform = torch.rand(weights.shape, generator=source, device=weights.device)
             weights = weights * (uniform >= dropout) / (1 - dropout)
         outputs.append(_look_up((weights @ values).flatten(2, 3), place))
         normalisers.append(_look_up(scores.logsumexp(-1).flatten(2), place))
@@ -121,23 +113,20 @@ class ReformerAttention(Baseline):
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \qquad
     P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$
 
-    The query also serves as the key: **the argument** ``key`` **is ignored**, and the key projection of a surrounding
-    layer has no effect.
+    The query also serves as the key: **the argument** ``key`` **is ignored**.
 
     Args:
         n_hashes: Rounds of hashing, at least 1.
         n_chunk: Tokens per chunk, at least 1. There are twice as many buckets as chunks.
 
-    Cost: O(rounds · n · d · (n / n_chunk + n_chunk) + rounds² · n · n_chunk) time, O(rounds · n · (n / n_chunk +
-    rounds · n_chunk)) memory. The term in n² comes from hashing in one step. Each call draws one int64 from
-    ``generator``, in eval mode too.
+    Cost: for chunks of c tokens, O(rounds · n · d · (n/c + c) + rounds² · n · c) time and O(rounds · n · (n/c +
+    rounds · c)) memory; n²/c comes from hashing in one step. Each call draws one int64 from ``generator``.
 
     Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, where keys
     have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
-    counts in the first, while the original subtracts log(number of rounds) in each, which gives the same sum; that a
-    token attends to itself only as a last resort is exact, while the original subtracts a large constant; the chunk
-    before the first is the last of the same round; the number of buckets and that last chunk depend on an example's
-    real tokens only, so padding does not change the distribution of its output. Reversible layers are not included.
+    counts once, and a token attends to itself only as a last resort (the original subtracts log(rounds) and a large
+    constant, to the same effect); the chunk before the first is the last of the same round; the number of buckets and
+    that last chunk depend on real tokens only, so padding changes no distribution; layers are not reversible.
     """
 
     def __init__(
@@ -154,15 +143,12 @@ class ReformerAttention(Baseline):
         batch, heads, n_tokens, d_head = query.shape
         n_chunk = min(self.n_chunk, n_tokens)
         n_chunks, more = -(-n_tokens // n_chunk), -n_tokens % n_chunk
-        dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
-        x, values = (nn.functional.pad(tokens.to(dtype), (0, 0, 0, more)) for tokens in (query, value))
-        source = torch.Generator(query.device).manual_seed(draw_seed(generator))
+        source = Generator(query.device).manual_seed(draw_seed(generator))
         rotations = torch.randn(heads, self.n_hashes, d_head, n_chunks, generator=source, device=query.device)
         half_buckets = (-(-is_real.sum(1) // n_chunk)).clamp(min=1)  # as many as chunks with real tokens
-        with full_precision(query):
-            bucket = hash_tokens(x, rotations, half_buckets)
-            rounds = find_pairs(bucket, nn.functional.pad(is_real, (0, more)), n_chunk)
-            values = attend_rounds(x, values, rounds, dropout=dropout, generator=source)[:, :, :n_tokens]
+        x, values = (pad(tokens, (0, 0, 0, more)) for tokens in (query, value))
+        rounds = find_pairs(hash_tokens(x, rotations, half_buckets), pad(is_real, (0, more)), n_chunk)
+        values = attend_rounds(x, values, rounds, dropout, source)[:, :, :n_tokens]
         shape = (batch, heads, n_tokens, n_tokens)
         n_attended = torch.stack([each.is_attended.sum((2, 3, 4)) for each in rounds]).sum(0)
         density = share_of_pairs(n_attended, shape, is_real, is_real)

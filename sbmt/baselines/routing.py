@@ -8,7 +8,7 @@ from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.baselines.base import Baseline, Inputs, directions, real_tokens
 from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
-from sbmt.types import AttentionOutput, full_precision
+from sbmt.types import AttentionOutput
 
 
 def same_cluster(cluster: Int[Tensor, "batch heads n"], is_real: Bool[Tensor, "batch n"]) -> EdgeList:
@@ -40,24 +40,20 @@ class RoutingAttention(Baseline):
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot \hat x_j)}{Z_i}\, v_j, \qquad
     P_i = \{j \ne i : c_j = c_i\}, \text{ or } \{i\} \text{ if that is empty.}$$
 
-    The query also serves as the key: **the argument** ``key`` **is ignored**, and the key projection of a surrounding
-    layer has no effect. The centroids learn from the output's ``auxiliary_loss``, the mean of
-    $1 - \hat x_i \cdot \hat\mu_{c_i}$ over real tokens, which the loss of the task must contain; it reaches nothing
-    else, and the loss of the task does not reach them.
+    The query also serves as the key: **the argument** ``key`` **is ignored**. The centroids learn from the output's
+    ``auxiliary_loss`` alone, the mean of $1 - \hat x_i \cdot \hat\mu_{c_i}$ over real tokens, which the loss of the
+    task must contain.
 
     Args:
         n_centroids: Centroids k of k-means per head, at least 1.
         backend: What attends along the edges; ``"auto"`` chooses.
 
-    Cost: O(n · k · d + edges · d), where k clusters of equal size have n² / k edges. Only dropout draws from
-    ``generator``, one int64.
+    Cost: O(n · k · d + edges · d), where k clusters of equal size have n² / k edges.
 
     Source: Roy, Saffar, Vaswani and Grangier, "Efficient Content-Based Sparse Attention with Routing Transformers"
     (2021). Deviations: a token is in one cluster, whose size may be anything, while the original gives each centroid
-    its n / k nearest tokens, so that a token may be in several or in none; centroids follow the gradient of the
-    objective of k-means instead of a moving average of their tokens, so that a forward pass changes nothing; scores are
-    as in Reformer, where the query keeps its length and a token attends to itself only as a last resort. Heads with
-    local attention are not included.
+    its n / k nearest tokens; centroids follow the gradient of k-means' objective instead of a moving average; scores
+    are those of Reformer; no heads attend locally.
     """
 
     def __init__(
@@ -67,22 +63,23 @@ class RoutingAttention(Baseline):
         check_sizes(n_centroids=n_centroids)
         check_backend(backend)
         self.n_centroids, self.backend = n_centroids, backend
-        self.centroids = nn.Parameter(directions(torch.randn(n_heads, n_centroids, d_head)))
+        self.centroids = nn.Parameter(torch.empty(n_heads, n_centroids, d_head))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the centroids anew, as random directions."""
+        with torch.no_grad():
+            self.centroids.copy_(directions(torch.randn_like(self.centroids)))
 
     def attend(self, inputs: Inputs) -> AttentionOutput:
-        """Assigns and attends; SbmtError if queries and keys differ in number or in their masks."""
+        """Assigns and attends; SbmtError if queries and keys differ in number or in masks."""
         query, _, value, _, _, dropout, generator, return_edges = inputs
         is_real = real_tokens(inputs)
-        dtype = torch.promote_types(torch.promote_types(query.dtype, value.dtype), torch.float32)
-        query, value = query.to(dtype), value.to(dtype)
-        with full_precision(query):
-            unit, centroids = directions(query), directions(self.centroids).to(dtype)
-            closeness, cluster = (unit.detach() @ centroids.mT).max(-1)  # batch heads n
-            edges = same_cluster(cluster, is_real)
-            query = query * self.d_head**0.5  # which the scores are divided by
-            values = edge_attention(
-                query, unit, value, edges, backend=self.backend, dropout=dropout, generator=generator
-            )
+        unit, centroids = directions(query), directions(self.centroids).to(query.dtype)
+        closeness, cluster = (unit.detach() @ centroids.mT).max(-1)  # batch heads n
+        edges = same_cluster(cluster, is_real)
+        query = query * self.d_head**0.5  # which the scores are divided by
+        values = edge_attention(query, unit, value, edges, backend=self.backend, dropout=dropout, generator=generator)
         n_real = is_real.sum() * self.n_heads
         distance = (1 - closeness).masked_fill(~is_real[:, None], 0.0).sum() / n_real.clamp(min=1)
         density = edges.density()

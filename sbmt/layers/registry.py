@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import field, fields, make_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, make_dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
@@ -14,7 +14,7 @@ from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention
 from sbmt.layers.sbm_static import StaticSBMAttention
-from sbmt.registration import add_to, check_takes
+from sbmt.registration import add_to, option
 from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -30,9 +30,6 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "random_mask": baselines.RandomMaskAttention,
 }
 RESERVED = frozenset(ATTENTIONS)
-COSTS: dict[type[nn.Module], Callable[[Any, int], Any]] = {}
-"""By class: a function of a module and a number of tokens that counts the module's operations."""
-
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {"sampler": "exact", "gate_rule": "score", "exploration": 0.01, "self_loops": True},
     "faithful": {"sampler": "fastrg", "gate_rule": "score", "exploration": 0.01, "self_loops": False},
@@ -57,26 +54,22 @@ FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what m
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
-def register_attention(name: str, attention: type[nn.Module], cost: Callable[[Any, int], Any] | None = None) -> None:
+def register_attention(name: str, attention: type[nn.Module]) -> None:
     """Gives an attention of yours a name, for :func:`build_attention`, the models, the trainer and the command line.
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
-    if it needs that. Every other number, name or bool with a default is an option of the command line: ``n_hops=2`` is
-    ``--n-hops``, described as in the docstring.
+    if it needs that. Other numbers, names and bools with a default are options of the command line, such as
+    ``--n-hops`` for ``n_hops=2``.
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
-        attention: The class; :func:`sbmt.testing.check_attention` says whether its modules keep the library's rules.
-        cost: ``cost(module, n)`` for n tokens returns a :class:`sbmt.cost.ModuleCost`; None: costs are not counted.
+        attention: The class; see :func:`sbmt.testing.check_attention`.
 
     Raises:
-        SbmtError: If the name is taken or no identifier, the class no ``nn.Module``, or the cost no such function.
+        SbmtError: If the name is taken or no identifier, or the class no ``nn.Module``.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
-    if cost is not None:
-        check_takes("cost", cost, ("module", "n"))
-        COSTS[attention] = cost
     add_to(ATTENTIONS, "attention", name, attention, RESERVED)
 
 
@@ -90,21 +83,19 @@ def options_of(name: str) -> type:
 
 @cache
 def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
-    found: dict[str, tuple[Any, Any]] = {}  # the type of each option, and its default
+    found: list[tuple[str, Any, Any, Any]] = []  # names, types, defaults and allowed values
     for name, parameter in parameters_of(attention).items():
-        default = parameter.default
-        hint = type(default) if parameter.annotation is parameter.empty else parameter.annotation
+        hint = type(parameter.default) if parameter.annotation is parameter.empty else parameter.annotation
         kinds = [x for x in (hint, *get_args(hint)) if x in (bool, int, float, str) or get_origin(x) is Literal]
-        if kinds and default is not parameter.empty and name not in FILLED_IN:
-            found[name] = kinds[0], None if any(name in preset for preset in PRESETS.values()) else default
+        if kinds and parameter.default is not parameter.empty and name not in FILLED_IN:
+            default = None if any(name in preset for preset in PRESETS.values()) else parameter.default
+            found.append((name, kinds[0], default, SAMPLERS if name == "sampler" else get_args(kinds[0])))
         if ExtraKeys in get_args(hint):
-            found["extra_keys"] = float, None
+            found.append(("extra_keys", float, None, ()))
     if attention_name == "sbm":
-        found["preset"] = Literal[tuple(PRESETS)], "recommended"
-    texts, made = _help_texts(attention), []
-    for name, (kind, default) in found.items():
-        names = SAMPLERS if name == "sampler" else get_args(kind)
-        made.append((name, kind | None, field(default=default, metadata={"help": texts.get(name), "names": names})))
+        found.append(("preset", Literal[tuple(PRESETS)], "recommended", tuple(PRESETS)))
+    texts = _help_texts(attention)
+    made = [(name, kind | None, option(default, texts.get(name, ""), names)) for name, kind, default, names in found]
     methods = {"__reduce__": lambda self: (make_options, (attention_name, vars(self)))}  # for pickle, by name
     title = attention.__name__.removesuffix("Attention")
     return make_dataclass(f"{title}Options", made, frozen=True, namespace=methods)
@@ -123,18 +114,17 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
     """The options of an attention with these values, and its defaults elsewhere; SbmtError if a value does not fit."""
-    kind = options_of(name)
-    names = {option.name: option.metadata["names"] for option in fields(kind)}
-    if unknown := [option for option in values if option not in names]:
-        expected = f"options of attention {name!r} ({', '.join(names) or 'it has none'})"
+    allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
+    given = {each: value for each, value in values.items() if value is not None}
+    if unknown := [each for each in values if each not in allowed]:
+        expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
         raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
-    given = {option: value for option, value in values.items() if value is not None}
-    for option, value in given.items():
-        if names[option]:
-            choose(option, value, dict.fromkeys(names[option]))
-        elif option.startswith("n_"):
-            check_sizes(**{option: value})
-    return kind(**given)
+    for each, value in given.items():
+        if allowed[each]:
+            choose(each, value, dict.fromkeys(allowed[each]))
+        elif each.startswith("n_"):
+            check_sizes(**{each: value})
+    return options_of(name)(**given)
 
 
 def arguments_of(options: Any) -> dict[str, Any]:
@@ -163,17 +153,16 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
         FullAttention(d_head=8, n_heads=2, dropout=0.0)
     """
     attention = choose("attention", name, ATTENTIONS)
+    if preset is not None and name != "sbm":
+        raise SbmtError("a preset with attention 'sbm' only", f"{preset!r} with {name!r}", "leave it out")
     if preset is not None:
-        if name != "sbm":
-            raise SbmtError("a preset with attention 'sbm' only", f"{preset!r} with {name!r}", "leave it out")
         arguments = choose("preset", preset, PRESETS) | arguments
-    parameters = parameters_of(attention)
-    needed = [x for x, p in parameters.items() if p.default is p.empty and p.kind not in REST]
-    wrong = [f"no {x}" for x in needed if x not in arguments]
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        wrong += [x for x in arguments if x not in parameters]
+    known = parameters_of(attention)
+    wrong = [f"no {x}" for x, p in known.items() if p.default is p.empty and p.kind not in REST and x not in arguments]
+    if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        wrong += [x for x in arguments if x not in known]
     if wrong:
-        expected = f"arguments that {attention.__name__} takes: {', '.join(parameters)}"
+        expected = f"arguments that {attention.__name__} takes: {', '.join(known)}"
         raise SbmtError(expected, ", ".join(wrong), "give what is needed, and leave the rest out")
     return attention(**arguments)
 

@@ -8,14 +8,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes, describe
+from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_number
 from sbmt.graph.masks import check_mask
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
 from sbmt.types import AttentionOutput
 
-IDS: tuple[torch.dtype, ...] = torch.int32, torch.int64
-FLOATS: tuple[torch.dtype, ...] = torch.float16, torch.bfloat16, torch.float32, torch.float64
 Positions = Literal["learned", "rotary", "none"]
 Tokens = Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"]
 Vectors = Float[Tensor, "batch n d_model"]
@@ -69,17 +67,15 @@ class Encoder(nn.Module):
     Args:
         vocab_size: Number of token ids; None where tokens are vectors.
         max_length: Longest sequence; None sets no limit.
-        d_model: Width.
-        d_hidden: Width inside each block's MLP.
-        n_heads: Heads per layer.
-        n_layers: Number of blocks.
+        d_model: Width; ``d_hidden`` is that inside each block's MLP.
+        n_heads: Heads of each of the ``n_layers`` blocks.
         dropout: After the embedding, attention and MLPs, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
         d_input: Entries of a token, where tokens are vectors: a linear layer embeds them.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
-            and keys (:class:`~sbmt.layers.rotary.RotaryPositions`) and needs heads of even width; ``"none"`` leaves
-            positions out. None means learned positions where ``max_length`` is given, and no positions otherwise.
+            and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
+            positions where ``max_length`` is given, and no positions otherwise.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
 
     Raises:
@@ -106,40 +102,38 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         check_dropout(dropout)
-        if not isinstance(embedding_std, (int, float)) or not 0 <= embedding_std < 1e30:
+        if not is_number(embedding_std) or not 0 <= embedding_std < 1e30:
             raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
         if (vocab_size is None) == (d_input is None):
             raise SbmtError("either vocab_size or d_input", "neither" if d_input is None else "both", "give one")
-        check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids)
-        self.d_model, self.max_length, self.vocab_size = d_model, max_length, vocab_size
+        optional = {"vocab_size": vocab_size, "d_input": d_input, "max_length": max_length}
+        sizes = {name: size for name, size in optional.items() if size is not None}
+        check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids, **sizes)
+        if d_model % n_ids:
+            raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
+        if positions is None:
+            positions = "none" if max_length is None else "learned"
+        check_choice("positions", positions, Positions)
+        if positions == "learned" and max_length is None:
+            raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")
+        if positions == "rotary" and "transform_heads" in arguments:
+            raise SbmtError("rotary positions or transform_heads", "both", "leave one out")
+        self.d_model, self.max_length, self.vocab_size, self.positions = d_model, max_length, vocab_size, positions
         self.token_embedding: nn.Embedding | nn.Linear
-        if vocab_size is not None:
-            check_sizes(vocab_size=vocab_size)
-            if d_model % n_ids:
-                raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
+        if d_input is None:
             self.token_shape = (n_ids,) if n_ids > 1 else ()
-            self.token_embedding = nn.Embedding(vocab_size, d_model // n_ids)
+            self.token_embedding = nn.Embedding(sizes["vocab_size"], d_model // n_ids)
             nn.init.normal_(self.token_embedding.weight, std=embedding_std)
-        if d_input is not None:
-            check_sizes(d_input=d_input)
+        else:
             self.token_shape = (d_input,)
             self.token_embedding = nn.Linear(d_input, d_model)
             nn.init.normal_(self.token_embedding.weight, std=embedding_std / d_input**0.5)
             nn.init.zeros_(self.token_embedding.bias)
-        if max_length is not None:
-            check_sizes(max_length=max_length)
-        if positions is None:
-            positions = "none" if max_length is None else "learned"
-        check_choice("positions", positions, Positions)
-        self.positions, self.position_embedding = positions, None
+        self.position_embedding = None
         if positions == "learned":
-            if max_length is None:
-                raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")
-            self.position_embedding = nn.Embedding(max_length, d_model)
+            self.position_embedding = nn.Embedding(sizes["max_length"], d_model)
             nn.init.normal_(self.position_embedding.weight, std=embedding_std)
         if positions == "rotary":
-            if "transform_heads" in arguments:
-                raise SbmtError("rotary positions or transform_heads", "both", "leave one out")
             arguments["transform_heads"] = RotaryPositions(d_model // n_heads)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
@@ -177,11 +171,14 @@ class Encoder(nn.Module):
 
     def _check(self, tokens: Tensor) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""
-        expected, dtypes, do = "token ids as an int64", IDS, "encode the text first"
+        expected, do = "token ids as an int64", "encode the text first"
         if self.vocab_size is None:
-            expected, dtypes, do = "tokens as a floating-point", FLOATS, "give one vector per token"
-        is_right = isinstance(tokens, Tensor) and tokens.dtype in dtypes and tokens.dim() > 1
-        if not is_right or tokens.shape[2:] != self.token_shape or 0 in tokens.shape:
+            expected, do = "tokens as a floating-point", "give one vector per token"
+        is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
+        if is_right:
+            is_float, is_id = tokens.is_floating_point(), tokens.dtype in (torch.int32, torch.int64)
+            is_right = (is_float if self.vocab_size is None else is_id) and 0 not in tokens.shape
+        if not is_right:
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
             raise SbmtError(f"{expected} tensor ({sizes})", describe(tokens), do)
         if tokens.device != (device := self.norm.weight.device):

@@ -31,21 +31,27 @@ def first_of_real(values: Vectors, mask: Mask) -> Float[Tensor, "batch d_model"]
     return first.masked_fill(~mask.any(1, keepdim=True), 0.0)
 
 
-class SequenceClassifier(nn.Module):
-    """Encoder, mean over real tokens, and an MLP with one hidden layer.
+class _Head(nn.Module):
+    """An encoder and sizes, checked."""
 
-    Args:
-        encoder: What reads the tokens.
-        n_labels: Logits per sequence.
-        d_hidden: Width inside the head.
-        is_padded_mean: Divides by n instead of by the number of real tokens, as the pipeline that the paper uses does.
+    def __init__(self, encoder: Encoder, **sizes: int) -> None:
+        super().__init__()
+        if not isinstance(encoder, Encoder):
+            raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
+        check_sizes(**sizes)
+        self.encoder = encoder
+
+
+class SequenceClassifier(_Head):
+    """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
+
+    With ``is_padded_mean`` the mean is divided by n instead of by the number of real tokens, as in the pipeline that
+    the paper uses.
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
-        super().__init__()
-        check_sizes(n_labels=n_labels, d_hidden=d_hidden)
-        self.encoder, self.is_padded_mean = _checked(encoder), is_padded_mean
-        self.head = _mlp(encoder.d_model, d_hidden, n_labels)
+        super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
+        self.is_padded_mean, self.head = is_padded_mean, _mlp(encoder.d_model, d_hidden, n_labels)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n_labels)``."""
@@ -53,14 +59,12 @@ class SequenceClassifier(nn.Module):
         return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
-class SentenceClassifier(nn.Module):
+class SentenceClassifier(_Head):
     r"""Encoder, one vector x per sequence, and an MLP with one hidden layer of tanh.
 
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        encoder: What reads the tokens.
-        n_labels: Logits per sequence.
         pooling: Makes x the ``"mean"`` of real tokens, as in the paper's table of settings, or the ``"first"`` of them,
             as in the pipeline that it uses.
         dropout: Before either linear layer while training, in [0, 1).
@@ -69,12 +73,11 @@ class SentenceClassifier(nn.Module):
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, *, pooling: Pooling = "mean", dropout: float = 0.0) -> None:
-        super().__init__()
-        check_sizes(n_labels=n_labels)
+        super().__init__(encoder, n_labels=n_labels)
         check_choice("pooling", pooling, Pooling)
         check_dropout(dropout)
-        self.encoder, self.pooling = _checked(encoder), pooling
         inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
+        self.pooling = pooling
         self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
@@ -84,16 +87,13 @@ class SentenceClassifier(nn.Module):
         return ModelOutput(self.head(pool(encoded.values, mask)), encoded.attention)
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(_Head):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
     Args:
-        encoder: What reads a document.
-        n_labels: Logits per pair.
-        d_hidden: Width inside the head, at least 2.
-        pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer of width
-            ``d_hidden``, as in the pipeline that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden
-            layers, ``d_hidden`` and half of it, as in Long Range Arena's own code.
+        pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer, as in the pipeline
+            that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden layers, ``d_hidden`` and half of
+            it, as in Long Range Arena's own code.
         is_padded_mean: See :class:`SequenceClassifier`.
 
     Paper: appendix, retrieval; the head is the pipeline's.
@@ -108,14 +108,12 @@ class DualEncoder(nn.Module):
         pair_features: PairFeatures = "products",
         is_padded_mean: bool = False,
     ) -> None:
-        super().__init__()
-        check_sizes(n_labels=n_labels, d_hidden=d_hidden)
+        super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
         check_choice("pair_features", pair_features, PairFeatures)
-        self.encoder, self.pair_features, self.is_padded_mean = _checked(encoder), pair_features, is_padded_mean
-        if pair_features == "products":
-            self.head = _mlp(4 * encoder.d_model, d_hidden, n_labels)
-        else:
-            self.head = _mlp(2 * encoder.d_model, d_hidden, max(1, d_hidden // 2), n_labels)
+        self.pair_features, self.is_padded_mean = pair_features, is_padded_mean
+        is_short, d_model = pair_features == "concatenation", encoder.d_model
+        widths = (2 * d_model, d_hidden, max(1, d_hidden // 2)) if is_short else (4 * d_model, d_hidden)
+        self.head = _mlp(*widths, n_labels)
 
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
@@ -125,9 +123,8 @@ class DualEncoder(nn.Module):
         Raises:
             SbmtError: If the documents do not come in pairs.
         """
-        for name, x in (("tokens", tokens), ("mask", mask)):
-            is_pair = isinstance(x, Tensor) and x.dim() == 3 and x.shape[1] == 2
-            if not is_pair and not (name == "mask" and mask is None):
+        for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
+            if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
                 raise SbmtError(f"{name} of shape (batch, 2, n)", describe(x), "give both documents of each pair")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
@@ -136,18 +133,11 @@ class DualEncoder(nn.Module):
         return ModelOutput(self.head(torch.cat(parts, -1)), encoded.attention)
 
 
-class TokenTagger(nn.Module):
-    """Encoder and one linear layer per token.
-
-    Args:
-        encoder: What reads the tokens.
-        n_labels: Logits per token.
-    """
+class TokenTagger(_Head):
+    """Encoder and one linear layer, which gives ``n_labels`` logits per token."""
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
-        super().__init__()
-        check_sizes(n_labels=n_labels)
-        self.encoder = _checked(encoder)
+        super().__init__(encoder, n_labels=n_labels)
         self.head = nn.Linear(encoder.d_model, n_labels)
 
     def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
@@ -156,7 +146,7 @@ class TokenTagger(nn.Module):
         return ModelOutput(self.head(_select(encoded.values, selected, mask)), encoded.attention)
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(_Head):
     r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
 
     With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
@@ -165,9 +155,6 @@ class MaskedLM(nn.Module):
 
     E is the same tensor that reads the tokens in; $b \in \mathbb{R}^V$ starts at zeros.
 
-    Args:
-        encoder: What reads the tokens.
-
     Raises:
         SbmtError: If a token of the encoder is not one id.
 
@@ -175,13 +162,12 @@ class MaskedLM(nn.Module):
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        d_model, vocab_size = _checked(encoder).d_model, encoder.vocab_size
-        if vocab_size is None or encoder.token_shape:
+        super().__init__(encoder)
+        if encoder.vocab_size is None or encoder.token_shape:
             raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
-        self.encoder = encoder
+        d_model = encoder.d_model
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
 
     def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n, vocab_size)``.
@@ -202,20 +188,15 @@ def _mlp(*d_layers: int) -> nn.Sequential:
     return nn.Sequential(*layers[1:])
 
 
-def _checked(encoder: Encoder) -> Encoder:
-    if not isinstance(encoder, Encoder):
-        raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
-    return encoder
-
-
 def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
+    """The selected tokens, ``(n_selected, d_model)``, or all of them, ``(batch, n, d_model)``."""
     if selected is None:
         return x
-    if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
-        expected = f"selected as a bool tensor of shape {tuple(x.shape[:2])}"
+    shape, device = x.shape[:2], x.device
+    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
+    if not is_bool or selected.shape != shape or selected.device != device:
+        expected = f"selected as a bool tensor of shape {tuple(shape)} on {device}"
         raise SbmtError(expected, describe(selected), "give one entry per token, True = asked about")
-    if selected.device != x.device:
-        raise SbmtError(f"selected on {x.device}, as the tokens", selected.device, "move it there with .to(…)")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
         raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")
-    return x[selected]  # n_selected d_model
+    return x[selected]

@@ -1,15 +1,8 @@
 """From a model that was trained with full attention to one with fitted masks, all its weights as they were."""
 
-from sbmt.sparsification.convert import sparsify
-from sbmt.sparsification.fit import FitReport, MaskQuality, MaskReport, fit_block_models, measure_masks
-from sbmt.sparsification.huggingface import load_sparsified
-
-__all__ = [
-    "FitReport",
-    "MaskQuality",
-    "MaskReport",
-    "fit_block_models",
-    "load_sparsified",
-    "measure_masks",
-    "sparsify",
-]
+from sbmt.sparsification.convert import sparsify as sparsify
+from sbmt.sparsification.fit import MaskQuality as MaskQuality
+from sbmt.sparsification.fit import MaskReport as MaskReport
+from sbmt.sparsification.fit import fit_block_models as fit_block_models
+from sbmt.sparsification.fit import measure_masks as measure_masks
+from sbmt.sparsification.huggingface import load_sparsified as load_sparsified

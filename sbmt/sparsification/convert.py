@@ -16,8 +16,7 @@ Model = TypeVar("Model", bound=nn.Module)
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
 """How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained without a sink, and its
 tokens attend themselves no more than they need to."""
-FULL = FullAttention, nn.MultiheadAttention
-"""What masks are put in the place of."""
+FULL = FullAttention, nn.MultiheadAttention  # what masks are put in the place of
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
@@ -25,15 +24,13 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
 
     What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
     its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. Encoders of Hugging Face Transformers attend through the masks as their attention ``"sbmt"``, which
-    ``set_attn_implementation`` leaves and returns to. The new block models are not fitted yet: call
-    :func:`~sbmt.fit_block_models` next. A sampled mask is reweighted, so that the more edges a query has, the closer
-    its output comes to what it was.
+    projections. Encoders of Hugging Face Transformers attend through the masks as their attention ``"sbmt"``. The new
+    block models are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:
         model: Trained with full attention; it is left as it is.
         edges_per_query: c, how many edges a query's attention is divided among. It bounds the mean number of keys that
-            a query draws.
+            a query draws; the more there are, the closer a query's output comes to what it was.
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, in place of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
@@ -53,8 +50,8 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
     copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in every call
     holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent, too
-    named = ((name.removeprefix("model").lstrip(".") or "the model", module) for name, module in holder.named_modules())
-    found = {name: module for name, module in named if isinstance(module, FULL)}  # once each
+    named = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # once each
+    found = {name.removeprefix("model").lstrip(".") or "the model": module for name, module in named.items()}
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
         do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
@@ -97,11 +94,9 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
     """The same projections around a fitted mask."""
-    if theirs.bias_k is not None or theirs.add_zero_attn:
-        do = "leave its layer as it is: a mask has no place for another key"
-        raise SbmtError("torch.nn.MultiheadAttention without add_bias_kv and add_zero_attn", f"one in {place}", do)
-    if not theirs._qkv_same_embed_dim:
-        raise SbmtError("keys and values as wide as queries", f"kdim or vdim in {place}", "project them first")
+    if theirs.bias_k is not None or theirs.add_zero_attn or not theirs._qkv_same_embed_dim:
+        expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim and vdim"
+        raise SbmtError(expected, f"one with them in {place}", "leave its layer as it is")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
     first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
     sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias

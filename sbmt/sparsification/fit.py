@@ -2,24 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from math import cos, pi
-from typing import Any
+from math import cos, inf, pi
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.block_model.fit import auxiliary_loss
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, is_number
 from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.types import AttentionOutput
 
-BETAS = 0.9, 0.99
-"""Of Adam. Rates are exponentials, so that now and then a gradient is far larger than usual, best soon forgotten."""
+BETAS = 0.9, 0.99  # of Adam: rates are exponentials, whose gradients are now and then far larger, best soon forgotten
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +35,22 @@ class MaskQuality:
         attended_keys: The same of full attention, $1 / \sum_j a_{ij}^2$.
     """
 
-    attention_mass: Float[Tensor, " heads"]
-    density: Float[Tensor, " heads"]
-    error: Float[Tensor, " heads"]
-    effective_keys: Float[Tensor, " heads"]
-    attended_keys: Float[Tensor, " heads"]
+    attention_mass: Tensor
+    density: Tensor
+    error: Tensor
+    effective_keys: Tensor
+    attended_keys: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head."""
+    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head.
+
+    ``losses`` are those of every step, if the masks were fitted just before.
+    """
 
     layers: dict[str, MaskQuality]
+    losses: tuple[float, ...] = ()
 
     def mean(self, name: str) -> float:
         """The mean over all heads of one of the attributes of :class:`MaskQuality`."""
@@ -63,13 +66,6 @@ class MaskReport:
         return "\n".join(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class FitReport(MaskReport):
-    """The quality of the masks that a fit ended with, on the batches that follow, and the loss of each of its steps."""
-
-    losses: tuple[float, ...]
-
-
 def fit_block_models(
     model: nn.Module,
     batches: Iterable[Any],
@@ -78,20 +74,19 @@ def fit_block_models(
     learning_rate: float = 1e-2,
     n_measured: int = 4,
     on_step: Callable[[int, float], None] | None = None,
-) -> FitReport:
-    r"""Fits the block models of a network to its attention, with everything else frozen.
+) -> MaskReport:
+    """Fits the block models of a network to its attention, with everything else frozen.
 
     While it runs, every layer attends all pairs, as the network was trained to, and its block model learns by
-    likelihood where that attention goes (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off. Afterwards the layers
-    draw masks.
+    likelihood where that attention goes (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
 
     Args:
         model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``. Only its block models change.
-        batches: What the model is called with, batch by batch: a tensor, a tuple of arguments, or a mapping of named
-            ones. They are gone through as often as it takes.
+        batches: What the model is called with: tensors, tuples of arguments, or mappings of named ones, gone through as
+            often as it takes.
         steps: Steps of Adam, one batch each; some hundreds are enough.
         learning_rate: The largest; it falls to zero over the last third, along a cosine.
-        n_measured: How many batches to measure the masks on afterwards.
+        n_measured: How many of the batches that follow the masks are measured on.
         on_step: Called after each step with its number, from 1, and its loss.
 
     Raises:
@@ -101,7 +96,7 @@ def fit_block_models(
     Cost: O(n²) for each of ``steps`` passes forward with full attention, and backward through the block models.
     """
     check_sizes(steps=steps, n_measured=n_measured)
-    if not isinstance(learning_rate, (int, float)) or not 0 < learning_rate < float("inf"):
+    if not is_number(learning_rate) or not 0 < learning_rate < inf:
         raise SbmtError("learning_rate > 0", learning_rate, "1e-2 is a start")
     blocks = [p for layer in fitted_layers(model).values() for p in layer.block_parameters()]
     optimizer = torch.optim.Adam(blocks, learning_rate, betas=BETAS)
@@ -124,7 +119,7 @@ def fit_block_models(
             if on_step is not None:
                 on_step(step, losses[-1])
     measured = measure_masks(model, [next(supply) for _ in range(n_measured)])
-    return FitReport(measured.layers, tuple(losses))
+    return MaskReport(measured.layers, tuple(losses))
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
@@ -155,8 +150,7 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
     return MaskReport(report)
 
 
-@dataclass(frozen=True, eq=False)
-class Heads:
+class Heads(NamedTuple):
     """What an attention is called with: query, key, value ``(batch, heads, n, d)``, masks ``(batch, n)`` or None."""
 
     query: Tensor
@@ -168,6 +162,10 @@ class Heads:
     def attend(self, attention: nn.Module) -> AttentionOutput:
         """What another attention makes of it."""
         return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
+
+
+Calls = dict[str, list[tuple[Heads, AttentionOutput]]]
+"""By the name of a layer: what it was called with, and what it returned."""
 
 
 def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
@@ -187,20 +185,20 @@ def full_attention(heads: Heads) -> Float[Tensor, "batch heads n_queries n_keys"
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
     """Sums over queries of what :func:`measure_masks` averages, in float32 at least: float16 ends at 65,504."""
-    one_hot = torch.eye(heads.key.shape[2], dtype=heads.value.dtype, device=heads.value.device)
+    query, key, value, *masks = heads
+    one_hot = torch.eye(key.shape[2], dtype=value.dtype, device=value.device).expand(*key.shape[:2], -1, -1)
     with torch.no_grad(), kept(attention.modules(), "training"):
-        output = replace(heads, value=one_hot.expand(*heads.key.shape[:2], -1, -1)).attend(attention.eval())
-    dtype = torch.promote_types(heads.value.dtype, torch.float32)
-    heads = replace(heads, **{name: getattr(heads, name).to(dtype) for name in ("query", "key", "value")})
-    weights, wanted = output.values.to(dtype), full_attention(heads)
-    real = zero_padding(torch.ones_like(heads.query[..., :1]), heads.query_mask)[..., 0]  # batch heads n_queries
+        output = heads._replace(value=one_hot).attend(attention.eval())
+    query, key, value, weights = (x.float() if x.itemsize < 4 else x for x in (query, key, value, output.values))
+    wanted = full_attention(Heads(query, key, value, *masks))
+    real = zero_padding(torch.ones_like(query[..., :1]), heads.query_mask)[..., 0]  # batch heads n_queries
     per_query = (
         (wanted * (weights > 0)).sum(-1),
         output.density[..., None] * real,
         _effective_keys(weights),
         _effective_keys(wanted),
-        ((weights - wanted) @ heads.value).square().sum(-1),
-        (wanted @ heads.value).square().sum(-1),
+        ((weights - wanted) @ value).square().sum(-1),
+        (wanted @ value).square().sum(-1),
         real,
     )
     return torch.stack([x.sum((0, 2)) for x in per_query])
@@ -209,10 +207,6 @@ def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
 def _effective_keys(weights: Tensor) -> Tensor:
     squares = weights.square().sum(-1)
     return torch.where(squares > 0, 1 / squares.clamp(min=torch.finfo(squares.dtype).tiny), 0.0)
-
-
-Calls = dict[str, list[tuple[Heads, AttentionOutput]]]
-"""By the name of a layer: what it was called with, and what it returned."""
 
 
 @contextmanager
@@ -237,15 +231,12 @@ def watched(layers: Mapping[str, nn.Module]) -> Iterator[Calls]:
 
     def keep(name: str, _: nn.Module, tokens: Any, options: dict[str, Any], output: AttentionOutput) -> None:
         query, key, value = tokens
-        heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
-        calls[name].append((heads, output))
+        calls[name].append((Heads(query, key, value, options.get("query_mask"), options.get("key_mask")), output))
 
-    hooks = [layer.register_forward_hook(partial(keep, name), with_kwargs=True) for name, layer in layers.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            hooks.callback(layer.register_forward_hook(partial(keep, name), with_kwargs=True).remove)
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager
@@ -261,11 +252,11 @@ def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
 
 def fitting_loss(calls: Calls) -> Tensor:
     """The sum of all auxiliary losses; raises SbmtError if a layer learns nothing from any of its calls."""
-    outputs = {name: [output for _, output in found] for name, found in calls.items()}
-    if not all(any(output.auxiliary_loss.requires_grad for output in found) for found in outputs.values()):
+    outputs = [[output for _, output in found] for found in calls.values()]
+    if not all(any(output.auxiliary_loss.requires_grad for output in found) for found in outputs):
         do = "do without torch.no_grad() and eval(), and checkpoint activations with use_reentrant=False"
         raise SbmtError("an auxiliary loss with a gradient from every fitted layer", "one without", do)
-    return auxiliary_loss([output for found in outputs.values() for output in found])
+    return auxiliary_loss([output for found in outputs for output in found])
 
 
 def falling(done: float) -> float:

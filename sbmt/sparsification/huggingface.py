@@ -1,7 +1,4 @@
-"""Fitted masks in models of Hugging Face Transformers, whose attention is chosen by name: ``"sbmt"`` is ours.
-
-A name stands for a function that attends and one that makes its mask. The block models are children of the modules.
-"""
+"""Fitted masks in models of Hugging Face Transformers, whose attention is chosen by name: ``"sbmt"`` is ours."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +7,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe
 from sbmt.layers import SBMAttention, build_attention
 
-NAME, CHILD = "sbmt", "fitted_mask"
-"""Of the attention implementation, and of the :class:`~sbmt.SBMAttention` in an attention module."""
+NAME, CHILD = "sbmt", "fitted_mask"  # of the attention implementation, and of the SBMAttention in an attention module
 HARMLESS = frozenset({"cache_position", "num_items_in_batch", "output_attentions", "output_hidden_states",
                       "output_router_logits", "position_ids", "return_dict", "use_cache"})  # fmt: skip
 """What models hand to their attention that changes no score."""
@@ -44,10 +40,8 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     AttentionMaskInterface.register(NAME, padding_mask)
     for module in attention_modules(model):
         name, config = type(module).__name__, getattr(module, "config", None)
-        if module.is_causal or getattr(config, "is_decoder", False):
-            raise SbmtError("attention that is not causal", f"{name}, which is", "sparsify an encoder")
-        if "Cross" in name:
-            raise SbmtError("self-attention", name, "sparsify the encoder alone")
+        if module.is_causal or getattr(config, "is_decoder", False) or "Cross" in name:
+            raise SbmtError("self-attention that is not causal", name, "sparsify the encoder alone")
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
         d_head = _number(module, "head_dim", "attention_head_size")
@@ -69,11 +63,8 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
     Raises:
         SbmtError: If the folder holds no sparsified model, or the class is not a model's.
     """
-    from transformers import PreTrainedModel
-
-    if not isinstance(model_class, type) or not issubclass(model_class, PreTrainedModel):
-        got = getattr(model_class, "__name__", type(model_class).__name__)
-        raise SbmtError("a model's class, such as BertForMaskedLM", got, "name the class that was saved")
+    if not hasattr(model_class, "from_pretrained"):
+        raise SbmtError("a model's class, such as BertForMaskedLM", repr(model_class), "name the class that was saved")
 
     def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:
         """The model with its block models, so that their weights are looked for."""
@@ -104,8 +95,7 @@ def attend(
     """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out.
 
     Raises:
-        SbmtError: If it has no fitted mask, is asked for attention weights, or is given what would change its scores,
-            such as a bias of positions.
+        SbmtError: If it has no fitted mask, is asked for attention weights, or is given what would change its scores.
     """
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if not isinstance(fitted, SBMAttention):
@@ -118,12 +108,11 @@ def attend(
         do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
         raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
-        got = f"{attention_mask.dtype} {tuple(attention_mask.shape)}"
-        raise SbmtError("an attention mask (batch, n) of what is padding", got, "masks of pairs are not supported")
+        do = "masks of pairs are not supported"
+        raise SbmtError("an attention mask (batch, n) of what is padding", describe(attention_mask), do)
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
-    n_shared = query.shape[1] // key.shape[1]  # queries that share a key
-    if n_shared > 1:
+    if (n_shared := query.shape[1] // key.shape[1]) > 1:  # queries that share a key
         key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
     fitted.dropout = dropout
     output = fitted(query, key, value, query_mask=attention_mask, key_mask=attention_mask)

@@ -85,12 +85,3 @@ def test_queries_and_keys_whose_features_miss_each_other(sign, scale):
     found = layer(*inputs).values
     dense = quadratic_form(*inputs, torch.ones(2, 3, 5, 5, dtype=torch.bool), layer.features)
     same_values_and_gradients(found, dense, inputs, 1e-12 * scale**2 + 1e-11)
-
-
-def test_features_come_from_the_global_generator_and_are_kept():
-    torch.manual_seed(5)
-    layer, x = PerformerAttention(4, 3, n_features=10), tokens()
-    torch.manual_seed(5)
-    features = sample_orthogonal_features(10, 4).float()
-    layer(x, x, x)
-    assert torch.equal(layer.features, features) and list(layer.state_dict()) == ["features"]

@@ -193,13 +193,6 @@ def test_a_formula_is_multiplied_out(formula, value):
     assert evaluate(formula, {"n": 7, "k": 5, "d": 3}) == value
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("formula", ["", "n + ", "n+k", "2 n", "n²²", "nk", "-n", "2·(n + k)"])
-def test_other_formulas_are_refused(formula):
-    with pytest.raises(SbmtError, match="products such as"):
-        evaluate(formula, {"n": 7, "k": 5})
-
-
 class Strange(nn.Module):
     """An attention that nobody has counted."""
 
@@ -229,7 +222,7 @@ def test_what_cannot_be_counted_is_refused(model, arguments, words):
 def test_an_unknown_attention_inside_a_model_is_not_free():
     model = encoder()
     model.blocks[0].attention.attention = Strange()
-    with pytest.raises(SbmtError, match=r"is known at blocks\.0\.attention\.attention, got Strange: not counted"):
+    with pytest.raises(SbmtError, match=r"of the library at blocks\.0\.attention\.attention, got Strange: not counted"):
         count_operations(model, N)
 
 

@@ -63,7 +63,7 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
     assert encoder(torch.zeros(1, 4, dtype=torch.int64)).values.shape == (1, 4, 8)
     _, *found = [(each.name, each.type, each.default, *each.metadata.values()) for each in fields(options_of("mine"))]
     scale, kind = ("scale", int | None, 2, "what Tensor is multiplied by", ()), Literal["a"] | None
-    assert found == [scale, ("kind", kind, "a", None, ("a",)), ("link", str | None, None, None, ())]
+    assert found == [scale, ("kind", kind, "a", "", ("a",)), ("link", str | None, None, "", ())]
     assert options_of("mine") is options_of("mine")
 
 
@@ -81,10 +81,9 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
         (lambda: make_options("sbm", {"n_clusters": 2.5}), "n_clusters ≥ 1"),
         (lambda: make_options("sbm", {"n_hops": 1}), r"options of attention 'sbm' \(n_clusters.*got n_hops"),
         (lambda: register_attention("sbm", Mine), "does not use for an attention, got 'sbm'"),
-        (lambda: register_attention("two words", Mine), "letters, digits and _, got 'two words'"),
+        (lambda: register_attention("two words", Mine), "letters, digits and _ .*got 'two words'"),
         (lambda: register_attention("yours", Mine(4, 2)), "subclass of torch.nn.Module, got Mine"),
         (lambda: register_attention("yours", dict), "subclass of torch.nn.Module, got type <class 'dict'>"),
-        (lambda: register_attention("yours", Mine, cost=len), r"cost\(module, n\)"),
     ],
 )
 def test_errors_say_what_is_possible(call, words):

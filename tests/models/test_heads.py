@@ -153,7 +153,7 @@ def test_selecting_nothing_is_harmless():
 @pytest.mark.parametrize(
     ("selected", "words"),
     [
-        (SELECTED.long(), r"selected as a bool tensor of shape \(3, 9\), got torch.int64 \(3, 9\)"),
+        (SELECTED.long(), r"selected as a bool tensor of shape \(3, 9\) on cpu, got torch.int64 \(3, 9\)"),
         (SELECTED[:1], r"got torch.bool \(1, 9\)"),
         (SELECTED[:, :-1], r"got torch.bool \(3, 8\)"),
         ([0, 1], "got list"),

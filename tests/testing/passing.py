@@ -21,5 +21,3 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
     "nystromformer, two landmarks": dict(name="nystromformer", n_landmarks=2),
 }
-# What does not treat tokens in another order alike.
-BY_POSITION = {"random, window", "by position", "linformer", "nystromformer, two landmarks"}

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from sbmt import AttentionOutput, SbmtError
-from sbmt.cost import ModuleCost, part
 from sbmt.experiments.costs import report as report_module
 from sbmt.experiments.costs.methods import METHODS, Case
 from sbmt.experiments.costs.report import DENSITIES, TASKS, columns_of, cost_report, count_case, paper_columns
@@ -100,29 +99,18 @@ class Mean(nn.Module):
 
 @pytest.fixture
 def registered():
-    yield lambda cost: registry.register_attention("mean", Mean, cost=cost)
+    yield registry.register_attention("mean", Mean)
     registry.ATTENTIONS.pop("mean", None)
-    registry.COSTS.pop(Mean, None)
-
-
-def test_an_attention_from_outside_counts_for_itself(registered):
-    registered(lambda module, n: ModuleCost((part("mean", "2·b·h·n·d", "b·m"),), {"h": module.n_heads, "d": 32}))
-    found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
-    [one] = found["operations"]["mean"]
-    assert one["attention"] == {"n_flops": 2 * 2 * 2 * 64 * 32, "n_elementwise": 2 * 2 * 64**2 // 4}
-    assert one["model"]["n_flops"] > one["attention"]["n_flops"]
-    flops, _ = cost_tables(found)
-    assert flops.rows[1][0] == "mean" and flops.rows[1][1] != LEFT_OUT and flops.notes == ()
 
 
 @pytest.mark.bad_input
-def test_without_a_cost_it_is_said_to_be_not_counted(registered):
-    registered(None)
+@pytest.mark.usefixtures("registered")
+def test_an_attention_from_outside_is_said_to_be_not_counted():
     found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
     assert found["operations"]["mean"] == [{"missing": "not counted"}]
     for table in cost_tables(found):
         assert table.rows[1] == ("mean", LEFT_OUT) and table.notes == ("mean: not counted",)
-    with pytest.raises(SbmtError, match="Mean: not counted: register it with cost="):
+    with pytest.raises(SbmtError, match="got Mean: not counted"):
         count_case(Case("mean", 64, 0.25))
 
 

@@ -11,7 +11,7 @@ from sbmt.block_model.model import BlockModel, ExtraKeys, straight_through_gate
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention, sbm_attention
-from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
+from sbmt.models import CausalLM, DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.samplers import sample_edges
 from sbmt.sparsification import fit_block_models, sparsify
 from sbmt.types import AttentionOutput
@@ -27,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AttentionOutput",
     "BlockModel",
+    "CausalLM",
     "DualEncoder",
     "EdgeAttention",
     "EdgeList",

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
+from sbmt.attention.cache import Cache, check_decoding
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.masks import check_mask, count_pairs, zero_padding
+from sbmt.graph.masks import check_causal, check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
 from sbmt.types import AttentionOutput, full_precision
 
@@ -38,11 +39,12 @@ class Baseline(nn.Module):
     is_precise = True
     """Whether it is computed in float32 at least, whatever autocast and the inputs are."""
 
-    def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0, causal: bool = False) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads)
         check_dropout(dropout)
-        self.d_head, self.n_heads, self.dropout = d_head, n_heads, dropout
+        check_causal((1, 1, 1, 1), causal)
+        self.d_head, self.n_heads, self.dropout, self.causal = d_head, n_heads, dropout, causal
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
         """The values if every real query reads every real key, or else the whole output; any numbers at padding."""
@@ -58,6 +60,7 @@ class Baseline(nn.Module):
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
         generator: Generator | None = None,
         return_edges: bool = False,
+        cache: Cache | None = None,
     ) -> AttentionOutput:
         """Attends; see :class:`~sbmt.layers.SBMAttention` for arguments.
 
@@ -67,7 +70,11 @@ class Baseline(nn.Module):
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
+        if cache is not None:
+            check_decoding(self, query_mask, key_mask)
+            key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         masks = query_mask, key_mask, key_mask
+        check_causal((*query.shape[:3], key.shape[2]), self.causal)
         shape, dtypes = (*query.shape[:3], key.shape[2]), [query.dtype, key.dtype, value.dtype]
         dtype = reduce(torch.promote_types, [*dtypes, torch.float32] if self.is_precise else dtypes)
         query, key, value = (zero_padding(x, m).to(dtype) for x, m in zip((query, key, value), masks, strict=True))
@@ -76,9 +83,9 @@ class Baseline(nn.Module):
         with full_precision(query) if self.is_precise else nullcontext():
             out = self.attend(inputs)
         if isinstance(out, Tensor):
-            has_pairs = count_pairs(shape, query_mask, key_mask, False, out.device) > 0
+            has_pairs = count_pairs(shape, query_mask, key_mask, self.causal, out.device) > 0
             density = has_pairs[:, None].expand(shape[:2]).to(dtypes[2])
-            edges = all_pairs(shape, query_mask, key_mask, device=out.device) if return_edges else None
+            edges = all_pairs(shape, query_mask, key_mask, self.causal, device=out.device) if return_edges else None
             out = AttentionOutput(out, density, density, edges)
         values = zero_padding(out.values.to(dtypes[2]), query_mask)
         return AttentionOutput(values, out.density, out.expected_density, out.edges, out.auxiliary_loss)

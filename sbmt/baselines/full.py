@@ -18,6 +18,7 @@ class FullAttention(Baseline):
     Args:
         is_log_scaled: Whether scores are multiplied by s · ln n, with a learned s per head.
         dropout: On the attention weights, from PyTorch's global generator.
+        causal: Whether no query reads a later key; n then counts the keys that it may read.
 
     Cost: O(n² d) time, O(n d) memory where the kernel is fused.
 
@@ -26,8 +27,10 @@ class FullAttention(Baseline):
 
     is_precise = False
 
-    def __init__(self, d_head: int, n_heads: int, *, is_log_scaled: bool = False, dropout: float = 0.0) -> None:
-        super().__init__(d_head, n_heads, dropout=dropout)
+    def __init__(
+        self, d_head: int, n_heads: int, *, is_log_scaled: bool = False, dropout: float = 0.0, causal: bool = False
+    ) -> None:
+        super().__init__(d_head, n_heads, dropout=dropout, causal=causal)
         self.is_log_scaled = is_log_scaled
         self.length_scale = nn.Parameter(torch.empty(n_heads)) if is_log_scaled else None
         self.reset_parameters()
@@ -40,9 +43,18 @@ class FullAttention(Baseline):
     def attend(self, inputs: Inputs) -> Tensor:
         """The values."""
         query, key, value, _, key_mask, dropout, *_ = inputs
+        n_queries, n_keys = query.shape[2], key.shape[2]
         if self.length_scale is not None:
-            n = key_mask.sum(1) if key_mask is not None else torch.tensor([key.shape[2]], device=key.device)
-            log_n = n.clamp(min=1).to(self.length_scale.dtype).log()  # batch, or 1
-            query = query * (log_n[:, None] * self.length_scale)[..., None, None].to(query.dtype)
+            is_real = torch.ones(1, n_keys, dtype=torch.bool, device=key.device) if key_mask is None else key_mask
+            n = is_real.cumsum(1)[:, n_keys - n_queries :] if self.causal else is_real.sum(1, keepdim=True)
+            log_n = n.clamp(min=1).to(self.length_scale.dtype).log()  # batch or 1, n_queries or 1
+            query = query * (log_n[:, None] * self.length_scale[:, None])[..., None].to(query.dtype)
         mask = None if key_mask is None else keys_to_read(key_mask)[:, None, None, :]
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        is_triangle = self.causal and mask is None and n_queries == n_keys
+        if self.causal and not is_triangle:
+            seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=key.device).tril(n_keys - n_queries)
+            mask = seen if mask is None else seen & mask
+            mask = mask | ~mask.any(-1, keepdim=True)  # of padded queries before all real keys
+        return nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_triangle
+        )

@@ -28,6 +28,7 @@ class RandomMaskAttention(Baseline):
         reweight: Whether a drawn edge weighs 1/p times as much, see :class:`~sbmt.layers.SBMAttention`.
         sink: Whether each head learns a logit that takes part in the softmax and has no value.
         backend: What attends along the edges; ``"auto"`` chooses.
+        causal: Whether no token attends a later one.
 
     Cost: O(n + edges · d).
     """
@@ -45,8 +46,9 @@ class RandomMaskAttention(Baseline):
         sink: bool = False,
         dropout: float = 0.0,
         backend: str = "auto",
+        causal: bool = False,
     ) -> None:
-        super().__init__(d_head, n_heads, dropout=dropout)
+        super().__init__(d_head, n_heads, dropout=dropout, causal=causal)
         if not is_number(mask_density) or not 0 <= mask_density <= 1:
             raise SbmtError("mask_density in [0, 1]", describe(mask_density), "give an edge probability")
         if window is not None:
@@ -67,14 +69,14 @@ class RandomMaskAttention(Baseline):
         dtype = torch.promote_types(query.dtype, torch.float32)  # 16 bits would round the probability
         near = None
         if self.window is not None:
-            near = sliding_window(shape, self.window, query_mask, key_mask, device=query.device)
+            near = sliding_window(shape, self.window, query_mask, key_mask, self.causal, device=query.device)
         if near is not None and self.mask_density == 0:
             draw_seed(generator)  # so that what is drawn later does not depend on the density
             edges, expected = near, near.density().to(dtype)
         else:
             ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
             block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
-            block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask)
+            block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask, causal=self.causal)
             edges, expected = sample_edges(block_model, generator=generator), block_model.expected_density()
             if near is not None:
                 share = near.density().to(dtype)

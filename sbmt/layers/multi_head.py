@@ -7,13 +7,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sbmt.attention.cache import Cache, check_decoding
 from sbmt.errors import SbmtError, check_sizes, describe
 from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_untransformed
 
-TransformHeads = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with."""
+TransformHeads = Callable[..., tuple[Tensor, Tensor]]
+"""From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with. When decoding,
+``first`` is the position of the first."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -144,6 +146,7 @@ class MultiHeadAttention(nn.Module):
         query_padding_mask: Bool[Tensor, "batch n_queries"] | None = None,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "batch n_queries d_model"], AttentionOutput | None]:
         """Attends from ``query`` to ``key``.
 
@@ -163,6 +166,7 @@ class MultiHeadAttention(nn.Module):
                 self-attention. Pass zeros (False) where queries are another sequence of the same length.
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
+            cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
 
         Raises:
             SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
@@ -200,20 +204,23 @@ class MultiHeadAttention(nn.Module):
             for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         ]
         if self.transform_heads is not None:
-            heads[:2] = self._transform(*heads[:2])
+            heads[:2] = self._transform(heads[0], heads[1], None if cache is None else cache.length)
+        if cache is not None:
+            check_decoding(self.attention, query_mask, key_mask)
         attended = self.attention(
             *heads,
             query_mask=query_mask,
             key_mask=key_mask,
             generator=generator,
             return_edges=return_edges,
+            **({} if cache is None else {"cache": cache}),
         )
         output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
         return output, attended if need_weights else None
 
-    def _transform(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def _transform(self, query: Tensor, key: Tensor, first: int | None) -> tuple[Tensor, Tensor]:
         assert self.transform_heads is not None
-        found = self.transform_heads(query, key)
+        found = self.transform_heads(query, key, **({} if first is None else {"first": first}))
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
         if shapes != [tuple(query.shape), tuple(key.shape)]:
             expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"

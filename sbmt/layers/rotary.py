@@ -9,7 +9,7 @@ from sbmt.errors import SbmtError, check_sizes
 BASE = 10_000.0
 
 
-def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE) -> Float[Tensor, "*axes n d"]:
+def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE, first: int = 0) -> Float[Tensor, "*axes n d"]:
     r"""Turns each pair of neighbouring numbers of a vector by an angle in proportion to the vector's position.
 
     Read as complex numbers, pair c of the vector at position t becomes
@@ -19,8 +19,9 @@ def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE) -> Float[Tensor, "
     so the product of a query at position s and a key at position t depends on t − s alone, and lengths stay.
 
     Args:
-        x: Vectors at positions 0, 1, … of the next to last axis; d is even.
+        x: Vectors at positions first, first + 1, … along the next to last axis; d is even.
         base: Larger values turn more slowly.
+        first: Position of the first vector.
 
     Angles, sines and cosines are float32 at least, whatever the type of ``x``, also under autocast: 16 bits cannot tell
     large positions apart.
@@ -36,7 +37,7 @@ def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE) -> Float[Tensor, "
     _check_even(d)
     dtype = torch.promote_types(x.dtype, torch.float32)
     slowness = torch.arange(0, d, 2, dtype=dtype, device=x.device) / d
-    angle = torch.arange(n, dtype=dtype, device=x.device)[:, None] * base**-slowness  # n d/2
+    angle = torch.arange(first, first + n, dtype=dtype, device=x.device)[:, None] * base**-slowness  # n d/2
     cosine, sine = angle.cos(), angle.sin()
     real, imaginary = x.to(dtype).unflatten(-1, (-1, 2)).unbind(-1)  # *axes n d/2
     turned = torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], -1)
@@ -70,9 +71,10 @@ class RotaryPositions(nn.Module):
         self,
         query: Float[Tensor, "batch heads n_queries d"],
         key: Float[Tensor, "batch heads n_keys d"],
+        first: int = 0,
     ) -> tuple[Float[Tensor, "batch heads n_queries d"], Float[Tensor, "batch heads n_keys d"]]:
-        """Returns both, turned."""
-        return rotate(query, self.base), rotate(key, self.base)
+        """Returns both, turned by positions that count from ``first``."""
+        return rotate(query, self.base, first), rotate(key, self.base, first)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sbmt.attention.cache import Cache, check_decoding
 from sbmt.attention.dispatch import check_attention_inputs, check_attention_settings, check_backend
 from sbmt.attention.inputs import GateRule
 from sbmt.block_model.crossed import CrossedModel, part_memberships
@@ -17,6 +18,7 @@ from sbmt.block_model.fit import Learning, check_learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
+from sbmt.layers.decoding import attend_next
 from sbmt.layers.functional import MaskSettings, attend_through
 from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced
@@ -264,6 +266,7 @@ class SBMAttention(nn.Module):
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
+        cache: Cache | None = None,
     ) -> AttentionOutput:
         """Samples a mask and attends along it.
 
@@ -275,6 +278,8 @@ class SBMAttention(nn.Module):
             key_mask: bool ``(batch, n_keys)``, True = real token.
             generator: Source of one int64 for the mask, and one more for dropout.
             return_edges: Whether to return the edges.
+            cache: What the layer keeps of earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the queries and
+                keys given here follow. Edges of crossed memberships are then numbered within the cache's room.
 
         No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
         ``FakeTensorMode``): the output then has shapes alone, and no edges.
@@ -289,6 +294,12 @@ class SBMAttention(nn.Module):
             if not torch.compiler.is_compiling():
                 nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
                 return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
+        if cache is not None:
+            check_decoding(self, query_mask, key_mask)
+            check_attention_inputs(query, key, value)
+            if (found := attend_next(self, query, key, value, cache, generator)) is not None:
+                return found
+            key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
         check_attention_inputs(query, key, value, None if self.causal else self.window)
         exploration: float = 0.0

@@ -1,5 +1,6 @@
 """Networks built from the attentions: an encoder, and heads on it."""
 
+from sbmt.models.causal_lm import CausalLM as CausalLM
 from sbmt.models.encoder import Encoder as Encoder
 from sbmt.models.encoder import EncoderBlock as EncoderBlock
 from sbmt.models.encoder import ModelOutput as ModelOutput

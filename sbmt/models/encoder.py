@@ -1,5 +1,6 @@
 """The pre-LN encoder: a block, then embeddings, positions, blocks and a norm."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
+from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_number
 from sbmt.graph.masks import check_mask
@@ -142,7 +144,13 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(d_model)
 
     def forward(
-        self, tokens: Tokens, mask: Mask = None, *, generator: Generator | None = None, return_edges: bool = False
+        self,
+        tokens: Tokens,
+        mask: Mask = None,
+        *,
+        generator: Generator | None = None,
+        return_edges: bool = False,
+        caches: Sequence[Cache] | None = None,
     ) -> ModelOutput:
         """Encodes tokens.
 
@@ -151,25 +159,29 @@ class Encoder(nn.Module):
             mask: bool ``(batch, n)``, True = real token.
             generator: Source of the masks' seeds.
             return_edges: Whether each layer's output carries its edges.
+            caches: What each layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
 
         Raises:
             SbmtError: On tokens of another type, shape or range, more than ``max_length``, or a mask that does not fit.
         """
-        self._check(tokens)
+        first = caches[0].length if caches else 0
+        self._check(tokens, first)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         if self.vocab_size is None and mask is not None:
             tokens = tokens.masked_fill(~mask[..., None], 0.0)  # vectors may hold anything at padding
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[: x.shape[1]]
+            x = x + self.position_embedding.weight[first : first + x.shape[1]]
         x = self.dropout(x)
         padding, attention = None if mask is None else ~mask, []
-        for block in self.blocks:
-            x, attended = block(x, padding, generator=generator, return_edges=return_edges)
+        of_blocks: Sequence[Cache | None] = caches or [None] * len(self.blocks)
+        for block, cache in zip(self.blocks, of_blocks, strict=True):
+            kept = {} if cache is None else {"cache": cache}
+            x, attended = block(x, padding, generator=generator, return_edges=return_edges, **kept)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))
 
-    def _check(self, tokens: Tensor) -> None:
+    def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""
         expected, do = "token ids as an int64", "encode the text first"
         if self.vocab_size is None:
@@ -187,5 +199,6 @@ class Encoder(nn.Module):
             low, high = map(int, torch.aminmax(tokens))
             if low < 0 or high >= self.vocab_size:
                 raise SbmtError(f"token ids in [0, {self.vocab_size})", f"ids from {low} to {high}", "check them")
-        if self.max_length is not None and tokens.shape[1] > self.max_length:
-            raise SbmtError(f"at most {self.max_length} tokens", tokens.shape[1], "truncate, or raise max_length")
+        n = first + tokens.shape[1]
+        if self.max_length is not None and n > self.max_length:
+            raise SbmtError(f"at most {self.max_length} tokens", n, "truncate, or raise max_length")

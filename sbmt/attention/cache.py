@@ -1,0 +1,57 @@
+"""Decoding token by token: what a layer keeps of the tokens before."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmt.errors import SbmtError
+
+
+class Cache:
+    """The keys and values of the tokens so far, and what else one layer keeps of them.
+
+    A causal attention that is called with a cache takes its queries for the tokens that follow those in it, and adds
+    their keys and values. Room doubles when it runs out, so that a token costs the same however many came before.
+
+    Attributes:
+        length: How many tokens there are.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._room: list[Tensor] = []
+        self.kept: Any = None  # the drawing loop's own memory
+
+    def append(self, *new: Tensor) -> list[Tensor]:
+        """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis.
+
+        Raises:
+            SbmtError: If batch, heads or widths differ from those before.
+        """
+        n = new[0].shape[2]
+        shapes = [(*x.shape[:2], *x.shape[3:]) for x in self._room]
+        if self._room and shapes != [(*x.shape[:2], *x.shape[3:]) for x in new]:
+            got = f"{tuple(new[0].shape[:2])} after {tuple(self._room[0].shape[:2])}"
+            raise SbmtError("as many examples and heads as before in a cache", got, "start with a new cache")
+        if not self._room or self.length + n > self._room[0].shape[2]:
+            n_room = max(64, 2 * (self.length + n))
+            room = [x.new_zeros(*x.shape[:2], n_room, *x.shape[3:]) for x in new]
+            for before, now in zip(self._room, room, strict=False):
+                now[:, :, : self.length] = before[:, :, : self.length]
+            self._room = room
+        for room_of, x in zip(self._room, new, strict=True):
+            room_of[:, :, self.length : self.length + n] = x
+        self.length += n
+        return list(self._room)
+
+
+def check_decoding(module: Any, *masks: Tensor | None) -> None:
+    """Raises SbmtError unless an attention can be called with a cache: causal, in eval mode, and without padding."""
+    if not getattr(module, "causal", False):
+        raise SbmtError("a causal attention with a cache", type(module).__name__, "build it with causal=True")
+    if module.training or torch.is_grad_enabled():
+        got = "training" if module.training else "gradients on"
+        raise SbmtError("eval mode and torch.no_grad() with a cache", got, "call eval(), or leave the cache out")
+    if any(mask is not None for mask in masks):
+        raise SbmtError("no padding with a cache", "a mask", "decode sequences of one length together")

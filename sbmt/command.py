@@ -26,6 +26,10 @@ IS_COMMAND = Path(*sys.argv[:1]).name in ("sbmt", "sbmt.exe") or sys.orig_argv[1
 """Whether this process was started as one of our commands."""
 
 
+if IS_COMMAND:
+    os.environ["MPLBACKEND"] = "agg"  # commands show no windows, and a name that matplotlib lacks would end them
+
+
 def leave_at_once(*_: Any) -> None:
     """Handles Ctrl-C while Python is still importing: ends the process without unwinding."""
     os.write(2, b"\nsbmt: stopped\n")
@@ -60,8 +64,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except SbmtError as error:
         _end(name, error, 2)
     except BrokenPipeError:  # whoever read our output, such as head, has left
-        if sys.stderr is not None:
-            sys.stderr.close()
+        _drop_unprinted(sys.stdout)
         sys.exit(0)
     except OSError as error:  # among them a full disk behind a redirected stdout
         _drop_unprinted(sys.stdout)

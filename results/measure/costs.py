@@ -15,8 +15,7 @@ from results.paper_costs.claims import TABLE_3
 from results.paper_costs.growth import compare_with_claims
 from results.paper_costs.measured_growth import MEMORY, PRODUCTS, measure_memory, measure_products
 from sbmt.command import run_command
-from sbmt.experiments.costs.report import cost_report
-from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.costs import cost_report, cost_tables
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
 

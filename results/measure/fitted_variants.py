@@ -21,7 +21,7 @@ from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import BlockModel, probability, reweighting_bias
 from sbmt.command import run_command
 from sbmt.experiments.files import write_json
-from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention, register_attention

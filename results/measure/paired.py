@@ -14,7 +14,7 @@ from torch import Tensor
 from sbmt.command import run_command
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.files import write_json
-from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import load_run, manifest
 from sbmt.experiments.training.tasks.language import MLM
@@ -58,7 +58,7 @@ def main() -> None:
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     with progress_bars(Console()) as progress:
-        for name, study in EQUAL_EDGES_STUDIES.items():
+        for name, study in ((name, one) for name, one in STUDIES.items() if name.endswith("-edges")):
             if study.config.task == MLM:
                 continue
             answers: dict[str, list[Tensor]] = {trial.name: [] for trial in study.trials}

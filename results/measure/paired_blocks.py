@@ -14,13 +14,13 @@ from results.measure.paired import DRAWS, RUNS, difference
 from sbmt.command import run_command
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.files import write_json
-from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run, load_run, manifest
 
 RESULT = Path(__file__).resolve().parents[1] / "paired_blocks.json"
-STUDY = EQUAL_EDGES_STUDIES["mlm-edges"]
+STUDY = STUDIES["mlm-edges"]
 
 
 def hidden_tokens(run: Run) -> list[int]:

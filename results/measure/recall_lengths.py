@@ -17,7 +17,7 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.files import write_json
 from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY
-from sbmt.experiments.studies.recall import RECALL_STUDY
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import call_model, evaluate
 from sbmt.experiments.training.run import Run, load_run
 
@@ -73,7 +73,7 @@ def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
     """Writes the figure: accuracy, density and time of an answer against the length."""
     with saved_figure(FIGURE, 10.0, 3.8) as figure:
         accuracy, density, seconds = figure.subplots(1, 3)
-        for trial in RECALL_STUDY.trials:
+        for trial in STUDIES["recall"].trials:
             for number, run in enumerate(run for run in runs if run["trial"] == trial.name):
                 colour, style = LOOKS[trial.name]
                 look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": "o", "markersize": 3}
@@ -94,7 +94,7 @@ def main() -> None:
     """Evaluates, times, writes and draws."""
     torch.set_num_threads(1)
     runs, first = [], {}
-    for trial, seed in RECALL_STUDY.plan():
+    for trial, seed in STUDIES["recall"].plan():
         run = load_run(RUNS / f"{trial.name}-seed{seed}")
         first.setdefault(trial.name, run)
         lengths = {str(n): scores(run, n) for n in LENGTHS}

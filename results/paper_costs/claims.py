@@ -13,7 +13,7 @@ TABLE_3 = {
     "nystromformer": ((1.09, 0.70, 1.09, 2.37, 2.37), (0.34, 0.27, 0.16, 0.70, 0.70)),
     "sbm-algorithm-1": ((0.07, 0.23, 0.08, 0.27, 0.29), (0.19, 1.01, 0.19, 0.39, 0.48)),
 }
-"""Relative FLOPs and relative peak memory at inference, for :data:`sbmt.experiments.costs.report.TASKS`."""
+"""Relative FLOPs and relative peak memory at inference, for :data:`sbmt.experiments.costs.TASKS`."""
 
 
 @dataclass(frozen=True)

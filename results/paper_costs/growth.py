@@ -8,7 +8,7 @@ import numpy as np
 from results.paper_costs.claims import TABLE_5, TABLE_6, Claim
 from results.paper_costs.formula import Formula
 from sbmt.cost import count_operations
-from sbmt.experiments.costs.methods import METHODS, Case, build_case
+from sbmt.experiments.costs import METHODS, Case, build_case
 
 CONSTANTS = ("b", "h", "i", "w")  # sequences and heads, steps and width: the paper's tables leave them out
 SYMBOLS = ("n", "m", "k", "d")

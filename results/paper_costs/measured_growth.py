@@ -11,8 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from results.paper_costs.claims import TABLE_6, Claim
 from results.paper_costs.formula import Formula
 from results.paper_costs.growth import RANKS, log_log_slope
-from sbmt.experiments.costs.memory import peak_memory
-from sbmt.experiments.costs.methods import Case, build_case, sample_tokens
+from sbmt.experiments.costs import Case, build_case, peak_memory, sample_tokens
 from sbmt.layers import SBMAttention
 
 CHUNK, EDGES_PER_TOKEN = 16, 64
@@ -23,7 +22,7 @@ class Sweep:
     """One size that grows while the others stay.
 
     Attributes:
-        method: A name in :data:`sbmt.experiments.costs.methods.METHODS`; its model has one layer with one head.
+        method: A name in :data:`sbmt.experiments.costs.METHODS`; its model has one layer with one head.
         symbol: ``"n"``, ``"k"``, ``"d"`` or ``"m"``.
         values: The sizes; for m, the number of edges.
         base: The other sizes. Without m, masks have :data:`EDGES_PER_TOKEN`, so that m grows with n.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from results.paper_costs.claims import TABLE_3
-from sbmt.experiments.costs.tables import short_title
+from sbmt.experiments.costs import short_title
 from sbmt.experiments.tables import LEFT_OUT, Table
 
 

@@ -2,7 +2,7 @@
 
 from results.paper_costs.tables import paper_table, verdict_table
 from results.tables.files import Files
-from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.costs import cost_tables
 
 
 def cost_page(files: Files) -> dict[str, str]:

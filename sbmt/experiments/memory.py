@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def reset_peak() -> None:
     """
     _check_linux()
     Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_of(call: Callable[[], object]) -> tuple[float, float]:
+    """MiB that this process holds before a call, and MiB that the call adds to them at its peak."""
+    give_back()
+    reset_peak()
+    before = held("VmRSS")
+    call()
+    return before / MEBIBYTE, (held("VmHWM") - before) / MEBIBYTE
 
 
 def _check_linux() -> None:

@@ -53,14 +53,6 @@ def test_tests_are_summarised(processes, tmp_path):
     assert (found["exit_code"], found["summary"]) == (1, "SbmtError: no")
 
 
-def test_the_benchmark_is_continued(processes, tmp_path):
-    commands = processes(lambda words: write_json(tmp_path / "bench.json", {}))
-    gpu.measure_bench(tmp_path, FOREVER)
-    gpu.measure_bench(tmp_path, 1800.0)
-    assert ["--resume" in words for words in commands] == [False, True]
-    assert "--minutes" not in commands[0] and commands[1][commands[1].index("--minutes") + 1] == "29.00"
-
-
 def finishing(unfinished=()):
     """Runs finish at once, except for the unfinished, which only write a checkpoint; images have no data."""
 

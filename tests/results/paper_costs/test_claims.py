@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from results.paper_costs.claims import RECONSTRUCTED, RECONSTRUCTED_LENGTHS, TABLE_3, TABLE_5, TABLE_6
 from results.paper_costs.formula import Formula
 from results.paper_costs.growth import compare_with_claims, counted_slope, judge, log_log_slope
-from sbmt.experiments.costs.report import DENSITIES, TASKS
+from sbmt.experiments.costs import DENSITIES, TASKS
 from sbmt.experiments.training.tasks.long_range import PAPER
 
 VERDICTS = compare_with_claims()

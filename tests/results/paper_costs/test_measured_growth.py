@@ -18,7 +18,7 @@ from results.paper_costs.measured_growth import (
     measure_memory,
     measure_products,
 )
-from sbmt.experiments.costs.memory import peak_memory
+from sbmt.experiments.costs import peak_memory
 
 RESULT = json.loads((Path(__file__).parents[3] / "results" / "costs.json").read_text("utf-8"))
 

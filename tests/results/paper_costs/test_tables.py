@@ -9,8 +9,7 @@ import pytest
 from results.paper_costs.claims import TABLE_3
 from results.paper_costs.growth import compare_with_claims
 from results.paper_costs.tables import paper_table
-from sbmt.experiments.costs.methods import METHODS, REFERENCE
-from sbmt.experiments.costs.report import DENSITIES, cost_report
+from sbmt.experiments.costs import DENSITIES, METHODS, REFERENCE, cost_report
 
 ROOT = Path(__file__).parents[3]
 RESULT = json.loads((ROOT / "results" / "costs.json").read_text("utf-8"))

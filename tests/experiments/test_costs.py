@@ -1,29 +1,38 @@
 """The operations and memory of every attention, and their tables."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 
 from sbmt import AttentionOutput, SbmtError
 from sbmt.cost import ModuleCost, part
-from sbmt.experiments.costs import report as report_module
-from sbmt.experiments.costs.methods import METHODS, Case
-from sbmt.experiments.costs.report import DENSITIES, TASKS, columns_of, cost_report, count_case, paper_columns
-from sbmt.experiments.costs.tables import cost_tables, parts_table
+from sbmt.experiments import costs
+from sbmt.experiments.costs import (
+    DENSITIES,
+    METHODS,
+    TASKS,
+    Case,
+    Column,
+    build_case,
+    cost_report,
+    cost_tables,
+    meet_density,
+    paper_columns,
+    peak_memory,
+    sample_tokens,
+)
+from sbmt.experiments.memory import MEBIBYTE
 from sbmt.experiments.tables import LEFT_OUT
-from sbmt.layers import registry
+from sbmt.layers import SBMAttention, registry
+
+SHORT = (Column("n = 64", 64, 0.25),)
 
 
 @pytest.fixture(scope="module")
 def counted():
     return cost_report(has_memory=False)
-
-
-def test_columns_are_the_papers_tasks():
-    columns = paper_columns()
-    assert [column.task for column in columns] == list(TASKS)
-    assert [column.n for column in columns] == [2048, 3072, 4096, 1024, 1024]
-    assert [column.density for column in columns] == list(DENSITIES.values())
 
 
 def test_ratios_by_hand(counted):
@@ -45,45 +54,57 @@ def test_ratios_by_hand(counted):
 
 def test_a_pair_of_documents_costs_twice_what_one_does(counted):
     pair = counted["operations"]["linear"][TASKS.index("retrieval")]["attention"]
-    one = count_case(Case("linear", 4096, 0.1)).attention()
-    assert pair["n_flops"] == 2 * one.n_flops
+    [one] = cost_report(["linear"], [Column("", 4096, 0.1)], has_memory=False)["operations"]["linear"]
+    assert pair["n_flops"] == 2 * one["attention"]["n_flops"]
 
 
 def test_tables_are_rectangular_and_relative(counted):
+    assert [(c.task, c.n, c.density) for c in paper_columns()] == list(
+        zip(TASKS, (2048, 3072, 4096, 1024, 1024), DENSITIES.values(), strict=True)
+    )
     attention, model = cost_tables(counted)
     for table in (attention, model):
         assert {len(row) for row in table.rows} == {len(table.headings)} == {6}
         assert table.rows[0] == ("full attention", *["1.00"] * 5)
         assert len(table.rows) == len(METHODS) - 1  # a fused kernel does the same operations
-    shares = [float(row[1]) for row in attention.rows]
-    assert shares[1:] != sorted(shares[1:])
     assert all(float(a[1]) <= float(m[1]) for a, m in zip(attention.rows, model.rows, strict=True) if a[1] < "1.00")
 
 
-def test_memory_is_measured_once_for_alike_inputs(monkeypatch):
-    asked, tracked = [], []
-
-    def peaks(cases):
-        asked.append(list(cases))
-        return [{"forward": float(case.n), "before": 1.0, "density": None} for case in cases]
-
-    monkeypatch.setattr(report_module, "peak_memory", peaks)
-    found = cost_report(["sbm"], track=lambda names, description: tracked.append(names) or names)
-    assert tracked == [["full", "sbm"]]
-    assert [len(cases) for cases in asked] == [4, 5]  # Image and Pathfinder are alike where no mask is drawn
-    assert [one["forward"] for one in found["memory"]["full"]] == [2048, 3072, 4096, 1024, 1024]
-    *_, memory = cost_tables(found)
-    assert memory.rows == (
-        (METHODS["full"].title, *["1.00"] * 5),
-        (METHODS["sbm"].title, *["1.00"] * 5),
-    )
-
-
 def test_what_cannot_be_measured_is_left_out_and_told(monkeypatch):
-    monkeypatch.setattr(report_module, "peak_memory", lambda cases: [{"missing": "no room"}] * len(cases))
-    *_, table = cost_tables(cost_report(["linear"], columns_of([64], 0.1)))
+    monkeypatch.setattr(costs, "in_fresh_process", lambda *job: {"missing": "no room"})
+    *_, table = cost_tables(cost_report(["linear"], SHORT))
     assert {row[1] for row in table.rows} == {LEFT_OUT}
     assert table.notes == (f"{METHODS['full'].title}: no room", "linear: no room")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
+def test_peaks_are_those_of_what_is_kept():
+    n, n_heads = 1024, 2
+    cases = [Case(name, n, 0.1) for name in ("full", "full-fused", "sbm", "performer", "performer")]
+    full, fused, sbm, performer, again = peak_memory(cases)
+    scores, edges = (n_heads * n**2 * size / MEBIBYTE for size in (4, 0.1 * 8))
+    assert 2 * scores < full["forward"] < 4 * scores  # before and after the softmax
+    assert fused["forward"] < scores
+    assert edges < sbm["forward"] < full["forward"]
+    assert sbm["density"] == pytest.approx(0.1, rel=0.1)
+    assert full["density"] is None
+    assert performer["forward"] == pytest.approx(again["forward"], rel=0.1)
+
+
+@pytest.mark.parametrize(("method", "density"), [("sbm", 0.01), ("sbm-algorithm-1", 0.3), ("sbm-static", 0.01)])
+def test_every_layer_and_head_meets_the_density_with_memberships_that_differ(method, density):
+    case = Case(method, 600, density, settings={"n_clusters": 16})
+    model, tokens, found = build_case(case), sample_tokens(case), []
+    with torch.inference_mode():
+        meet_density(model, tokens, density)
+        assert not any(layer._forward_pre_hooks for layer in model.modules())
+        for layer in model.modules():
+            if isinstance(layer, SBMAttention):
+                layer.register_forward_pre_hook(lambda layer, args: found.append(layer.block_model(*args[:2])))
+        attended = model(tokens).attention
+    for layer in attended:
+        assert float(layer.expected_density.mean()) == pytest.approx(density, rel=0.1)
+    assert all(one.query_membership.std() > 0.5 * one.query_membership.mean() for one in found)
 
 
 class Mean(nn.Module):
@@ -107,39 +128,29 @@ def registered():
 
 def test_an_attention_from_outside_counts_for_itself(registered):
     registered(lambda module, n: ModuleCost((part("mean", "2·b·h·n·d", "b·m"),), {"h": module.n_heads, "d": 32}))
-    found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
+    found = cost_report(["mean"], SHORT, has_memory=False)
     [one] = found["operations"]["mean"]
     assert one["attention"] == {"n_flops": 2 * 2 * 2 * 64 * 32, "n_elementwise": 2 * 2 * 64**2 // 4}
-    assert one["model"]["n_flops"] > one["attention"]["n_flops"]
     flops, _ = cost_tables(found)
     assert flops.rows[1][0] == "mean" and flops.rows[1][1] != LEFT_OUT and flops.notes == ()
 
 
-@pytest.mark.bad_input
 def test_without_a_cost_it_is_said_to_be_not_counted(registered):
     registered(None)
-    found = cost_report(["mean"], columns_of([64], 0.25), has_memory=False)
-    assert found["operations"]["mean"] == [{"missing": "not counted"}]
-    for table in cost_tables(found):
+    for table in cost_tables(cost_report(["mean"], SHORT, has_memory=False)):
         assert table.rows[1] == ("mean", LEFT_OUT) and table.notes == ("mean: not counted",)
-    with pytest.raises(SbmtError, match="Mean: not counted: register it with cost="):
-        count_case(Case("mean", 64, 0.25))
 
 
 @pytest.mark.bad_input
-def test_bad_requests_are_refused():
-    with pytest.raises(SbmtError, match="attention among"):
-        cost_report(["flash"])
-    with pytest.raises(SbmtError, match="at least one column"):
-        cost_report(columns=[])
-
-
-def test_parts_of_layers_are_gathered():
-    count = count_case(Case("sbm", 64, 0.1))
-    table = parts_table(count, "title")
-    times = {row[0]: row[1] for row in table.rows}
-    assert times["MLP, norms, residual sums"] == "2 ×"
-    assert times["mean, head"] == "1 ×"
-    *rows, last = table.rows
-    assert sum(int(row[3].replace(",", "")) for row in rows) == count.n_flops == int(last[3].replace(",", ""))
-    assert sum(int(row[6].replace(",", "")) for row in rows) == count.n_elementwise
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("flash", 64, 0.1), "attention among 'full'"),
+        (("sbm", 64, 0.1, "chess"), "task among"),
+        (("sbm", 0, 0.1), "n ≥ 1"),
+        (("sbm", 64, 0.0), r"density in \(0, 1\)"),
+    ],
+)
+def test_bad_cases_are_refused(arguments, words):
+    with pytest.raises(SbmtError, match=words):
+        Case(*arguments)

@@ -182,14 +182,14 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
     """
     model = case.block_model()
     edges = sample_edges(model)
-    rates = [t.detach().requires_grad_() for t in model.rate_factors()]
+    query_rates, key_rates = rates = [t.detach().requires_grad_() for t in model.rate_factors()]
     rate_cotangents = [torch.randn_like(t) for t in rates]
-    tokens = [t.detach().requires_grad_() for t in (case.query, case.key, case.value)]
+    query, key, value = tokens = [t.detach().requires_grad_() for t in (case.query, case.key, case.value)]
     learned = [leaf for leaf in case.leaves if leaf is not case.value]
     gate = torch.ones(edges.n_edges, requires_grad=True)
 
     def attend(_: object = None) -> Tensor:
-        return edge_attention(*tokens, edges, gate)
+        return edge_attention(query, key, value, edges, gate)
 
     def backward(forward: Callable[[], Tensor], leaves: list[Tensor], cotangent: Tensor) -> Entry:
         return Entry(lambda out: torch.autograd.grad(out, leaves, cotangent), forward)
@@ -203,7 +203,7 @@ def take_apart(case: Case, pace: Pace) -> dict[str, Summary]:
         "attention forward": Entry(torch.no_grad()(attend)),
         "attention backward": backward(attend, [*tokens, gate], case.cotangent),
         "gate backward": backward(
-            lambda: straight_through_gate(edge_dot(*rates, edges)), rates, torch.randn(edges.n_edges)
+            lambda: straight_through_gate(edge_dot(query_rates, key_rates, edges)), rates, torch.randn(edges.n_edges)
         ),
     }
     return race(parts, pace, reference=WHOLE)

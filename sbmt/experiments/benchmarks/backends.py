@@ -42,14 +42,15 @@ def run(grid: BackendGrid, track: Track = untracked) -> dict[str, Any]:
         for density in grid.densities
         if n_graphs * n**2 <= grid.most_cells
     ]
-    cells = [_measure(*mask, grid.pace) for mask in track(masks, description="backends")]
+    cells = [_measure(mask, grid.pace) for mask in track(masks, description="backends")]
     losses = [cell["auto_over_best"] for cell in cells if cell["auto_over_best"] is not None]
     loss = {"median": median(losses), "worst": max(losses)} if losses else {}
     return {"attention": {"cells": cells, "loss": loss}}
 
 
-def _measure(n_graphs: int, n: int, density: float, pace: Pace) -> dict[str, Any]:
+def _measure(mask: tuple[int, int, float], pace: Pace) -> dict[str, Any]:
     """Times every backend on a mask, and compares the automatic choice with the fastest."""
+    n_graphs, n, density = mask
     generator = torch.Generator().manual_seed(0)
     edges = EdgeList.from_dense(torch.rand(n_graphs, 1, n, n, generator=generator) < density)
     query, key, value, cotangent = (torch.randn(n_graphs, 1, n, D_HEAD, generator=generator) for _ in range(4))

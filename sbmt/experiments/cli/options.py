@@ -23,10 +23,11 @@ def config_parameters(config: type, without: Collection[str] = ()) -> list[inspe
 
     A field's help text is its metadata ``"help"``; names in ``without`` get no option.
     """
-    hints, found, starts = get_type_hints(config), [], {}
+    hints, found = get_type_hints(config), []
+    starts: dict[str, Any] = {}
     for field in fields(config):
         if field.name == "option_defaults":
-            starts = dict(field.default)  # type: ignore[call-overload]
+            starts = dict(field.default)  # type: ignore[arg-type]
         elif field.name not in ("options", *without):
             found.append(_parameter(field, hints[field.name], field.metadata["help"], field.default))
     for name, (owners, field, hint) in attention_options().items():

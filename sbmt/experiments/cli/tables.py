@@ -12,14 +12,23 @@ from sbmt.experiments.tables import Table
 
 
 def print_table(console: Console, found: Table) -> None:
-    """Prints a table and its notes; all columns but the first are numbers. A file gets every row in one line."""
+    """Prints a table and its notes; all columns but the first are numbers.
+
+    Only the first column is wrapped, between words: a row that is still too long for a terminal runs over its edge,
+    and a file gets every row in one line.
+    """
     table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
-        longest = max(len(word) for row in (found.headings, *found.rows) for word in row[number].split() or [""])
-        table.add_column(heading, justify="right" if number else "left", min_width=longest)
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
     for row in found.rows:
         table.add_row(*row)
-    console.print(table, width=None if console.is_terminal else 1000)
+    first, *others = zip(found.headings, *found.rows, strict=True)
+    longest = max(len(word) for cell in first for word in cell.split() or [""])
+    least = longest + sum(max(map(len, cells)) for cells in others) + 3 * len(found.headings) + 1
+    room = console.width
+    console.width = max(room, least) if console.is_terminal else 1000
+    console.print(table)
+    console.width = room
     for note in found.notes:
         console.print(f"– {note}.", highlight=False)
 

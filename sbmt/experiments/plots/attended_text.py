@@ -107,7 +107,8 @@ def plot_attended_text(
     places = wrap(glyphs, width)
     halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on dark blue alone is hard to see
     colours = MASK_COLOURS((in_degrees / upper).clamp(0, 1).double().numpy())
-    cells, under, outlines = [], [], {INK: [], "white": []}
+    cells, under = [], []
+    outlines: dict[str, list[Path]] = {INK: [], "white": []}
     for at, (glyph, (line, column)) in enumerate(zip(glyphs, places, strict=True)):
         cells.append(Rectangle((column, line), len(glyph), 1))
         outlines["white" if is_dark(colours[at]) else INK] += [

@@ -57,9 +57,8 @@ def _draw_ratio(axes: Axes, cases: Cases, over: str) -> None:
     lines = [("sbm", kind, way, colour) for kind, colour in KINDS.items() for way in (True, False)]
     for name, kind, is_training, colour in [*lines, ("pyg", "structured", True, QUIET)]:
         mine = [case for case in cases if case["kind"] == kind and case["is_training"] is is_training]
-        points = sorted(
-            (case[over], case["results"][name]) for case in mine if "ratio" in case["results"].get(name, {})
-        )
+        mine = sorted((case for case in mine if "ratio" in case["results"].get(name, {})), key=lambda case: case[over])
+        points = [(case[over], case["results"][name]) for case in mine]
         x = [place for place, _ in points]
         middle, low, high = ([one[key] for _, one in points] for key in ("ratio", "ratio_low", "ratio_high"))
         what = "training step" if is_training else "forward only"

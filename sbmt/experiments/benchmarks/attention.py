@@ -15,7 +15,6 @@ from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fit
 from sbmt.experiments.benchmarks.contestants import (
     CONTESTANTS,
     FITTED_CONTESTANTS,
-    GPU_CONTESTANTS,
     OURS,
     REFERENCE,
     Contestant,
@@ -39,19 +38,15 @@ class Grid:
         sweeps: Settings by sweep, the most telling ones first; a setting that sweeps share is measured once.
         pace: Pace of each race.
         contestants: Who takes part.
-        ours: The contestant that never sits out.
         device: Where to measure.
         dtype: Type of query, key and value; the layer stays float32.
-        parts: Settings in which the training step is broken down into its parts.
     """
 
     sweeps: Mapping[str, Sequence[Setting]]
     pace: Pace
     contestants: Mapping[str, Contestant]
-    ours: str = OURS
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32
-    parts: Sequence[Setting] = ()
 
     def quick(self) -> "Grid":
         """Up to 4,096 tokens, two settings a sweep and kind, three rounds, and without what takes long to compile."""
@@ -60,7 +55,7 @@ class Grid:
             small = [setting for setting in sweep if setting.n <= 4096]
             sweeps[name] = [s for s in small if [o for o in small if o.kind == s.kind].index(s) in (0, 2)]
         contestants = {name: one for name, one in self.contestants.items() if name != "flex"}
-        return replace(self, sweeps=sweeps, pace=Pace(0.5, 3), contestants=contestants, parts=self.parts[:1])
+        return replace(self, sweeps=sweeps, pace=Pace(0.5, 3), contestants=contestants)
 
 
 def _both(*points: tuple[int, float], **sizes: int) -> list[Setting]:
@@ -77,7 +72,6 @@ ATTENTION = Grid(
     },
     Pace(1.5, 4),
     CONTESTANTS,
-    parts=_both((4096, 0.01), (4096, 0.04), (16384, 0.0025)),
 )
 FITTED = Grid(
     {
@@ -103,8 +97,7 @@ GPU = Grid(
         ),
     },
     Pace(1.0, 3, 21),
-    GPU_CONTESTANTS,
-    "sparse",
+    CONTESTANTS,
     CUDA,
     torch.bfloat16,
 )
@@ -129,7 +122,8 @@ def run(
         del case
         gc.collect(1)  # what is left is young; a full collection takes longer than many a race
         torch.cuda.empty_cache()
-    for setting in track(grid.parts, description="its parts"):
+    parts = [setting for setting in grid.sweeps.get("target", ()) if setting.n <= 16384]
+    for setting in track(parts, description="its parts"):
         found["parts"].append(asdict(setting) | {"results": take_apart(build(setting), grid.pace)})
     return found
 
@@ -141,13 +135,13 @@ def compare(case: Case, is_training: bool, grid: Grid) -> dict[str, Summary]:
     """
     found: dict[str, Summary] = {}
     for name, contestant in grid.contestants.items():
-        why = contestant.why_not(case.setting, is_training)
+        why = None if case.query.is_cuda else contestant.why_not(case.setting, is_training)
         found[name] = {"missing": why} if why else first_call(entry(contestant, case, is_training), grid.device)
     running = [name for name, one in found.items() if "missing" not in one]
     if running:
         entries = {name: entry(grid.contestants[name], case, is_training) for name in running}
         reference = REFERENCE if REFERENCE in running else running[0]
-        for name, one in race(entries, grid.pace, reference=reference, headline=(grid.ours,)).items():
+        for name, one in race(entries, grid.pace, reference=reference, headline=(OURS,)).items():
             kept = one if reference == REFERENCE else {key: x for key, x in one.items() if "ratio" not in key}
             found[name] = kept | found[name]
     return found

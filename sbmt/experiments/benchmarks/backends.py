@@ -1,6 +1,7 @@
 """Suite ``backends``: every backend on the same masks, and how far the automatic choice is from the fastest."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -18,31 +19,20 @@ D_HEAD = 32
 MOST_EDGES = 2**22  # above which message passing is left out
 
 
-@dataclass(frozen=True)
-class BackendGrid:
-    """What to measure: every combination of these with at most ``most_cells`` pairs over all graphs."""
-
-    graph_counts: tuple[int, ...]
-    sizes: tuple[int, ...]
-    densities: tuple[float, ...]
-    pace: Pace
-    most_cells: int = 2**24
-
-
-FULL = BackendGrid((1, 8, 64), (64, 256, 1024, 4096), (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64), Pace(0.25, 5, 101))
-QUICK = BackendGrid((1, 8), (64, 256, 1024), (1 / 2, 1 / 16), Pace(0.1, 5, 101), most_cells=2**21)
+MASKS = [
+    (n_graphs, n, density)
+    for n in (64, 256, 1024, 4096)
+    for n_graphs in (1, 8, 64)
+    for density in (1 / 2, 1 / 16, 1.0, 1 / 4, 1 / 64)
+    if n_graphs * n**2 <= 2**24
+]
+FULL: dict[str, Any] = {"masks": MASKS, "pace": Pace(0.25, 5, 101)}
+QUICK: dict[str, Any] = {"masks": [mask for mask in MASKS if mask[1] <= 256], "pace": Pace(0.1, 5, 101)}
 
 
-def run(grid: BackendGrid, track: Track = untracked) -> dict[str, Any]:
+def run(track: Track = untracked, *, masks: Sequence[tuple[int, int, float]], pace: Pace) -> dict[str, Any]:
     """Times forward and backward of every backend on masks in which all pairs have the same probability."""
-    masks = [
-        (n_graphs, n, density)
-        for n in grid.sizes
-        for n_graphs in grid.graph_counts
-        for density in grid.densities
-        if n_graphs * n**2 <= grid.most_cells
-    ]
-    cells = [_measure(mask, grid.pace) for mask in track(masks, description="backends")]
+    cells = [_measure(mask, pace) for mask in track(masks, description="backends")]
     losses = [cell["auto_over_best"] for cell in cells if cell["auto_over_best"] is not None]
     loss = {"median": median(losses), "worst": max(losses)} if losses else {}
     return {"attention": {"cells": cells, "loss": loss}}

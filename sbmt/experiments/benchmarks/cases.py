@@ -44,9 +44,6 @@ class Setting:
         if not 0 < self.density < 1:
             raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
 
-    def __str__(self) -> str:
-        return f"{self.kind}, n = {self.n:,}, density {100 * self.density:.3g} %"
-
 
 @dataclass(frozen=True, eq=False)
 class Case:

@@ -29,10 +29,10 @@ class Contestant:
         title: Its name in tables.
         attend: Maps a case to the output ``(1, heads, n, d_head)``, or to an attention's whole output, whose auxiliary
             loss then takes part in a training step.
-        most_cells: Largest number of pairs over all heads at which it takes part.
-        most_edges: Largest number of edges over all heads at which it takes part.
+        most_cells: Largest number of pairs over all heads at which it takes part on a CPU; a GPU runs out of memory.
+        most_edges: Largest number of edges over all heads at which it takes part on a CPU.
         is_sbm: Whether the layer's parameters take part.
-        why_no_backward: Why it only runs forward; None if it runs both ways.
+        has_backward: Whether it has a backward pass on a CPU.
     """
 
     title: str
@@ -40,12 +40,12 @@ class Contestant:
     most_cells: int | float = math.inf
     most_edges: int | float = math.inf
     is_sbm: bool = True
-    why_no_backward: str | None = None
+    has_backward: bool = True
 
     def why_not(self, setting: Setting, is_training: bool) -> str | None:
-        """Why it does not take part, or None."""
-        if is_training and self.why_no_backward is not None:
-            return self.why_no_backward
+        """Why it does not take part on a CPU, or None."""
+        if is_training and not self.has_backward:
+            return "forward only: on the CPU it has no backward pass"
         n_cells = setting.n_heads * setting.n**2
         for size, most, what in (
             (n_cells, self.most_cells, "pairs"),
@@ -131,12 +131,11 @@ def window_attention(case: Case) -> AttentionOutput:
     return output
 
 
-_NO_BACKWARD = "forward only: on the CPU it has no backward pass"
 CONTESTANTS = {
     REFERENCE: Contestant("SDPA", full_attention, most_cells=2**30, is_sbm=False),
     OURS: Contestant("SBM", layer_with()),
     "pyg": Contestant("pyg", layer_with(backend="pyg"), most_edges=2**22),
-    "flex": Contestant("flex", flex_attention, most_cells=2**26, why_no_backward=_NO_BACKWARD),
+    "flex": Contestant("flex", flex_attention, most_cells=2**26, is_sbm=False, has_backward=False),
     "dense": Contestant("dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**24),
 }
 FITTED_CONTESTANTS = {
@@ -146,13 +145,3 @@ FITTED_CONTESTANTS = {
     "flex": CONTESTANTS["flex"],
     "dense": Contestant("dense", layer_with(backend="dense"), most_cells=2**24),
 }
-_INDEXED = 2**31 - 1  # edges that 32 bits number
-GPU_CONTESTANTS = {
-    REFERENCE: Contestant("SDPA", full_attention, is_sbm=False),
-    "sparse": Contestant("sparse", layer_with(sampler="exact", backend="gpu"), most_edges=_INDEXED),
-    "dense": Contestant("dense", layer_with(sampler="bernoulli", backend="dense"), most_cells=2**30),
-    "auto": Contestant("auto", layer_with(backend="auto")),
-    "flex": Contestant("flex", flex_attention, most_cells=2**31, most_edges=_INDEXED, is_sbm=False),
-    "pyg": Contestant("pyg", layer_with(backend="pyg"), most_edges=_INDEXED),
-}
-"""The reference; ours along edges, over all pairs, and by its own choice; and other libraries."""

@@ -6,7 +6,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -16,28 +16,25 @@ from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
 from sbmt.experiments.memory import STEADY, in_fresh_process, peak_of
 from sbmt.experiments.progress import Track, untracked
 
-
-@dataclass(frozen=True)
-class MemoryGrid:
-    """Where to take a training step, where to run forward only, and who takes part."""
-
-    steps: Sequence[Setting]
-    answers: Sequence[Setting] = ()
-    contestants: Sequence[str] = ("sdpa", "sbm")
-
-
 _STRUCTURED = [Setting(n, p, "structured") for n, p in ((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005))]
-FULL = MemoryGrid(_STRUCTURED, contestants=("sdpa", "sbm", "pyg", "dense"))
-QUICK = MemoryGrid(_STRUCTURED[:1])
-FITTED_FULL = MemoryGrid([fitted_setting(n, 16.0) for n in (4096, 16384, 65536)], [fitted_setting(262144, 16.0)])
-FITTED_QUICK = MemoryGrid([fitted_setting(4096, 16.0)])
+_FITTED = [fitted_setting(n, 16.0) for n in (4096, 16384, 65536)]
+FULL: dict[str, Any] = {"steps": _STRUCTURED, "contestants": ("sdpa", "sbm", "pyg", "dense")}
+QUICK: dict[str, Any] = {"steps": _STRUCTURED[:1]}
+FITTED_FULL: dict[str, Any] = {"steps": _FITTED, "answers": [fitted_setting(262144, 16.0)]}
+FITTED_QUICK: dict[str, Any] = {"steps": _FITTED[:1]}
 
 
-def run(grid: MemoryGrid, track: Track = untracked) -> dict[str, Any]:
-    """One step, or forward pass, of each contestant, each in a fresh process: MiB added at its ``peak``."""
-    cases = [(setting, True) for setting in grid.steps] + [(setting, False) for setting in grid.answers]
+def run(
+    track: Track = untracked,
+    *,
+    steps: Sequence[Setting],
+    answers: Sequence[Setting] = (),
+    contestants: Sequence[str] = ("sdpa", "sbm"),
+) -> dict[str, Any]:
+    """What a training step of each contestant adds to a fresh process's memory, and what a forward pass does."""
+    cases = [(setting, True) for setting in steps] + [(setting, False) for setting in answers]
     found = [asdict(setting) | {"is_training": is_training, "results": {}} for setting, is_training in cases]
-    for at, name in track([(i, name) for i in range(len(cases)) for name in grid.contestants], description="memory"):
+    for at, name in track([(i, name) for i in range(len(cases)) for name in contestants], description="memory"):
         setting, is_training = cases[at]
         job = {"setting": asdict(setting), "is_training": is_training, "name": name, "threads": torch.get_num_threads()}
         why = CONTESTANTS[name].why_not(setting, is_training)

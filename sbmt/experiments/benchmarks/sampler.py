@@ -1,7 +1,7 @@
 """Suite ``sampler``: the time per edge drawn, and how it grows with n at a fixed degree."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -22,19 +22,14 @@ SUBLINEAR = ("exact", "torch")
 """Samplers that do not visit all pairs."""
 
 
-@dataclass(frozen=True)
-class SamplerGrid:
-    """What to measure: densities (ascending) at n tokens, and sizes at ``degree`` keys per query."""
-
-    n: int
-    densities: tuple[float, ...]
-    sizes: tuple[int, ...]
-    pace: Pace
-    degree: float = 16.0
-
-
-FULL = SamplerGrid(4096, (0.0025, 0.01, 0.04), (4096, 8192, 16384, 32768, 65536), Pace(2.0, 4))
-QUICK = SamplerGrid(2048, (0.01, 0.04), (4096, 16384), Pace(1.0, 3))
+FULL = {
+    "n": 4096,
+    "densities": (0.0025, 0.01, 0.04),
+    "sizes": [2**power for power in range(12, 17)],
+    "pace": Pace(2.0, 4),
+}
+QUICK = {"n": 2048, "densities": (0.01, 0.04), "sizes": [4096, 16384], "pace": Pace(1.0, 3)}
+DEGREE = 16.0  # keys per query where n grows
 
 
 @torch.no_grad()
@@ -52,16 +47,18 @@ SAMPLERS: dict[str, Callable[[BlockModel], object]] = {
 }
 
 
-def run(grid: SamplerGrid, track: Track = untracked) -> dict[str, Any]:
-    """Times every sampler on block models that are already computed."""
-    settings = [Setting(grid.n, density, kind) for kind in MADE_UP for density in grid.densities]
-    cases = [_case(setting, grid.pace) for setting in track(settings, description="samplers")]
+def run(
+    track: Track = untracked, *, n: int, densities: Sequence[float], sizes: Sequence[int], pace: Pace
+) -> dict[str, Any]:
+    """Times every sampler on block models that are already computed: at these densities, ascending, and these sizes."""
+    settings = [Setting(n, density, kind) for kind in MADE_UP for density in densities]
+    cases = [_case(setting, pace) for setting in track(settings, description="samplers")]
     for before, case in pairwise(cases):
         if before["kind"] == case["kind"]:
             for name, one in case["results"].items():
                 longer = one["median"] - before["results"][name]["median"]
                 one["marginal_ns_per_edge"] = round(1e6 * longer / max(case["n_edges"] - before["n_edges"], 1), 3)
-    return {"cases": cases, "scaling": [_scaling(grid)]}
+    return {"cases": cases, "scaling": [_scaling(sizes, pace)]}
 
 
 @torch.no_grad()
@@ -82,17 +79,17 @@ def _case(setting: Setting, pace: Pace) -> dict[str, Any]:
     return asdict(setting) | {"n_edges": n_edges, "results": found}
 
 
-def _scaling(grid: SamplerGrid) -> dict[str, Any]:
+def _scaling(sizes: Sequence[int], pace: Pace) -> dict[str, Any]:
     """Measures all sizes in one race, so that a slow moment of the machine does not distort the slope."""
-    drawn = {n: _drawn_from(Setting(n, grid.degree / n, "structured", n_heads=1)) for n in grid.sizes}
+    drawn = {n: _drawn_from(Setting(n, DEGREE / n, "structured", n_heads=1)) for n in sizes}
     entries = {f"{name} {n}": _entry(name, model) for name in SUBLINEAR for n, (model, _) in drawn.items()}
-    found = race(entries, grid.pace, reference=f"exact {grid.sizes[0]}")
+    found = race(entries, pace, reference=f"exact {sizes[0]}")
     samplers = {}
     for name in SUBLINEAR:
         rows = [found[f"{name} {n}"] | {"n": n, "n_edges": n_edges} for n, (_, n_edges) in drawn.items()]
         growth = slope([row["n_edges"] for row in rows], [row["median"] for row in rows])
         samplers[name] = {"slope": growth, "rows": rows}
-    return {"degree": grid.degree, "samplers": samplers}
+    return {"degree": DEGREE, "samplers": samplers}
 
 
 def slope(x: Sequence[int | float], y: Sequence[int | float]) -> float:

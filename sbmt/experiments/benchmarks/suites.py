@@ -24,12 +24,12 @@ def _attention(grid: attention.Grid, is_quick: bool, track: Track, on_found: OnF
 
 def _fitted(is_quick: bool, track: Track, on_found: OnFound) -> dict[str, Any]:
     found, half = (_attention(grid, is_quick, track, on_found) for grid in (attention.FITTED, attention.HALF))
-    memories = memory.run(memory.FITTED_QUICK if is_quick else memory.FITTED_FULL, track)
+    memories = memory.run(track, **(memory.FITTED_QUICK if is_quick else memory.FITTED_FULL))
     return found | {"cases": found["cases"] + half["cases"], "memory": memories}
 
 
 def _plain(module: Any, is_quick: bool, track: Track, on_found: OnFound) -> dict[str, Any]:
-    found: dict[str, Any] = module.run(module.QUICK if is_quick else module.FULL, track)
+    found: dict[str, Any] = module.run(track, **(module.QUICK if is_quick else module.FULL))
     return found
 
 

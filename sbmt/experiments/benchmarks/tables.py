@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sbmt.experiments.benchmarks.attention import WHOLE
-from sbmt.experiments.benchmarks.contestants import CONTESTANTS, FITTED_CONTESTANTS, GPU_CONTESTANTS, OURS, REFERENCE
+from sbmt.experiments.benchmarks.contestants import CONTESTANTS, FITTED_CONTESTANTS, OURS, REFERENCE
 from sbmt.experiments.benchmarks.sampler import TITLES, slope
 from sbmt.experiments.tables import LEFT_OUT, Table
 
 WAYS = {True: ("training", "Training step, forward + backward"), False: ("forward", "Forward")}
-GONE = {"transformer_conv": "TransformerConv"}
+GONE = {"transformer_conv": "TransformerConv", "sparse": "sparse"}
 """Titles of contestants that only earlier files hold."""
 GROWS_FROM = 4096
 """Tokens from which on growth is told: below, what does not grow weighs too much."""
@@ -39,12 +39,16 @@ def fitted_tables(found: dict[str, Any]) -> list[Table]:
 
 def gpu_tables(found: dict[str, Any]) -> list[Table]:
     """Ratios and memory, forward and for a training step; in earlier files, settings for which there was no time."""
-    tables, titles = [], _titles(GPU_CONTESTANTS)
+    tables, titles = [], _titles(CONTESTANTS)
     for is_training, (way, title) in WAYS.items():
         if cases := [case for case in found["cases"] if case["is_training"] is is_training]:
             one = cases[0]
             size = f"{one['n_heads']} heads of width {one['d_head']}; {one['dtype']}"
-            tables.append(_times(f"gpu-{way}", f"{title}; {size}", cases, titles, "sparse"))
+            tables.append(
+                _times(
+                    f"gpu-{way}", f"{title}; {size}", cases, titles, "sparse" if "sparse" in one["results"] else OURS
+                )
+            )
             columns = _about(cases) | _columns(cases, titles, lambda result: _number(result.get("peak")), "MiB")
             tables.append(_table(f"gpu-memory-{way}", f"{title}: memory on the GPU", columns))
     left_out = tuple((setting, "no time left") for setting in found.get("left_out", ()))

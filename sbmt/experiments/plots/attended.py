@@ -12,7 +12,6 @@ from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run
-from sbmt.graph.edges import EdgeList
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,31 +69,30 @@ class Inspection:
         Raises:
             SbmtError: If there is no such example, or no such position in one of its documents.
 
-        Cost: the model on one example; O(n²) memory for attentions that attend all pairs.
+        Cost: the model on one example, and O(n²) memory.
         """
         if not 0 <= example < self.per_example.n_examples:
             raise SbmtError(f"an example in [0, {self.per_example.n_examples})", example, "inspect more examples")
         size = len(self.calls[0][0])
         at = example % size
-        tokens, is_real, state = self.calls[example // size]
-        tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
-        documents, places = tokens.view(-1, tokens.shape[-1]), is_real.view(-1, tokens.shape[-1])
+        tokens, is_real, state = (part[at : at + 1] if part.dim() > 1 else part for part in self.calls[example // size])
+        texts, reals = tokens.view(-1, tokens.shape[-1]), is_real.view(-1, tokens.shape[-1])
         generator = torch.Generator()
         generator.set_state(state)
         mask = None if is_real.all() else is_real
-        with examples_from(at * len(documents)):
-            attention = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
-        edges = [layer.edges for layer in attention]
+        with examples_from(at * len(texts)):
+            layers = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
+        masks = torch.stack([layer.edges.to_dense() for layer in layers], 1)  # documents layers heads queries keys
+        densities = torch.stack([layer.density for layer in layers], 1)
         found = []
-        for number, (text, real) in enumerate(zip(documents, places, strict=True)):
+        for number, (text, real) in enumerate(zip(texts, reals, strict=True)):
             n = len(text) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
-            degrees = torch.stack([key_in_degrees(x)[number] for x in edges])[..., :n]
+            degrees = masks[number, ..., :n].sum(2) / real.sum().clamp(min=1)
             position = _median_position(degrees.mean((0, 1)), real[:n]) if query is None else query
             if not 0 <= position < n:
                 raise SbmtError(f"a query position in [0, {n})", position, "count tokens from 0")
-            attended = torch.stack([keys_of(x, number, position)[:, :n] for x in edges])
-            densities = torch.stack([layer.density[number] for layer in attention])
-            found.append(AttendedDocument(text[:n], degrees, densities, position, attended))
+            attended = masks[number, :, :, position, :n]
+            found.append(AttendedDocument(text[:n], degrees, densities[number], position, attended))
         return found
 
 
@@ -122,30 +120,6 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     if per_example.n_examples < 2:
         raise SbmtError("at least 2 examples, since one has no deviation", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
-
-
-def key_in_degrees(edges: EdgeList) -> Float[Tensor, "batch heads n_keys"]:
-    """Share of the real queries that attend each key, in [0, 1]; 0 at padding. Cost: O(n + edges).
-
-    Example:
-        >>> mask = torch.tensor([[True, False], [True, True]])
-        >>> key_in_degrees(EdgeList.from_dense(mask[None, None]))
-        tensor([[[1.0000, 0.5000]]])
-    """
-    batch, heads, n_queries, n_keys = edges.shape
-    counts = torch.bincount(edges.key_rows(), minlength=batch * heads * n_keys).view(batch, heads, n_keys)
-    n_real = torch.full((batch,), n_queries) if edges.query_mask is None else edges.query_mask.sum(1)
-    return counts.float() / n_real.clamp(min=1)[:, None, None].to(counts.device)
-
-
-def keys_of(edges: EdgeList, example: int, query: int) -> Bool[Tensor, "heads n_keys"]:
-    """Whether a query attends each key, per head."""
-    _, heads, n_queries, n_keys = edges.shape
-    found = torch.zeros(heads, n_keys, dtype=torch.bool)
-    for head in range(heads):
-        row = (example * heads + head) * n_queries + query
-        found[head, edges.keys[edges.row_ptr[row] : edges.row_ptr[row + 1]]] = True
-    return found
 
 
 def _median_position(in_degree: Tensor, is_real: Tensor) -> int:

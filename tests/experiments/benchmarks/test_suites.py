@@ -84,7 +84,7 @@ def test_what_does_not_run_is_a_finding():
     assert set(tables) == {"gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward"}
     shown = tables["gpu-training"]
     assert "2 heads of width 8" in shown.title and "n = 64" in shown.title and "pyg / SDPA" not in shown.headings
-    assert all(float(row[shown.headings.index("sparse / SDPA")]) > 0 for row in shown.rows)
+    assert all(float(row[shown.headings.index("SBM / SDPA")]) > 0 for row in shown.rows)
     assert shown.notes == ("flex: does not run here: RuntimeError: Unsupported: x … long story", "pyg: out of memory")
     assert {row[-1] for row in tables["gpu-memory-forward"].rows} == {LEFT_OUT}
 
@@ -143,7 +143,7 @@ def test_the_choice_is_judged_by_the_best(result):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
 def test_memory_is_measured_in_a_process_of_its_own():
     large, small = (Setting(n, density, "structured") for n, density in ((65536, 0.0005), (512, 0.04)))
-    found = memory.run(memory.MemoryGrid([large], [small], ["dense"]))
+    found = memory.run(steps=[large], answers=[small], contestants=["dense"])
     step, answer = (case["results"]["dense"] for case in found["cases"])
     assert "left out above" in step["missing"]
     assert answer["step"] > 4 * 512**2 * 4 / 2**20  # the scores of four heads in float32

@@ -92,12 +92,10 @@ def test_of_several_processes_one_speaks(run, monkeypatch):
     ("arguments", "words"),
     [
         ("data prepare speech", "task among 'listops', 'text'"),
-        ("data prepare text", "aclImdb"),
         ("data prepare listops --reduced --from nowhere", "leave one of the two out"),
         ("train listops", "sbmt data prepare listops"),
         ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
-        ("train listops --reduced --accumulate 3", "accumulate that divides"),
         ("train listops --reduced --devices 0", "devices ≥ 1"),
     ],
 )

@@ -6,11 +6,10 @@ from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.plots.attended import inspect_examples, key_in_degrees, keys_of
+from sbmt.experiments.plots.attended import inspect_examples
 from sbmt.experiments.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, word_glyph, wrap
 from sbmt.experiments.plots.long_range import draw_long_range_inspection
 from sbmt.experiments.training.data import BatchStream, numbered
-from sbmt.samplers import sample_edges
 from tests.experiments.plots.tiny_glue import tiny_glue_run, tiny_tokenizer
 from tests.experiments.plots.tiny_long_range import N_TEST, tiny_run
 
@@ -96,14 +95,6 @@ def test_full_attention_attends_everything_everywhere(make):
     with pytest.raises(SbmtError, match="at least 2 examples"):
         inspect_examples(run, 1)
     assert len(run.model._forward_pre_hooks) == 0
-
-
-def test_in_degrees_and_keys_of_a_dense_mask(make_block_model):
-    edges = sample_edges(make_block_model(is_padded=True), generator=torch.Generator().manual_seed(1))
-    dense, n_real = edges.to_dense(), edges.query_mask.sum(1)
-    torch.testing.assert_close(key_in_degrees(edges), dense.sum(2) / n_real[:, None, None])
-    for query in range(edges.shape[2]):
-        assert torch.equal(keys_of(edges, 1, query), dense[1, :, query])
 
 
 def test_every_token_can_be_written():

@@ -213,8 +213,8 @@ def measure_forward(case: Case) -> dict[str, Any]:
             mine = replace(case, n=size)
             model, tokens = build_case(mine), sample_tokens(mine)
             meet_density(model, tokens, case.density)
-            before, added = peak_of(partial(model, tokens))
-        densities = torch.cat([attended.density.flatten() for attended in model(tokens).attention])
+            before, added, output = peak_of(partial(model, tokens))
+        densities = torch.cat([attended.density.flatten() for attended in output.attention])
     density = round(float(densities.mean()), 5) if method_of(case.method).draws_mask else None
     return {"forward": round(added, 2), "before": round(before, 2), "density": density}
 

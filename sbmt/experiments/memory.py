@@ -75,13 +75,13 @@ def reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_of(call: Callable[[], object]) -> tuple[float, float]:
-    """MiB that this process holds before a call, and MiB that the call adds to them at its peak."""
+def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """MiB that this process holds before a call, MiB that the call adds to them at its peak, and what it returns."""
     give_back()
     reset_peak()
     before = held("VmRSS")
-    call()
-    return before / MEBIBYTE, (held("VmHWM") - before) / MEBIBYTE
+    result = call()
+    return before / MEBIBYTE, (held("VmHWM") - before) / MEBIBYTE, result
 
 
 def _check_linux() -> None:

@@ -93,17 +93,28 @@ def build(setting: Setting, seed: int = 0) -> Case:
 
 
 def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships that differ little, as at the start of training: every pair is about as likely as any other."""
-    return _grouped(setting, 1)
+    """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
+
+    In addition to the noise that they are initialised with, all clusters share one small component. The last bias
+    moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal.
+    """
+    layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
+    direction = torch.full((setting.d_head,), setting.d_head**-0.5)
+    layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
+    query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
+    _, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
+    start = last.bias.clone()
+
+    def density_at(shift: float) -> float:
+        last.bias.copy_(start + shift * direction)
+        return _density(layer, query, key)
+
+    _bisect(density_at, setting, -200.0, 200.0)
+    return layer, query, key
 
 
 def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled."""
-    return _grouped(setting, n_groups(setting))
-
-
-def _grouped(setting: Setting, size: int) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Tokens and clusters of so many groups.
+    """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled.
 
     With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
     and a token is 4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias:
@@ -111,6 +122,7 @@ def _grouped(setting: Setting, size: int) -> tuple[SBMAttention, Tensor, Tensor]
     """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
     axes = torch.eye(setting.d_head)
+    size = n_groups(setting)
     layer.clusters.copy_(3.0 * axes[torch.arange(setting.n_clusters) % size].expand_as(layer.clusters))
     first, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
     first.weight.copy_(axes)
@@ -120,11 +132,15 @@ def _grouped(setting: Setting, size: int) -> tuple[SBMAttention, Tensor, Tensor]
 
     def density_at(gain: float) -> float:
         last.weight.copy_(gain * axes)
-        some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
-        return float(layer.block_model(*some).expected_density().mean())
+        return _density(layer, query, key)
 
     _bisect(density_at, setting, 0.0, 3.0)
     return layer, query, key
+
+
+def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
+    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
+    return float(layer.block_model(*some).expected_density().mean())
 
 
 def _grouped_tokens(setting: Setting, size: int) -> Tensor:

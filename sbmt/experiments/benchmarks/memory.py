@@ -47,7 +47,7 @@ def measure_step(setting: Setting, name: str, is_training: bool) -> dict[str, fl
     """MiB held ``before`` the step, and added by the ``step`` at its peak, in this process, which should be fresh."""
     small = replace(setting, n=128, density=0.04)
     entry(CONTESTANTS[name], build(small), is_training).seconds()  # loads kernels and starts thread pools
-    before, added = peak_of(entry(CONTESTANTS[name], build(setting), is_training).seconds)
+    before, added, _ = peak_of(entry(CONTESTANTS[name], build(setting), is_training).seconds)
     return {"before": round(before, 1), "step": round(added, 1)}
 
 

@@ -23,7 +23,8 @@ def _attention(grid: attention.Grid, is_quick: bool, track: Track, on_found: OnF
 
 
 def _fitted(is_quick: bool, track: Track, on_found: OnFound) -> dict[str, Any]:
-    found, half = (_attention(grid, is_quick, track, on_found) for grid in (attention.FITTED, attention.HALF))
+    grids = [grid.quick() if is_quick else grid for grid in (attention.FITTED, attention.HALF)]
+    found, half = (attention.run(grid, track) for grid in grids)
     memories = memory.run(track, **(memory.FITTED_QUICK if is_quick else memory.FITTED_FULL))
     return found | {"cases": found["cases"] + half["cases"], "memory": memories}
 

@@ -85,7 +85,7 @@ def test_what_does_not_run_is_a_finding():
     shown = tables["gpu-training"]
     assert "2 heads of width 8" in shown.title and "n = 64" in shown.title and "pyg / SDPA" not in shown.headings
     assert all(float(row[shown.headings.index("SBM / SDPA")]) > 0 for row in shown.rows)
-    assert shown.notes == ("flex: does not run here: RuntimeError: Unsupported: x … long story", "pyg: out of memory")
+    assert shown.notes == ("pyg: out of memory", "flex: does not run here: RuntimeError: Unsupported: x … long story")
     assert {row[-1] for row in tables["gpu-memory-forward"].rows} == {LEFT_OUT}
 
 

@@ -31,11 +31,10 @@ def inspect(
     check_seed(seed)
     check_targets(figure=output)
     loaded = load_run(SHIPPED if run is None else run)
+    title = "the shipped checkpoint" if run is None else str(run)
     console = Console(markup=False)
-    _print_settings(console, "the shipped checkpoint" if run is None else str(run), loaded)
-    print_scores(console, loaded.test, loaded.about)
     if not isinstance(loaded.config, GeneratedConfig):
-        _inspect_prepared(console, loaded, output, N_EXAMPLES if examples is None else examples, query, seed)
+        _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
         return
     if not isinstance(loaded.config, RepeatedTokensConfig) or loaded.config.fresh_values:
         got = f"one on {loaded.config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
@@ -45,22 +44,26 @@ def inspect(
             raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
     from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
+    _print_run(console, title, loaded)
     draw_inspection(loaded, output, seed)
     console.print(f"Figure: {output}", highlight=False)
 
 
-def _print_settings(console: Console, title: str, run: Run) -> None:
-    """The settings that differ from the defaults."""
+def _print_run(console: Console, title: str, run: Run) -> None:
+    """The settings that differ from the defaults, and the scores."""
     values = run.config.to_dict()
     values |= values.pop("options")
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
     rows = tuple((name, str(value)) for name, value in shown.items())
     print_table(console, Table("settings", f"Settings of {title}", ("setting", "value"), rows))
+    print_scores(console, run.test, run.about)
 
 
-def _inspect_prepared(console: Console, run: Run, output: Path, n_examples: int, query: int | None, seed: int) -> None:
-    """Densities of a run on prepared examples, and its figure."""
+def _inspect_prepared(
+    console: Console, run: Run, title: str, output: Path, n_examples: int, query: int | None, seed: int
+) -> None:
+    """Settings, scores and densities of a run on prepared examples, and its figure."""
     from sbmt.experiments.plots.attended import density_moments, inspect_examples
     from sbmt.experiments.plots.long_range import draw_long_range_inspection
 
@@ -69,6 +72,7 @@ def _inspect_prepared(console: Console, run: Run, output: Path, n_examples: int,
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples, seed=seed)
+    _print_run(console, title, run)
     densities = inspection.per_example.densities
     title = f"Density on {len(densities):,} test examples: mean ± standard deviation over these inputs"
     heads = (f"head {head}" for head in range(densities.shape[2]))

@@ -20,6 +20,7 @@ def leave_at_once(*_: Any) -> None:
 
 
 if Path(*sys.argv[:1]).stem == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"]):
+    os.environ["MPLBACKEND"] = "agg"  # commands show no windows, and a name that matplotlib lacks would end them
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # which it is not in a shell's background job
         signal.signal(signal.SIGINT, leave_at_once)
 

@@ -49,8 +49,8 @@ def run(folder, *command, plugins="plugin_of_a_test"):
     )
 
 
-def test_an_attention_from_outside_goes_through_a_sweep_and_its_costs(tmp_path, monkeypatch):
-    """The worker and the process that measures memory are new processes, which have to load the plugin too."""
+def test_an_attention_from_outside_is_trained_and_its_costs_are_counted(tmp_path, monkeypatch):
+    """The process that measures memory is a new one, which has to load the plugin too."""
     (tmp_path / "plugin_of_a_test.py").write_text(MODULE)
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
     prepare(toy_source("listops", name=REDUCED["listops"].data_name), tmp_path / "cache")
@@ -59,13 +59,13 @@ def test_an_attention_from_outside_goes_through_a_sweep_and_its_costs(tmp_path, 
         tmp_path,
         "-c",
         COMMANDS,
-        f"sweep listops --reduced --attention scaled {tiny} --workers 2 --output swept",
-        "evaluate swept/listops/scaled-seed0",
+        f"train listops --reduced --attention scaled {tiny} --output trained",
+        "evaluate trained",
         "cost --attention scaled --length 64 --json cost.json",
     )
     assert done.returncode == 0, done.stderr
-    [trained] = json.loads((tmp_path / "swept" / "result.json").read_text())["listops"]["runs"]
-    assert (trained["trial"], trained["config"]["options"]) == ("scaled", {"scale": 3})
+    trained = json.loads((tmp_path / "trained" / "result.json").read_text())
+    assert trained["config"]["options"] == {"scale": 3}
     assert f"accuracy {trained['test']['accuracy']:.4f}" in done.stdout
 
     found = json.loads((tmp_path / "cost.json").read_text())

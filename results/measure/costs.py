@@ -11,10 +11,7 @@ from rich.progress import track
 
 from results.measure.common import run, write
 from results.paper_costs import PAPER, compare_with_claims
-from sbmt.experiments.costs.memory import peak_memory
-from sbmt.experiments.costs.methods import Case
-from sbmt.experiments.costs.report import cost_report
-from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.costs import Case, cost_report, cost_tables, peak_memory
 
 SIZES = {"n_layers": 1, "n_heads": 1, "d_model": 32, "d_hidden": 8, "n_chunk": 16, "n_clusters": 128}
 LENGTHS, EDGES_PER_TOKEN = (4096, 8192, 16384), 64

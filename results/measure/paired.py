@@ -7,7 +7,7 @@ test examples are compared with those of another mask and the same seed. It take
 import torch
 
 from results.measure.common import Scores, difference, over_runs, run, write
-from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
@@ -32,7 +32,7 @@ def compared(right: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]
 
 def main() -> None:
     """Asks every network of every study."""
-    studies = [study for name, study in EQUAL_EDGES_STUDIES.items() if name != "mlm-edges"]
+    studies = [study for name, study in STUDIES.items() if name.endswith("-edges") and name != "mlm-edges"]
     write("paired", {"studies": {study.name: compared(over_runs(study, share_right)) for study in studies}})
 
 

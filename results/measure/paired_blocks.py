@@ -8,7 +8,7 @@ import torch
 
 from results.measure.common import Scores, difference, over_runs, run, write
 from results.measure.paired import DRAWS
-from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
@@ -38,7 +38,7 @@ def compared(loss: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
 
 def main() -> None:
     """Asks every network of the study."""
-    write("paired_blocks", {"behind": compared(over_runs(EQUAL_EDGES_STUDIES["mlm-edges"], loss_by_block))})
+    write("paired_blocks", {"behind": compared(over_runs(STUDIES["mlm-edges"], loss_by_block))})
 
 
 if __name__ == "__main__":

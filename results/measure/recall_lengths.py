@@ -15,7 +15,7 @@ from results.measure.common import RESULTS, RUNS, run, write
 from sbmt.experiments.benchmarks.manifest import machine_manifest
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.studies.recall import RECALL_STUDY
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import call_model, evaluate
 from sbmt.experiments.training.run import Run, load_run
 
@@ -48,11 +48,11 @@ def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
     """Accuracy, density and time of an answer against the length; a colour and a style for each trial."""
     with saved_figure(RESULTS / "recall.png", 10.0, 3.8) as figure:
         *panels, seconds = figure.subplots(1, 3)
-        names = [trial.name for trial in RECALL_STUDY.trials]
+        names = [trial.name for trial in STUDIES["recall"].trials]
         looks = {name: {"color": f"C{i % 6}", "linestyle": ("-", "--", ":")[i // 6]} for i, name in enumerate(names)}
         for ax, metric in zip(panels, ("accuracy", "density"), strict=True):
             for one in runs:
-                title = RECALL_STUDY.trials[names.index(one["trial"])].title if one["seed"] == 0 else None
+                title = STUDIES["recall"].trials[names.index(one["trial"])].title if one["seed"] == 0 else None
                 values = [at[metric] for at in one["lengths"].values()]
                 ax.plot(LENGTHS, values, **looks[one["trial"]], marker="o", markersize=3, label=title)
         for trial in ("full", "fitted"):
@@ -66,7 +66,7 @@ def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
 def main() -> None:
     """Evaluates, times, writes and draws."""
     runs, first = [], {}
-    for trial, seed in track(list(RECALL_STUDY.plan()), "networks"):
+    for trial, seed in track(list(STUDIES["recall"].plan()), "networks"):
         trained = load_run(RUNS / "recall" / f"{trial.name}-seed{seed}")
         first.setdefault(trial.name, trained)
         runs.append({"trial": trial.name, "seed": seed, "lengths": {str(n): scores(trained, n) for n in LENGTHS}})

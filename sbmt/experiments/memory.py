@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def reset_peak() -> None:
     """
     _check_linux()
     Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """MiB that this process holds before a call, MiB that the call adds to them at its peak, and what it returns."""
+    give_back()
+    reset_peak()
+    before = held("VmRSS")
+    result = call()
+    return before / MEBIBYTE, (held("VmHWM") - before) / MEBIBYTE, result
 
 
 def _check_linux() -> None:

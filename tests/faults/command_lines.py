@@ -22,7 +22,6 @@ import theory.__main__ as theory_command
 from sbmt.command import run_command
 from sbmt.experiments.benchmarks import attention, backends, memory, sampler
 from sbmt.experiments.cli import app, main
-from sbmt.experiments.costs import report
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import study
@@ -37,7 +36,6 @@ BASES = {
     "train recall": ["--n-pairs", "2", "--n-queries", "2", "--n-distractors", "3", *TINY[2:], "--test-sequences", "2"],
     "train twins": [*TINY, "--data", "image", "--test-sequences", "2"],
     "train glue": ["--task", "sst2", *TINY],
-    "sweep": ["listops", *PREPARED],
     "demo": ["--steps", "2", "--workers", "1"],
     "study": ["figure4-64"],
     "glue": ["--reduced"],
@@ -180,7 +178,7 @@ def sandbox() -> Iterator[None]:
             patch.setattr(import_module("sbmt.experiments.training.evaluate"), "call_model", _start)
             for suite in (attention, sampler, backends, memory):
                 patch.setattr(suite, "run", _start)
-            patch.setattr(report, "build_case", _start)
+            patch.setattr("sbmt.experiments.costs.build_case", _start)
             patch.setattr("sbmt.experiments.cli.data.prepare", _start)
             patch.setattr(theory_command, "run", _start)
             patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, file, **_: file.write(b"a figure"))

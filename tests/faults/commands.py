@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sbmt.experiments.studies import language as language_studies
-from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.tasks import generated
 from sbmt.experiments.training.tasks.language import MlmConfig
@@ -34,7 +34,6 @@ WRITING = {
     **{f"train {name}": f"{command} --output new" for name, command in TRAINING.items()},
     "demo": "demo --steps 2 --workers 1 --output new",
     "study": "study tiny --output new --json new.json --figure new.png",
-    "sweep": f"sweep listops {LISTOPS} --attention full --attention linear --output new",
     "glue": "glue --trial full --task sst2 --reduced --output new",
     "data prepare": "data prepare qnli",
     "data prepare corpus": "data prepare corpus --vocab-size 280 --reduced",

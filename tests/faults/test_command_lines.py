@@ -27,7 +27,7 @@ def test_what_is_no_number_is_refused(here, command_line, words):
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
         (f"evaluate repeated --seed {(1 << 63) - 1}", "seed in [0, 2⁶²)"),
         (f"demo --seeds {10**15}", "at most 10,000 seeds"),
-        (f"sweep listops --data toy-listops --seeds {10**15}", "at most 10,000 seeds"),
+        (f"demo --seeds {10**15}", "at most 10,000 seeds"),
         (f"train repeated-tokens --d-model {1 << 31}", "d_model < 2³¹"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
         ("evaluate nowhere", "the folder of a run"),

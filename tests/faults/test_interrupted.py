@@ -20,7 +20,7 @@ from sbmt.experiments import locks
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.lightning_module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
-from tests.faults.commands import LISTOPS, TRAINING, WRITING, make_qnli
+from tests.faults.commands import TRAINING, WRITING, make_qnli
 from tests.faults.wholeness import files_below
 from theory.exact_search import Deadline, solve_circuit
 
@@ -38,7 +38,7 @@ FAILURES = {
 
 MOMENTS = {  # the write that fails first, counted from 0
     **{"train repeated": 3, "train listops": 5, "train mlm": 5, "train sst2": 5},
-    **{"demo": 2, "study": 7, "sweep": 4, "glue": 6, "data prepare": 2, "data prepare corpus": 4},
+    **{"demo": 2, "study": 7, "glue": 6, "data prepare": 2, "data prepare corpus": 4},
     **{"predict": 0, "inspect": 0, "inspect listops": 0, "sample": 0, "bench": 0, "cost": 0},
 }
 assert set(MOMENTS) == set(WRITING)
@@ -101,7 +101,7 @@ def test_a_write_that_fails_is_reported_and_leaves_whole_files(here, command_lin
     assert failure != "Ctrl-C" or ("--resume" in out) == name.startswith("train")
 
 
-@pytest.mark.parametrize("name", ["sweep", "data prepare corpus"])
+@pytest.mark.parametrize("name", ["study", "data prepare corpus"])
 def test_a_command_stopped_at_every_write_ends_with_the_same_bytes(here, command_line, monkeypatch, name):
     """Ctrl-C at later and later writes, the same command again each time."""
     line, place = WRITING[name], here / ("cache/corpus-reduced" if name.startswith("data") else "new")
@@ -178,24 +178,21 @@ def test_ctrl_c_while_the_solver_searches_ends_the_search(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to see which processes there are")
-def test_ctrl_c_ends_the_workers_of_a_sweep_too(here, command_line):
+def test_ctrl_c_ends_the_workers_of_a_study_too(here):
     """A terminal sends it to them as well, and they print nothing."""
-    line = f"sweep listops {LISTOPS} --attention full --seeds 2 --output new"
-    with start(f"{line} --workers 2", here) as sweep:
+    with start("demo --workers 2 --output new", here) as study:
         end = time.monotonic() + WAIT
-        while sweep.poll() is None and not list((here / "new" / "listops").glob("*/config.json")):
+        while study.poll() is None and not list((here / "new").glob("*/config.json")):
             assert time.monotonic() < end
             time.sleep(0.01)
-        os.killpg(sweep.pid, signal.SIGINT)
-        _, err = sweep.communicate(timeout=WAIT)
-    assert (sweep.returncode, err) == (130, STOPPED), err
+        os.killpg(study.pid, signal.SIGINT)
+        _, err = study.communicate(timeout=WAIT)
+    assert (study.returncode, err) == (130, STOPPED), err
     with pytest.raises(ProcessLookupError):  # nobody is left in the group
         while time.monotonic() < end:
-            os.killpg(sweep.pid, 0)
+            os.killpg(study.pid, 0)
             time.sleep(0.01)
     files_below(here)
-    assert command_line(line)[0] == 0
-    assert has_same_numbers(here / "new" / "listops" / "full-seed0", here / "listops")
 
 
 def test_of_two_processes_that_train_in_one_folder_one_ends_well(here):
@@ -217,11 +214,11 @@ def test_a_folder_that_cannot_be_written_is_reported(here, command_line, name):
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["train repeated", "train sst2", "study", "sweep", "glue", "data prepare"])
+@pytest.mark.parametrize("name", ["train repeated", "train sst2", "study", "glue", "data prepare"])
 def test_a_command_does_not_write_where_another_does(here, command_line, monkeypatch, name):
     monkeypatch.setattr(locks, "PATIENCE", 0.0)
     make_qnli(here)
-    part = {"sweep": "new/listops", "glue": "new/mlm", "data prepare": "cache/.qnli.part"}.get(name, "new")
+    part = {"glue": "new/mlm", "data prepare": "cache/.qnli.part"}.get(name, "new")
     before = files_below(here)
     with only_writer(here / part):
         code, _, err = command_line(WRITING[name])

@@ -7,7 +7,6 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
@@ -16,7 +15,6 @@ from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 
-D_HEAD, N_HEADS = 32, 4
 CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
 _PAIRS_TO_MEASURE = 1 << 26  # of a head; the search for a density starts with a mask that is nearly full
@@ -25,19 +23,9 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class Setting:
-    """What an input should look like.
+    """What an input should look like: n queries and keys, the expected share of pairs that are edges, and sizes.
 
-    Attributes:
-        n: Number of queries and of keys.
-        density: Share of the pairs that are edges, in expectation, in (0, 1).
-        kind: ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
-        n_clusters: k.
-        n_heads: Number of heads.
-        d_head: Width of a head.
-
-    Example:
-        >>> print(Setting(4096, 0.01, "structured"))
-        structured, n = 4,096, density 1 %
+    ``kind`` is ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
 
     Raises:
         SbmtError: On sizes below 1, an unknown kind, or a density outside (0, 1).
@@ -47,8 +35,8 @@ class Setting:
     density: float
     kind: str
     n_clusters: int = 128
-    n_heads: int = N_HEADS
-    d_head: int = D_HEAD
+    n_heads: int = 4
+    d_head: int = 32
 
     def __post_init__(self) -> None:
         check_sizes(n=self.n, n_clusters=self.n_clusters, n_heads=self.n_heads, d_head=self.d_head)
@@ -56,26 +44,13 @@ class Setting:
         if not 0 < self.density < 1:
             raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
 
-    def __str__(self) -> str:
-        return f"{self.kind}, n = {self.n:,}, density {100 * self.density:.3g} %"
-
-    @property
-    def n_cells(self) -> int:
-        """Pairs over all heads."""
-        return self.n_heads * self.n**2
-
-    @property
-    def expected_edges(self) -> float:
-        """Edges over all heads."""
-        return self.n_cells * self.density
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A layer and a batch of one example for it. Layers that are made up have no exploration, a fitted one has its own.
+    """A layer and a batch of one example: leaves ``(1, heads, n, d_head)``, and the gradient of the output.
 
-    Query, key and value are leaves ``(1, heads, n, d_head)``. The cotangent, the gradient of the output, is random,
-    since ones might make a backward pass easier than it is.
+    That gradient is random, since ones might make a backward pass easier than it is. Layers that are made up have no
+    exploration, a fitted one has its own.
     """
 
     setting: Setting
@@ -122,15 +97,12 @@ def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
 
     In addition to the noise that they are initialised with, all clusters share one small component. The last bias
     moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal.
-
-    Returns:
-        The layer, queries and keys.
     """
-    layer = _fresh_layer(setting)
+    layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
     direction = torch.full((setting.d_head,), setting.d_head**-0.5)
     layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
     query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
-    _, last = _linears(layer)
+    _, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
     start = last.bias.clone()
 
     def density_at(shift: float) -> float:
@@ -145,30 +117,46 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled.
 
     With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
-    and a token is 4·e_a for its group a, plus noise. The MLP is a gain and a negative bias: memberships are close to 0
-    for all groups but the token's own. Since a block matrix sums to 1, a pair within a group has an edge with
-    probability at most 1/g, and 1/g of the pairs are within a group, so the density is at most 1/g². Hence g is the
-    largest number that leaves room for memberships of .95, and the gain is set to meet the density.
-
-    Returns:
-        The layer, queries and keys.
+    and a token is 4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias:
+    memberships are close to 0 for all groups but the token's own.
     """
-    layer = _fresh_layer(setting)
+    layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
+    axes = torch.eye(setting.d_head)
     size = n_groups(setting)
-    group_of_cluster = torch.arange(setting.n_clusters) % size
-    layer.clusters.copy_(3.0 * torch.eye(setting.d_head)[group_of_cluster].expand_as(layer.clusters))
-    first, last = _linears(layer)
-    first.weight.copy_(torch.eye(setting.d_head))
+    layer.clusters.copy_(3.0 * axes[torch.arange(setting.n_clusters) % size].expand_as(layer.clusters))
+    first, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
+    first.weight.copy_(axes)
     first.bias.zero_()
     last.bias.fill_(-CLOSED / 3.0)
     query, key = (_grouped_tokens(setting, size) for _ in range(2))
 
     def density_at(gain: float) -> float:
-        last.weight.copy_(gain * torch.eye(setting.d_head))
+        last.weight.copy_(gain * axes)
         return _density(layer, query, key)
 
     _bisect(density_at, setting, 0.0, 3.0)
     return layer, query, key
+
+
+def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
+    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
+    return float(layer.block_model(*some).expected_density().mean())
+
+
+def _grouped_tokens(setting: Setting, size: int) -> Tensor:
+    """Tokens of groups of equal size in a random order, which differs from head to head."""
+    order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])
+    tokens = 4.0 * torch.eye(setting.d_head)[order % size]  # heads n d_head
+    return (tokens + 0.1 * torch.randn_like(tokens))[None]
+
+
+def n_groups(setting: Setting) -> int:
+    """How many groups :func:`structured` makes: the largest number with which memberships of .95 meet the density.
+
+    Since a block matrix sums to 1, a pair within one of g groups has an edge with probability at most 1/g, and 1/g of
+    the pairs are within a group, so the density is at most 1/g².
+    """
+    return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
 
 
 def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
@@ -177,9 +165,6 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     It was trained to find equal values among 256 tokens, each a noisy copy of a random vector of its sequence's own, so
     that sequences of any length are alike but for their number of pairs. All its rates are multiplied by one number,
     which is set to meet the density, that of self-loops included.
-
-    Returns:
-        The layer, with its own exploration in training mode, queries and keys.
     """
     model = load_run(SHIPPED_FITTED).model.eval()
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
@@ -212,29 +197,8 @@ def fitted_setting(n: int, keys_per_query: float) -> Setting:
     return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
 
 
-def n_groups(setting: Setting) -> int:
-    """How many groups :func:`structured` makes."""
-    return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
-
-
-def _fresh_layer(setting: Setting) -> SBMAttention:
-    return SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
-
-
-def _grouped_tokens(setting: Setting, size: int) -> Tensor:
-    """Tokens of groups of equal size in a random order, which differs from head to head."""
-    order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])
-    tokens = 4.0 * torch.eye(setting.d_head)[order % size]  # heads n d_head
-    return (tokens + 0.1 * torch.randn_like(tokens))[None]
-
-
-def _linears(layer: SBMAttention) -> list[nn.Linear]:
-    return [module for module in layer.node_mlp if isinstance(module, nn.Linear)]
-
-
-def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
-    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
-    return float(layer.block_model(*some).expected_density().mean())
+MADE_UP = {"near-constant": near_constant, "structured": structured}
+KINDS = MADE_UP | {"fitted": fitted}
 
 
 def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, high: float) -> None:
@@ -247,29 +211,3 @@ def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, 
         middle = (low + high) / 2
         low, high = (middle, high) if density_at(middle) < setting.density else (low, middle)
     density_at((low + high) / 2)
-
-
-MADE_UP = {"near-constant": near_constant, "structured": structured}
-KINDS = MADE_UP | {"fitted": fitted}
-
-
-def thin_block_model(n: int, degree: float, n_clusters: int = 128, n_stars: int = 0) -> BlockModel:
-    """Mixed memberships of one head whose mean rate is ``degree / n``, so that edges grow with n and not with n².
-
-    Args:
-        n: Number of queries and of keys.
-        degree: Expected keys per query, apart from stars.
-        n_clusters: k ≥ 2.
-        n_stars: Number of queries that reach every key with probability 1.
-    """
-    generator = torch.Generator().manual_seed(n)
-    query, key = (torch.rand(1, 1, n, n_clusters, generator=generator) ** 4 for _ in range(2))
-    block = torch.rand(1, n_clusters, n_clusters, generator=generator)
-    query[..., 0] = 0.0  # cluster 0 belongs to the stars
-    key[..., -1] = 1.0  # so that a star reaches every key
-    mean_rate = (query.sum(2) @ block[0] @ key.sum(2).mT).item() / n**2
-    block *= degree / n / mean_rate
-    block[:, 0] = 1.0
-    stars = torch.randperm(n, generator=generator)[:n_stars]
-    query[:, :, stars] = one_hot(torch.tensor(0), n_clusters).float()
-    return BlockModel(query, block, key)

@@ -13,17 +13,12 @@ import torch
 
 from sbmt.experiments.training.run import manifest
 
-PACKAGES = ("numpy", "scipy", "torch-geometric")
-CPU_INFO = Path("/proc/cpuinfo")
-
 
 def machine_manifest() -> dict[str, Any]:
     """A run's manifest, with the processor, OpenMP's waiting policy and the versions of what else computes."""
-    return manifest() | {
-        "processor": processor(),
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "not set"),
-        **{name: version(name) for name in PACKAGES},
-    }
+    versions = {name: version(name) for name in ("numpy", "scipy", "torch-geometric")}
+    policy = os.environ.get("OMP_WAIT_POLICY", "not set")
+    return manifest() | {"processor": processor(), "OMP_WAIT_POLICY": policy, **versions}
 
 
 def processor() -> str:
@@ -31,11 +26,12 @@ def processor() -> str:
 
     For example "AMD EPYC (family 26, model 2; AVX512)".
     """
-    text = CPU_INFO.read_text() if CPU_INFO.exists() else ""
-    found = [re.search(rf"^{field}\s*: (.*)", text, re.MULTILINE) for field in ("model name", "cpu family", "model")]
-    name, family, model = (None if one is None else one[1] for one in found)
-    which = f"family {family}, model {model}; " if family and model else ""
-    return f"{name or platform.processor() or 'unknown'} ({which}{torch.backends.cpu.get_cpu_capability()})"
+    path = Path("/proc/cpuinfo")
+    text = path.read_text() if path.exists() else ""
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)", text, re.MULTILINE))
+    which = "family {cpu family}, model {model}; ".format(**found) if len(found) == 3 else ""
+    name = found.get("model name") or platform.processor() or "unknown"
+    return f"{name} ({which}{torch.backends.cpu.get_cpu_capability()})"
 
 
 def gpu_manifest(device: torch.device) -> dict[str, Any]:
@@ -43,15 +39,11 @@ def gpu_manifest(device: torch.device) -> dict[str, Any]:
     if device.type != "cuda":
         return {}
     about = torch.cuda.get_device_properties(device)
-    gpu = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1), "driver": _driver()}
+    found = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1)}
+    found |= {"driver": "unknown", "cuda": torch.version.cuda or "unknown", "triton": "not installed"}
     with suppress(PackageNotFoundError):
-        gpu["triton"] = version("triton")
-    return {"triton": "not installed"} | gpu | {"cuda": torch.version.cuda or "unknown"}
-
-
-def _driver() -> str:
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return "unknown"
+        found["triton"] = version("triton")
+    with suppress(OSError, subprocess.SubprocessError, IndexError):
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        found["driver"] = subprocess.check_output(query, text=True, timeout=30).split()[0]
+    return found

@@ -5,88 +5,53 @@
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
-from sbmt.errors import choose
 from sbmt.experiments.benchmarks.cases import Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.contestants import CONTESTANTS, entry
-from sbmt.experiments.memory import MEBIBYTE, STEADY, give_back, held, in_fresh_process, reset_peak
+from sbmt.experiments.memory import STEADY, in_fresh_process, peak_of
 from sbmt.experiments.progress import Track, untracked
 
-
-@dataclass(frozen=True)
-class MemoryGrid:
-    """What to measure: these contestants, unless an input is too large for them.
-
-    Attributes:
-        steps: Where to take a training step.
-        answers: Where to run forward only.
-        contestants: Who takes part.
-    """
-
-    steps: tuple[Setting, ...]
-    answers: tuple[Setting, ...] = ()
-    contestants: tuple[str, ...] = ("sdpa", "sbm", "pyg", "torch.sparse", "dense")
+_STRUCTURED = [Setting(n, p, "structured") for n, p in ((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005))]
+_FITTED = [fitted_setting(n, 16.0) for n in (4096, 16384, 65536)]
+FULL: dict[str, Any] = {"steps": _STRUCTURED, "contestants": ("sdpa", "sbm", "pyg", "dense")}
+QUICK: dict[str, Any] = {"steps": _STRUCTURED[:1]}
+FITTED_FULL: dict[str, Any] = {"steps": _FITTED, "answers": [fitted_setting(262144, 16.0)]}
+FITTED_QUICK: dict[str, Any] = {"steps": _FITTED[:1]}
 
 
-def _structured(*points: tuple[int, float]) -> tuple[Setting, ...]:
-    """Only an input's number of edges affects memory, so that one kind stands for both."""
-    return tuple(Setting(n, density, "structured") for n, density in points)
-
-
-FULL = MemoryGrid(_structured((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)))
-QUICK = MemoryGrid(_structured((4096, 0.01)), contestants=("sdpa", "sbm"))
-FITTED_FULL = MemoryGrid(
-    tuple(fitted_setting(n, 16.0) for n in (4096, 16384, 65536)),
-    (fitted_setting(262144, 16.0),),
-    ("sdpa", "sbm"),
-)
-FITTED_QUICK = MemoryGrid((fitted_setting(4096, 16.0),), contestants=("sdpa", "sbm"))
-
-
-def run(grid: MemoryGrid, track: Track = untracked) -> dict[str, Any]:
-    """One step, or answer, of each contestant, each in a fresh process."""
-    asked = [(setting, True) for setting in grid.steps] + [(setting, False) for setting in grid.answers]
-    jobs = [(*one, name) for one in asked for name in grid.contestants]
-    results: dict[tuple[Setting, bool], dict[str, Any]] = {one: {} for one in asked}
-    for setting, is_training, name in track(jobs, description="memory"):
+def run(
+    track: Track = untracked,
+    *,
+    steps: Sequence[Setting],
+    answers: Sequence[Setting] = (),
+    contestants: Sequence[str] = ("sdpa", "sbm"),
+) -> dict[str, Any]:
+    """What a training step of each contestant adds to a fresh process's memory, and what a forward pass does."""
+    cases = [(setting, True) for setting in steps] + [(setting, False) for setting in answers]
+    found = [asdict(setting) | {"is_training": is_training, "results": {}} for setting, is_training in cases]
+    for at, name in track([(i, name) for i in range(len(cases)) for name in contestants], description="memory"):
+        setting, is_training = cases[at]
+        job = {"setting": asdict(setting), "is_training": is_training, "name": name, "threads": torch.get_num_threads()}
         why = CONTESTANTS[name].why_not(setting, is_training)
-        found = {"missing": why} if why else measure_in_fresh_process(setting, name, is_training)
-        results[setting, is_training][name] = found
-    return {
-        "cases": [
-            asdict(setting) | {"is_training": is_training, "results": found}
-            for (setting, is_training), found in results.items()
-        ]
-    }
-
-
-def measure_in_fresh_process(setting: Setting, name: str, is_training: bool) -> dict[str, Any]:
-    """MiB held ``before`` the step, and added by the ``step`` at its peak; or ``missing`` with the reason."""
-    job = asdict(setting) | {"contestant": name, "is_training": is_training, "threads": torch.get_num_threads()}
-    found: dict[str, Any] = in_fresh_process("sbmt.experiments.benchmarks.memory", job, STEADY)
-    return found
+        result = {"missing": why} if why else in_fresh_process("sbmt.experiments.benchmarks.memory", job, STEADY)
+        found[at]["results"][name] = result
+    return {"cases": found}
 
 
 def measure_step(setting: Setting, name: str, is_training: bool) -> dict[str, float]:
-    """The same in this process, which should be a fresh one."""
-    contestant = choose("contestant", name, CONTESTANTS)
+    """MiB held ``before`` the step, and added by the ``step`` at its peak, in this process, which should be fresh."""
     small = replace(setting, n=128, density=0.04)
-    entry(contestant, build(small), is_training).seconds()  # loads kernels and starts thread pools
-    step = entry(contestant, build(setting), is_training)
-    give_back()
-    reset_peak()
-    before = held("VmRSS")
-    step.seconds()
-    peak = held("VmHWM")
-    return {"before": round(before / MEBIBYTE, 1), "step": round((peak - before) / MEBIBYTE, 1)}
+    entry(CONTESTANTS[name], build(small), is_training).seconds()  # loads kernels and starts thread pools
+    before, added, _ = peak_of(entry(CONTESTANTS[name], build(setting), is_training).seconds)
+    return {"before": round(before, 1), "step": round(added, 1)}
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    torch.set_num_threads(asked.pop("threads"))
-    chosen, trains = asked.pop("contestant"), asked.pop("is_training")
-    print(json.dumps(measure_step(Setting(**asked), chosen, trains)))
+    torch.set_num_threads(asked["threads"])
+    print(json.dumps(measure_step(Setting(**asked["setting"]), asked["name"], asked["is_training"])))

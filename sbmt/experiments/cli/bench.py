@@ -1,5 +1,6 @@
-"""``sbmt bench``: time and memory of many ways to attend, side by side."""
+"""``sbmt bench`` and ``sbmt cost``: time and memory of many ways to attend, and operations of each."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,26 +9,23 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.cli.tables import print_table
-from sbmt.experiments.files import check_writable, read_json, write_json
+from sbmt.experiments.cli.tables import check_targets, print_table
+from sbmt.experiments.files import write_json
+from sbmt.experiments.training.run import manifest
+
+DENSITY = 0.01
 
 
 def bench(
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            help="attention, fitted, sampler, backends or memory; gpu; repeat it for several; the device's if left out"
-        ),
+        typer.Option(help="attention, fitted, sampler, backends or memory; repeat it for several; all if left out"),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda, which has a suite of its own: gpu")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
     json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite or case")] = None,
-    figure: Annotated[Path | None, typer.Option(help="where the figure of the attention suite goes")] = None,
-    minutes: Annotated[float | None, typer.Option(help="with cuda: begin no further case after this time")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="with cuda: add the cases that --json does not hold")
-    ] = False,
+    figure: Annotated[Path | None, typer.Option(help="where the figure of attention or fitted goes")] = None,
 ) -> None:
     """Measure speed and memory against full attention and other implementations.
 
@@ -36,10 +34,10 @@ def bench(
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
-    _check_targets(suite, device, json, figure)
-    if resume and (json is None or not json.exists()):
-        got = "none" if json is None else f"{json}, which is not there"
-        raise SbmtError("the file of --json with --resume", got, "name the file that holds the earlier cases")
+    check_targets(json, figure)
+    if figure is not None and (device != "cpu" or (suite and not {"attention", "fitted"} & set(suite))):
+        got = ", ".join(suite or [f"those of {device}"])
+        raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")
     console = Console(markup=False)
 
     def keep(result: dict[str, Any]) -> None:
@@ -48,36 +46,56 @@ def bench(
 
     with progress_bars(console) as progress:
         result = run_suites(
-            suite or (),
-            is_quick=quick,
-            threads=threads,
-            device=device,
-            minutes=minutes,
-            before=read_json(json) if resume and json is not None else None,
-            track=progress.track,
-            on_found=keep,
+            suite or (), is_quick=quick, threads=threads, device=device, track=progress.track, on_found=keep
         )
     for table in tables_of(result):
         print_table(console, table)
     about = result["manifest"]
     gpu = f"{about['gpu']}, CUDA {about['cuda']}, triton {about['triton']}; " if "gpu" in about else ""
     console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
-    if json is not None:
-        console.print(f"Numbers: {json}")
     if figure is not None:
         from sbmt.experiments.plots.benchmarks import draw_benchmarks
 
         draw_benchmarks(result, figure)
-        console.print(f"Figure: {figure}")
 
 
-def _check_targets(suite: list[str] | None, device: str, json: Path | None, figure: Path | None) -> None:
-    """Checks before the measurements, not after them, that the result can be written."""
-    check_writable(json)
-    if figure is not None:
-        from sbmt.experiments.plots.save import check_figure
+def cost(
+    attention: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="full-fused, linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
+            "sbm-static or random-mask, or one of your own; repeat it for several; all if left out"
+        ),
+    ] = None,
+    length: Annotated[
+        list[int] | None,
+        typer.Option(help="tokens per sequence; repeat it for several; the five tasks of the paper if left out"),
+    ] = None,
+    density: Annotated[
+        float | None,
+        typer.Option(
+            help="density of the masks, in (0, 1) (default: what the paper's models have on each task, or "
+            f"{DENSITY} with --length)"
+        ),
+    ] = None,
+    memory: Annotated[bool, typer.Option(help="whether to measure memory, about a minute in all")] = True,
+    json: Annotated[Path | None, typer.Option(help="where the numbers go")] = None,
+) -> None:
+    """Count the operations of a forward pass and measure its peak memory, both relative to full attention.
 
-        check_figure(figure)
-        if device != "cpu" or (suite and not {"attention", "fitted"} & set(suite)):
-            got = ", ".join(suite or [f"those of {device}"])
-            raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")
+    The models are those of the paper's Table 7: 2 layers, 2 heads of width 32, 128 clusters; one example at a time,
+    without gradients. FLOPs are of matrix products, a multiply-add as 2.
+    """
+    from sbmt.experiments.costs import Column, cost_report, cost_tables, paper_columns
+
+    check_targets(json)
+    columns = [Column(f"n = {n:,}", n, DENSITY) for n in length] if length else paper_columns()
+    if density is not None:
+        columns = [replace(column, density=density) for column in columns]
+    console = Console(markup=False)
+    with progress_bars(console) as progress:
+        report = cost_report(attention or (), columns, has_memory=memory, track=progress.track)
+    for table in cost_tables(report):
+        print_table(console, table)
+    if json is not None:
+        write_json(json, report | {"manifest": manifest()})

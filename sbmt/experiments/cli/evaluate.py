@@ -1,15 +1,20 @@
-"""``sbmt evaluate``."""
+"""``sbmt evaluate`` and ``sbmt predict``: what a trained model answers."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_seed
+from sbmt.experiments.cli.tables import print_scores
+from sbmt.experiments.data.glue.files import read_glue
+from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training import evaluate as evaluate_run
-from sbmt.experiments.training.run import load_run
+from sbmt.experiments.training.evaluate import predict_labels, submission
+from sbmt.experiments.training.run import load_run, read_config
+from sbmt.experiments.training.tasks.language import GlueConfig
 from sbmt.experiments.training.tasks.recall import RecallConfig
 
 
@@ -34,24 +39,23 @@ def evaluate(
     print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
 
 
-def print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
-    """Prints accuracy, loss and density on the test examples, and what else the result holds.
-
-    Args:
-        console: Where to print.
-        test: Scores, or an evaluation.
-        about: See :func:`~sbmt.experiments.training.run.describe`.
-    """
-    more = f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}" if "interval" in about else ""
-    chance = f"   chance {about['chance']:.3f}" if "chance" in about else ""
-    n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
-    console.print(
-        f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}{more}{chance}"
-    )
-    if test.metrics:
-        console.print("  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.metrics.items()))
-    if "frequencies" in about:
-        console.print(f"From the frequency of tokens alone: perplexity {about['frequencies']['perplexity']:.1f}")
-    if "mismatched" in about:
-        other = about["mismatched"]
-        console.print(f"Mismatched, {other['n_test']:,} examples: accuracy {other['accuracy']:.4f}")
+def predict(
+    run: Annotated[Path, typer.Argument(help="folder of a run of sbmt train glue")],
+    table: Annotated[Path, typer.Argument(help="its task's table without labels, such as GLUE's test.tsv")],
+    output: Annotated[Path, typer.Option(help="where the answers go")] = Path("predictions.tsv"),
+    n_samples: Annotated[int, typer.Option(help="masks drawn per row; logits are averaged")] = 1,
+    seed: Annotated[int, typer.Option(help="seed of the masks")] = 0,
+) -> None:
+    """Answer the rows of a table without labels, in the form that GLUE's server takes."""
+    config = read_config(run)
+    if not isinstance(config, GlueConfig):
+        raise SbmtError("a run of sbmt train glue", run, "name another folder")
+    check_seed(seed)
+    check_writable(output)
+    console = Console(markup=False)
+    rows = read_glue(table, config.task, is_labelled=False)
+    with console.status(f"{len(rows):,} rows"):
+        predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
+    write_bytes(output, submission(config.task, rows, predicted).encode())
+    skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
+    console.print(f"{len(rows):,} answers: {output}{skipped}", highlight=False)

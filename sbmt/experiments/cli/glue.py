@@ -59,7 +59,7 @@ def glue(
     for table in (mlm_table(results["mlm"]), glue_accuracy_table(results), glue_f1_table(results)):
         print_table(console, table)
     if figure is not None:
-        from sbmt.experiments.plots.glue import draw_glue
+        from sbmt.experiments.plots.study import draw_glue
 
         draw_glue(results, figure)
     console.print(f"Runs and numbers: {output}", highlight=False)

@@ -1,24 +1,20 @@
-"""``sbmt inspect``: what a trained model does, and the masks that it draws."""
+"""``sbmt inspect`` and ``sbmt sample``: the masks of a trained model, and of block models in the plane."""
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from sbmt.errors import SbmtError, check_seed
-from sbmt.experiments.cli.evaluate import print_scores
-from sbmt.experiments.cli.tables import print_whole
-from sbmt.experiments.tables import LEFT_OUT
-from sbmt.experiments.training.config import TrainingConfig
+from sbmt.errors import SbmtError, check_seed, choose
+from sbmt.experiments.cli.tables import check_targets, print_scores, print_table
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
 from sbmt.experiments.training.tasks.generated import GeneratedConfig
 from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
-
-if TYPE_CHECKING:
-    from sbmt.experiments.plots.attended import Inspection
+from sbmt.samplers import SAMPLERS, sample_edges
 
 N_EXAMPLES = 256
 """Test examples to look at, unless the user says how many."""
@@ -33,101 +29,89 @@ def inspect(
 ) -> None:
     """Show what a trained model does: settings, results, and the masks that it draws."""
     check_seed(seed)
+    check_targets(figure=output)
     loaded = load_run(SHIPPED if run is None else run)
     title = "the shipped checkpoint" if run is None else str(run)
     console = Console(markup=False)
-    is_generated = isinstance(loaded.config, GeneratedConfig)
-    if is_generated and (not isinstance(loaded.config, RepeatedTokensConfig) or loaded.config.fresh_values):
-        got = f"one on {loaded.config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
-        raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
-    if not is_generated:
+    if not isinstance(loaded.config, GeneratedConfig):
         _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
         return
+    if not isinstance(loaded.config, RepeatedTokensConfig) or loaded.config.fresh_values:
+        got = f"one on {loaded.config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
+        raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
     for name, value in (("--examples", examples), ("--query", query)):
         if value is not None:
             raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
     from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
-    _print_settings(console, title, {name: x for name, x in _flat(loaded.config).items() if x is not None})
-    print_scores(console, loaded.test, {})
+    _print_run(console, title, loaded)
     draw_inspection(loaded, output, seed)
-    console.print(f"Figure: {output}")
+    console.print(f"Figure: {output}", highlight=False)
+
+
+def _print_run(console: Console, title: str, run: Run) -> None:
+    """The settings that differ from the defaults, and the scores."""
+    values = run.config.to_dict()
+    values |= values.pop("options")
+    defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
+    shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
+    rows = tuple((name, str(value)) for name, value in shown.items())
+    print_table(console, Table("settings", f"Settings of {title}", ("setting", "value"), rows))
+    print_scores(console, run.test, run.about)
 
 
 def _inspect_prepared(
     console: Console, run: Run, title: str, output: Path, n_examples: int, query: int | None, seed: int
 ) -> None:
-    """Prints settings, scores, densities and rank correlations of a run on prepared examples, and draws its figure."""
-    from sbmt.experiments.plots.attended import inspect_examples
+    """Settings, scores and densities of a run on prepared examples, and its figure."""
+    from sbmt.experiments.plots.attended import density_moments, inspect_examples
     from sbmt.experiments.plots.long_range import draw_long_range_inspection
-    from sbmt.experiments.plots.save import check_figure
 
-    check_figure(output)
     if n_examples < 2:
         raise SbmtError("--examples ≥ 2", n_examples, "one example has no deviation")
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples, seed=seed)
-    shown = {"task": run.config.task, "attention": run.config.attention}
-    defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
-    _print_settings(console, title, shown | {name: x for name, x in _flat(run.config).items() if x != defaults[name]})
-    print_scores(console, run.test, run.about)
-    print_whole(console, _densities(inspection))
-    _print_correlations(console, inspection)
+    _print_run(console, title, run)
+    densities = inspection.per_example.densities
+    title = f"Density on {len(densities):,} test examples: mean ± standard deviation over these inputs"
+    heads = (f"head {head}" for head in range(densities.shape[2]))
+    rows = [
+        (str(layer), *(f"{m:.4f} ± {d:.4f}" for m, d in zip(*pair, strict=True)))
+        for layer, pair in enumerate(zip(*(x.tolist() for x in density_moments(densities)), strict=True))
+    ]
+    print_table(console, Table("densities", title, ("layer", "mean of its heads", *heads), tuple(rows)))
     draw_long_range_inspection(inspection, output, query)
     console.print(f"Figure: {output}", highlight=False)
 
 
-def _flat(config: TrainingConfig) -> dict[str, Any]:
-    """The fields of a configuration, with the attention's options among them."""
-    values = config.to_dict()
-    return values | values.pop("options")
+def sample(
+    case: Annotated[str, typer.Option(help="collapsed, separated, distant, or all")] = "all",
+    n_tokens: Annotated[int, typer.Option(help="tokens in the plane")] = 48,
+    sampler: Annotated[str, typer.Option(help="exact, bernoulli or fastrg")] = "exact",
+    seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
+    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("sample.png"),
+) -> None:
+    """Draw masks from block models in the plane: the paper's Figure 3.
 
+    Tokens and clusters close together give a dense mask, separated groups a block-diagonal one, clusters far from
+    all tokens a sparse one.
+    """
+    from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place
 
-def _print_settings(console: Console, title: str, values: dict[str, Any]) -> None:
-    table = Table(title=title, show_header=False)
-    for name, value in values.items():
-        table.add_row(name, str(value))
-    print_whole(console, table)
-
-
-def _densities(inspection: "Inspection") -> Table:
-    from sbmt.experiments.plots.densities import density_moments
-
-    densities = inspection.per_example.densities
-    mean, deviation = density_moments(densities)
-    n_heads = densities.shape[2]
-    table = Table(title=f"Density on {len(densities):,} test examples: mean ± standard deviation over these inputs")
-    for heading in ("layer", "mean of its heads", *(f"head {head}" for head in range(n_heads))):
-        table.add_column(heading, justify="right")
-    for layer in range(len(mean)):
-        cells = [f"{m:.4f} ± {d:.4f}" for m, d in zip(mean[layer].tolist(), deviation[layer].tolist(), strict=True)]
-        table.add_row(str(layer), *cells)
-    return table
-
-
-def _print_correlations(console: Console, inspection: "Inspection") -> None:
-    from sbmt.experiments.plots.densities import LEAST_TESTED, difficulty_measures, rank_correlations
-
-    measures = difficulty_measures(inspection.per_example.extras, inspection.lengths)
-    rows = rank_correlations(inspection.per_example.densities, measures)
-    if not rows:
-        console.print("Nothing is known of how difficult these examples are, so there is nothing to rank them by.")
-        return
-    if all(row.rho is None for row in rows):
-        names = ", ".join(measures)
-        console.print(f"Every example has the same density in every head: no rank correlation with {names}.")
-        return
-    table = Table(title="Spearman's rank correlation of density; each p-value is that of its row alone")
-    for heading in ("with", "density of", "ρ", "p", "n"):
-        table.add_column(heading, justify="right" if heading in "ρpn" else "left")
-    for row in rows:
-        rho = "constant" if row.rho is None else f"{row.rho:+.3f}"
-        p_value = "" if row.rho is None else LEFT_OUT if row.p_value is None else f"{row.p_value:.2g}"
-        table.add_row(row.measure, row.part, rho, p_value, f"{row.n:,}")
-    print_whole(console, table)
-    if any(row.n < LEAST_TESTED for row in rows):
-        console.print(f"{LEFT_OUT} fewer than {LEAST_TESTED} examples have no p-value.", highlight=False)
-    attention = inspection.run.model.get_submodule("encoder.blocks.0.attention.attention")
-    if "length" in measures and getattr(attention, "window", None) is not None:
-        console.print("Edges that a window or self-loops make certain weigh less in longer inputs: 1/n for self-loops.")
+    check_targets(figure=output)
+    check_seed(seed)
+    choose("sampler", sampler, SAMPLERS)
+    placements = [place(name, n_tokens, seed) for name in (PLACEMENTS if case == "all" else [case])]
+    generator = torch.Generator().manual_seed(seed)
+    edges = [sample_edges(p.block_model, sampler, generator=generator) for p in placements]
+    rows: list[Any] = []
+    for placement, drawn in zip(placements, edges, strict=True):
+        model = placement.block_model
+        densities = (f"{density.item():.4f}" for density in (model.expected_density(), drawn.density()))
+        rows.append((placement.name, str(n_tokens), str(model.n_clusters), *densities, str(drawn.n_edges)))
+    headings = "case", "tokens", "clusters", "expected density", "drawn density", "edges"
+    console = Console(markup=False)
+    print_table(console, Table("sample", f"One draw by the {sampler} sampler", headings, tuple(rows)))
+    draw_placements(placements, edges, output)
+    console.print(f"Figure: {output}", highlight=False)

@@ -1,7 +1,5 @@
 """Live progress of training runs, benchmarks and other long loops."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -10,13 +8,12 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 
-from sbmt.experiments.studies.study import Report, Study, run_study
+from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.run import Run, Step
 
 
@@ -44,31 +41,21 @@ def numbers_of(step: Step) -> str:
 
 
 def run_with_bars(console: Console, study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
-    """Runs a study, or what is left of it, and shows its progress."""
-    with study_progress(console, study) as report:
-        return run_study(study, folder, n_workers=n_workers, report=report)
-
-
-@contextmanager
-def study_progress(console: Console, study: Study) -> Iterator[Report]:
-    """Shows one bar for a study, and one for each run in progress; yields what reports to them."""
-    titles = {(trial.name, seed): f"{trial.title} #{seed}" for trial, seed in study.plan()}
+    """Runs a study, or what is left of it; shows a bar for the whole, and one for each run in progress."""
     steps = {(trial.name, seed): study.config.override(**trial.settings).steps for trial, seed in study.plan()}
+    titles = {(trial.name, seed): f"{trial.title} #{seed}" for trial, seed in study.plan()}
     done = dict.fromkeys(steps, 0)
-    bars: dict[tuple[str, int], TaskID] = {}
     with training_bars(console) as progress:
-        whole = progress.add_task(study.title, total=sum(steps.values()), numbers=f"0/{len(steps)} runs")
+        whole = progress.add_task(study.title, total=sum(steps.values()), numbers="")
+        bars = {run: progress.add_task(titles[run], total=n, numbers="", visible=False) for run, n in steps.items()}
 
         def report(name: str, seed: int, step: Step | int) -> None:
             run = name, seed
             done[run] = step if isinstance(step, int) else step.number
-            if isinstance(step, Step):
-                if run not in bars:
-                    bars[run] = progress.add_task(titles[run], total=steps[run], numbers="")
-                progress.update(bars[run], completed=step.number, numbers=numbers_of(step))
-            if done[run] == steps[run] and run in bars:
-                progress.remove_task(bars.pop(run))
+            numbers = "" if isinstance(step, int) else numbers_of(step)
+            is_running = 0 < done[run] < steps[run]
+            progress.update(bars[run], completed=done[run], numbers=numbers, visible=is_running)
             n_finished = sum(done[run] == n for run, n in steps.items())
             progress.update(whole, completed=sum(done.values()), numbers=f"{n_finished}/{len(steps)} runs")
 
-        yield report
+        return run_study(study, folder, n_workers=n_workers, report=report)

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.cli.evaluate import print_scores
 from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.cli.tables import print_table
+from sbmt.experiments.cli.tables import check_targets, print_scores, print_table
 from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
@@ -41,19 +40,18 @@ def sparsify(
     models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect
     read it. If the comparison is interrupted, the same command takes it up again.
     """
+    from sbmt.experiments.sparsification.compare import finished_run, fit_run, n_compared, tuned_run
+
     check_sizes(steps=steps, clusters=clusters, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0:
         raise SbmtError("fine_tune ≥ 0", fine_tune, "0 leaves all weights as they are")
     if not compare and (json is not None or figure is not None):
         raise SbmtError("--json and --figure with a comparison", "--no-compare", "leave one of them out")
-    _check_targets(json, figure)
-    from sbmt.experiments.sparsification.compare import finished_run, fit_run, n_compared, tuned_run
-
+    check_targets(json, figure)
     full = load_run(run)
     if compare:
         n_compared(full, examples)
-    if run.name in ("", ".."):  # "." has no name of its own
-        run = run.resolve()
+    run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
     folder = output or run.with_name(f"{run.name}-fitted")
     masks = folder / "masks.json"
     options: dict[str, Any] = {"n_clusters": clusters, "window": window}
@@ -61,36 +59,27 @@ def sparsify(
     if before is not None and (masks.exists() or not compare):
         raise SbmtError("a folder without a run", folder, "name another with --output")
     console = Console(markup=False)
-    with _without_subnormals(), only_writer(folder):
+    with _without_subnormals(), only_writer(folder), progress_bars(console) as progress:
         check_writable(masks)
-        with progress_bars(console) as progress:
-            if before is None or fine_tune:  # a run that was fine-tuned has lost the masks that are compared
-                sparse = fit_run(full, edges_per_query, steps, _bar(progress, "fit", steps), **options)
-            else:
-                sparse = before
-            tuned = before or sparse
-            if fine_tune and before is None:
-                tuned = tuned_run(full, sparse, fine_tune, _bar(progress, "fine-tuning", fine_tune))
+        sparse = before
+        if sparse is None or fine_tune:  # a run that was fine-tuned has lost the masks that are compared
+            sparse = fit_run(full, edges_per_query, steps, _bar(progress, "fit", steps), **options)
+        tuned = before or sparse
+        if before is None and fine_tune:
+            tuned = tuned_run(full, sparse, fine_tune, _bar(progress, "fine-tuning", fine_tune))
         if before is None:
             tuned.save(folder)
     console.print(f"Full attention: accuracy {full.test.accuracy:.4f}")
     print_scores(console, tuned.test, tuned.about)
     if compare:
-        paths = [path for path in (masks, json) if path]
-        with _without_subnormals():
-            _compare(console, full, sparse, examples, fine_tune, paths, figure)
+        result = _compare(console, full, sparse, examples, fine_tune)
+        for path in filter(None, (masks, json)):
+            write_json(path, result)
+        if figure is not None:
+            from sbmt.experiments.plots.sparsification import draw_attention_mass
+
+            draw_attention_mass([result], figure)
     console.print(f"Run: {folder}", highlight=False)
-
-
-def _check_targets(json: Path | None, figure: Path | None) -> None:
-    """Checks before the work, not after it, that its results can be written."""
-    if figure is not None:
-        from sbmt.experiments.plots.save import figure_format
-
-        figure_format(figure)
-    for path in (json, figure):
-        if path is not None:
-            check_writable(path)
 
 
 def _bar(progress: Progress, name: str, steps: int) -> Callable[[int, float], None]:
@@ -109,47 +98,23 @@ def _without_subnormals() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _compare(
-    console: Console,
-    full: Any,
-    sparse: Any,
-    examples: int | None,
-    fine_tune: int,
-    paths: list[Path],
-    figure: Path | None,
-) -> None:
-    """Measures all kinds of masks, prints them, and writes what was asked for."""
+def _compare(console: Console, full: Any, sparse: Any, examples: int | None, fine_tune: int) -> dict[str, Any]:
+    """Measures all kinds of masks, and prints a row for each."""
     from sbmt.experiments.sparsification.compare import KINDS, compare, report
 
-    with progress_bars(console) as progress:
+    with _without_subnormals(), progress_bars(console) as progress:
         bar = progress.add_task("masks of other kinds", total=len(KINDS))
         found = compare(full, sparse, None, examples, lambda _: progress.advance(bar), fine_tune)
         result = report(full, [found], fine_tune)
-    print_table(console, masks_table(result["levels"][0]))
-    for path in paths:
-        write_json(path, result)
-    if figure is not None:
-        from sbmt.experiments.plots.sparsification import draw_attention_mass
-
-        draw_attention_mass([result], figure)
-
-
-def masks_table(kinds: list[dict[str, Any]]) -> Table:
-    """One row for each kind of mask."""
-    rows = tuple(
-        (
-            kind["kind"],
-            f"{kind['density']:.3f}",
-            f"{kind['attention_mass']:.3f}",
-            f"{kind['error']:.2f}",
-            f"{kind['effective_keys']:.1f}",
-            f"{kind['accuracy']:.3f}",
-            f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}",
-        )
-        for kind in kinds
-    )
+    rows = []
+    for kind in result["levels"][0]:
+        numbers = (f"{kind['density']:.3f}", f"{kind['attention_mass']:.3f}", f"{kind['error']:.2f}")
+        lost = f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}"
+        rows.append((kind["kind"], *numbers, f"{kind['effective_keys']:.1f}", f"{kind['accuracy']:.3f}", lost))
     title = (
         "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
         "and what the task loses against full attention"
     )
-    return Table("masks", title, ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost"), rows)
+    headings = ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost")
+    print_table(console, Table("masks", title, headings, tuple(rows)))
+    return result

@@ -1,5 +1,6 @@
-"""``sbmt study``: trains every run behind a figure or table of the documentation."""
+"""``sbmt demo`` and ``sbmt study``: several trials on several seeds, and a table of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,51 +9,68 @@ from rich.console import Console
 
 from sbmt.errors import choose
 from sbmt.experiments.cli.progress import run_with_bars
-from sbmt.experiments.cli.tables import long_range_table, print_table, study_table
-from sbmt.experiments.files import check_writable, write_json
-from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
-from sbmt.experiments.studies.long_range import LONG_RANGE_STUDIES
-from sbmt.experiments.studies.recall import RECALL_STUDY
-from sbmt.experiments.studies.repeated_tokens import STUDIES
-from sbmt.experiments.studies.study import Study, summary
-from sbmt.experiments.studies.unseen import UNSEEN_STUDIES
+from sbmt.experiments.cli.tables import check_targets, print_table, study_table
+from sbmt.experiments.data.repeated_tokens import majority_accuracy
+from sbmt.experiments.files import write_json
+from sbmt.experiments.studies.named import STUDIES
+from sbmt.experiments.studies.study import summary
+from sbmt.experiments.training.tasks.repeated_tokens import SIZES
+
+Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 
 
-def all_studies() -> dict[str, Study]:
-    """Every study by name."""
-    return STUDIES | UNSEEN_STUDIES | {RECALL_STUDY.name: RECALL_STUDY} | LONG_RANGE_STUDIES | EQUAL_EDGES_STUDIES
+def demo(
+    output: Annotated[Path, typer.Option(help="folder of the runs, the figure and the result")] = Path("runs/demo"),
+    seeds: Annotated[int, typer.Option(help="runs per attention")] = 1,
+    steps: Annotated[int, typer.Option(help="optimiser steps per run")] = SIZES["demo"].steps,
+    seed: Annotated[int, typer.Option(help="first seed")] = 0,
+    workers: Workers = 2,
+) -> None:
+    """Train full attention, SBM as published, a fitted mask and a random one of its density, and compare them.
+
+    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An
+    interrupted demo is resumed.
+    """
+    from sbmt.experiments.plots.repeated_tokens import see_mask
+    from sbmt.experiments.plots.study import draw_study
+
+    console = Console(markup=False)
+    study = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps, seed=seed), n_seeds=seeds)
+    runs = run_with_bars(console, study, output, workers)
+    result = summary(study, runs)
+    write_json(output / "result.json", result)
+    print_table(console, study_table(result))
+    guess = majority_accuracy(study.config.length)
+    console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
+    published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
+    masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
+    draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
+    console.print(f"Figure: {output / 'demo.png'}   numbers: {output / 'result.json'}   look closer: ", end="")
+    console.print(f"sbmt inspect {output / f'fitted-seed{seed}'}", highlight=False)
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(all_studies())}")],
+    name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
-    workers: Annotated[int, typer.Option(help="processes, each with one thread")] = 1,
+    workers: Workers = 1,
 ) -> None:
-    """Run a study of a synthetic task, or a reduced one of a long-range task: several trials on several seeds.
+    """Train every run behind a figure or table of the documentation: several trials on several seeds.
 
     An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
     uses all of torch's threads.
     """
-    chosen = choose("study", name, all_studies())
-    check_writable(json)  # before the hours of training, not after them
-    if figure is not None:
-        from sbmt.experiments.plots.save import check_figure
-
-        check_figure(figure)
+    chosen = choose("study", name, STUDIES)
+    check_targets(json, figure)
     folder = output or Path("runs") / name
     console = Console(markup=False)
-    runs = run_with_bars(console, chosen, folder, workers)
-    result = summary(chosen, runs)
+    result = summary(chosen, run_with_bars(console, chosen, folder, workers))
     for path in filter(None, (folder / "result.json", json)):
         write_json(path, result)
+    print_table(console, study_table(result))
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    if "chance" in result["runs"][0]:
-        print_table(console, long_range_table({name: result}, "reduced"))
-    else:
-        print_table(console, study_table(chosen.title, chosen.trials, runs))
     console.print(f"Runs and numbers: {folder}", highlight=False)

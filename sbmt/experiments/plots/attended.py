@@ -1,4 +1,4 @@
-"""Which tokens a trained model attends to in single test examples."""
+"""Which tokens a trained model attends to in single test examples, and how densely."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,8 @@ from torch import Tensor
 
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run
-from sbmt.graph.edges import EdgeList
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,31 +34,18 @@ class AttendedDocument:
 
 
 @dataclass(frozen=True, eq=False)
-class _Call:
-    """The model's input for one batch, and the state of its generator."""
-
-    tokens: Tensor
-    mask: Tensor | None
-    state: Tensor
-
-    @property
-    def is_real(self) -> Tensor:
-        return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
-
-
-@dataclass(frozen=True, eq=False)
 class Inspection:
     """A model's results on single test examples, and what it takes to draw any of their masks again.
 
     Attributes:
         run: The run whose model it is.
         per_example: Predictions and densities of each example.
-        calls: The model's inputs, batch by batch.
+        calls: Batch by batch, the model's tokens, which of them are real, and the state of its generator.
     """
 
     run: Run
     per_example: Evaluation
-    calls: tuple[_Call, ...]
+    calls: tuple[tuple[Tensor, Tensor, Tensor], ...]
 
     @property
     def densities(self) -> NDArray[np.float64]:
@@ -70,12 +55,7 @@ class Inspection:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens that the model read of each example, of both documents if it is a pair."""
-        return torch.cat([call.is_real.flatten(1).sum(1) for call in self.calls]).numpy()
-
-    def lowest_and_highest(self) -> tuple[int, ...]:
-        """The examples with the lowest and the highest density; only the first example if all densities are equal."""
-        low, high = int(self.densities.argmin()), int(self.densities.argmax())
-        return (low,) if low == high else (low, high)
+        return torch.cat([is_real.flatten(1).sum(1) for _, is_real, _ in self.calls]).numpy()
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
@@ -89,83 +69,57 @@ class Inspection:
         Raises:
             SbmtError: If there is no such example, or no such position in one of its documents.
 
-        Cost: the model on one example; O(n²) memory for attentions that attend all pairs.
+        Cost: the model on one example, and O(n²) memory.
         """
         if not 0 <= example < self.per_example.n_examples:
             raise SbmtError(f"an example in [0, {self.per_example.n_examples})", example, "inspect more examples")
-        size = len(self.calls[0].tokens)
-        call, place = self.calls[example // size], example % size
-        tokens, is_real = call.tokens[place : place + 1], call.is_real[place].view(-1, call.tokens.shape[-1])
-        mask = None if call.mask is None else call.mask[place : place + 1]
+        size = len(self.calls[0][0])
+        at = example % size
+        tokens, is_real, state = (part[at : at + 1] if part.dim() > 1 else part for part in self.calls[example // size])
+        texts, reals = tokens.view(-1, tokens.shape[-1]), is_real.view(-1, tokens.shape[-1])
         generator = torch.Generator()
-        generator.set_state(call.state)
-        with examples_from(place * len(is_real)):
-            attention = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
-        edges = [layer.edges for layer in attention]
-        in_degrees = torch.stack([key_in_degrees(x) for x in edges], 1)  # documents layers heads n
-        densities = torch.stack([layer.density for layer in attention], 1)
-        documents = []
-        for at, real in enumerate(is_real):
-            n = len(real) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
-            degrees = in_degrees[at, :, :, :n]
+        generator.set_state(state)
+        mask = None if is_real.all() else is_real
+        with examples_from(at * len(texts)):
+            layers = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
+        masks = torch.stack([layer.edges.to_dense() for layer in layers], 1)  # documents layers heads queries keys
+        densities = torch.stack([layer.density for layer in layers], 1)
+        found = []
+        for number, (text, real) in enumerate(zip(texts, reals, strict=True)):
+            n = len(text) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
+            degrees = masks[number, ..., :n].sum(2) / real.sum().clamp(min=1)
             position = _median_position(degrees.mean((0, 1)), real[:n]) if query is None else query
             if not 0 <= position < n:
                 raise SbmtError(f"a query position in [0, {n})", position, "count tokens from 0")
-            attended = torch.stack([keys_of(x, at, position)[:, :n] for x in edges])
-            text = tokens.view(-1, tokens.shape[-1])[at, :n]
-            documents.append(AttendedDocument(text, degrees, densities[at], position, attended))
-        return documents
+            attended = masks[number, :, :, position, :n]
+            found.append(AttendedDocument(text[:n], degrees, densities[number], position, attended))
+        return found
 
 
-def inspect_examples(
-    run: Run, n_examples: int | None = None, *, seed: int = 0, prepared: Prepared | None = None
-) -> Inspection:
+def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
     """Evaluates a model on the first test examples, or all, so that any of them can be looked at afterwards.
 
     Raises:
         SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.
     """
     if "interval" not in run.about:
-        raise SbmtError(
-            "a run on labelled examples", f"one on {run.config.task}", "fine-tune it first: sbmt train glue"
-        )
-    calls: list[_Call] = []
+        got = f"one on {run.config.task}"
+        raise SbmtError("a run on labelled examples", got, "fine-tune it first: sbmt train glue")
+    calls = []
 
     def remember(_: torch.nn.Module, given: tuple[Tensor, Tensor | None], named: dict[str, torch.Generator]) -> None:
-        calls.append(_Call(*given, named["generator"].get_state()))
+        tokens, mask = given
+        is_real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+        calls.append((tokens, is_real, named["generator"].get_state()))
 
     handle = run.model.register_forward_pre_hook(remember, with_kwargs=True)
     try:
-        per_example = evaluate(run, n_examples, seed=seed, prepared=prepared)
+        per_example = evaluate(run, n_examples, seed=seed)
     finally:
         handle.remove()
     if per_example.n_examples < 2:
         raise SbmtError("at least 2 examples, since one has no deviation", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
-
-
-def key_in_degrees(edges: EdgeList) -> Float[Tensor, "batch heads n_keys"]:
-    """Share of the real queries that attend each key, in [0, 1]; 0 at padding. Cost: O(n + edges).
-
-    Example:
-        >>> mask = torch.tensor([[True, False], [True, True]])
-        >>> key_in_degrees(EdgeList.from_dense(mask[None, None]))
-        tensor([[[1.0000, 0.5000]]])
-    """
-    batch, heads, n_queries, n_keys = edges.shape
-    counts = torch.bincount(edges.key_rows(), minlength=batch * heads * n_keys).view(batch, heads, n_keys)
-    n_real = torch.full((batch,), n_queries) if edges.query_mask is None else edges.query_mask.sum(1)
-    return counts.float() / n_real.clamp(min=1)[:, None, None].to(counts.device)
-
-
-def keys_of(edges: EdgeList, example: int, query: int) -> Bool[Tensor, "heads n_keys"]:
-    """Whether a query attends each key, per head."""
-    _, heads, n_queries, n_keys = edges.shape
-    found = torch.zeros(heads, n_keys, dtype=torch.bool)
-    for head in range(heads):
-        row = (example * heads + head) * n_queries + query
-        found[head, edges.keys[edges.row_ptr[row] : edges.row_ptr[row + 1]]] = True
-    return found
 
 
 def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
@@ -175,3 +129,19 @@ def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
         return 0
     median = in_degree[places].median()
     return int(places[(in_degree[places] == median).nonzero()[0, 0]])
+
+
+def density_moments(
+    densities: Float[Tensor, "n layers heads"],
+) -> tuple[Float[Tensor, "layers columns"], Float[Tensor, "layers columns"]]:
+    """Mean and standard deviation over examples: of each layer in column 0, of its heads in the columns after it.
+
+    A layer's deviation is that of the mean over its heads. Deviations divide by n − 1.
+
+    Example:
+        >>> mean, deviation = density_moments(torch.tensor([[[0.1, 0.3]], [[0.3, 0.5]]]))
+        >>> mean.round(decimals=3).tolist(), deviation.round(decimals=3).tolist()
+        ([[0.3, 0.2, 0.4]], [[0.141, 0.141, 0.141]])
+    """
+    columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
+    return columns.mean(0), columns.std(0)

@@ -1,6 +1,6 @@
 """A text in which the shade behind each token says how often it is attended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from jaxtyping import Bool, Float
@@ -15,14 +15,13 @@ from matplotlib.transforms import Affine2D
 from torch import Tensor
 
 from sbmt.experiments.data.listops.expressions import CLOSE, TOKENS
-from sbmt.experiments.plots.style import INK, MASK_COLOURS, VERMILLION, is_dark
+from sbmt.experiments.plots.style import INK, MASK_COLOURS, ROLES, is_dark
 
 ADVANCE = 0.602  # width of a character of the monospaced font, in ems
 LINE = 1.32  # height of a line, in ems
 LONGEST = 24
 """The most characters that are written of a vocabulary's token."""
 _FONT = "DejaVu Sans Mono"
-_ROOM = 0.25  # left and right inside the query's box, in columns
 
 
 def byte_glyph(byte: int) -> str:
@@ -62,6 +61,12 @@ def word_glyph(glyph: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+@lru_cache(maxsize=1)
+def _known() -> frozenset[int]:
+    """Characters that the font has."""
+    return frozenset(get_font(findfont(FontProperties(family=_FONT))).get_charmap())
+
+
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
     """Line and column where each glyph begins; no glyph is broken.
 
@@ -76,17 +81,6 @@ def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
         places.append((line, column))
         column += len(glyph)
     return places
-
-
-def stretch(n: int, query: int, most: int) -> range:
-    """At most ``most`` of n positions in a row, with the query as close to their middle as possible.
-
-    Example:
-        >>> stretch(10, 8, 4), stretch(10, 5, 4), stretch(3, 0, 4)
-        (range(6, 10), range(3, 7), range(0, 3))
-    """
-    first = max(0, min(query - most // 2, n - most))
-    return range(first, min(n, first + most))
 
 
 def plot_attended_text(
@@ -111,52 +105,34 @@ def plot_attended_text(
         width: Characters per line.
     """
     places = wrap(glyphs, width)
-    colours = MASK_COLOURS((in_degrees / upper).clamp(0, 1).double().numpy())
-    cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
-    axes.add_collection(PatchCollection(cells, facecolors=colours, linewidths=0))
-    for is_light, colour in ((True, INK), (False, "white")):
-        mine = [at for at, background in enumerate(colours) if is_dark(background) != is_light]
-        paths = list(_paths([glyphs[at] for at in mine], [places[at] for at in mine]))
-        if paths:
-            axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0))
-    under = [
-        [(column + _indent(glyph) + 0.08, line + 0.93), (column + len(glyph.rstrip() or " ") - 0.08, line + 0.93)]
-        for glyph, (line, column), is_key in zip(glyphs, places, is_attended.tolist(), strict=True)
-        if is_key
-    ]
     halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on dark blue alone is hard to see
-    axes.add_collection(LineCollection(under, colors=VERMILLION, linewidths=2.0, path_effects=halo))
-    if 0 <= query < len(glyphs):
-        line, column = places[query]
-        start, stop = column + _indent(glyphs[query]), column + len(glyphs[query].rstrip() or " ")
-        box = Rectangle((start - _ROOM, line), stop - start + 2 * _ROOM, 1, fill=False)
-        box.set(edgecolor=VERMILLION, linewidth=1.6, path_effects=halo)
-        axes.add_patch(box)
-    n_lines = places[-1][0] + 1
-    axes.set(xlim=(-2 * _ROOM, width + 2 * _ROOM), ylim=(n_lines + 0.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
+    colours = MASK_COLOURS((in_degrees / upper).clamp(0, 1).double().numpy())
+    cells, under = [], []
+    outlines: dict[str, list[Path]] = {INK: [], "white": []}
+    for at, (glyph, (line, column)) in enumerate(zip(glyphs, places, strict=True)):
+        cells.append(Rectangle((column, line), len(glyph), 1))
+        outlines["white" if is_dark(colours[at]) else INK] += [
+            Affine2D().scale(1 / ADVANCE, -1 / LINE).translate(place, line + 0.74).transform_path(_outline(character))
+            for place, character in enumerate(glyph, column)
+            if character != " "
+        ]
+        start = column + (len(glyph) - len(glyph.lstrip()) if glyph.strip() else 0)
+        stop = column + len(glyph.rstrip() or " ")
+        if is_attended[at]:
+            under.append([(start + 0.08, line + 0.93), (stop - 0.08, line + 0.93)])
+        if at == query:
+            box = Rectangle((start - 0.25, line), stop - start + 0.5, 1, fill=False, edgecolor=ROLES["query"])
+            box.set(linewidth=1.6, path_effects=halo, zorder=4)
+            axes.add_patch(box)
+    axes.add_collection(PatchCollection(cells, facecolors=colours, linewidths=0))
+    for colour, paths in outlines.items():
+        if paths:
+            axes.add_patch(PathPatch(Path.make_compound_path(*paths), facecolor=colour, linewidth=0, zorder=3))
+    axes.add_collection(LineCollection(under, colors=ROLES["query"], linewidths=2.0, path_effects=halo))
+    axes.set(xlim=(-0.5, width + 0.5), ylim=(places[-1][0] + 1.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
-
-
-def _indent(glyph: str) -> int:
-    """Number of blanks before the visible part; 0 if there is none."""
-    return len(glyph) - len(glyph.lstrip()) if glyph.strip() else 0
-
-
-def _paths(glyphs: Sequence[str], places: Sequence[tuple[int, int]]) -> Iterator[Path]:
-    """Outlines of all characters, in columns and lines, which count downwards."""
-    for glyph, (line, column) in zip(glyphs, places, strict=True):
-        for at, character in enumerate(glyph):
-            if character != " ":
-                placed = Affine2D().scale(1 / ADVANCE, -1 / LINE).translate(column + at, line + 0.74)
-                yield placed.transform_path(_outline(character))
 
 
 @lru_cache(maxsize=1024)
 def _outline(character: str) -> Path:
     return TextPath((0, 0), character, size=1, prop=FontProperties(family=_FONT))
-
-
-@lru_cache(maxsize=1)
-def _known() -> frozenset[int]:
-    """Characters that the font has."""
-    return frozenset(get_font(findfont(FontProperties(family=_FONT))).get_charmap())

@@ -1,23 +1,24 @@
-"""Masks as pictures: a table with a row per query and a column per key."""
+"""Masks as pictures: tables with a row per query and a column per key, and bipartite graphs."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.plots.style import FAINT, INK, MASK_COLOURS, QUIET, SCORE_COLOURS, is_dark
+from sbmt.experiments.plots.style import BLUE, FAINT, INK, MASK_COLOURS, QUIET, SCORE_COLOURS, is_dark
 from sbmt.graph.edges import EdgeList
 
 PairTable: TypeAlias = Tensor | np.ndarray | EdgeList
 """Something with one entry per query-key pair; leading dimensions of size 1 are dropped."""
 
 _MOST_TICKS = 12  # more numbers than this overlap along a heatmap
-MOST_LABELS = 20  # and along a column of nodes
+_MOST_LABELS = 20  # and along a column of nodes
 
 
 def plot_mask(
@@ -58,16 +59,15 @@ def plot_mask(
     Raises:
         SbmtError: If ``mask`` has more than two dimensions larger than 1, or labels do not fit.
     """
-    table = as_table(mask)
-    ax = axes_or_new(ax, figsize=(3.6, 3.4))
+    table = _as_table(mask)
+    ax = _axes_or_new(ax, figsize=(3.6, 3.4))
     image = ax.imshow(table, cmap=cmap, vmin=lower, vmax=upper, interpolation="nearest")
     ax.set(xlabel="key", ylabel="query")
     if title is not None:
         ax.set_title(title)
     for axis, labels, n in ((ax.xaxis, key_labels, table.shape[1]), (ax.yaxis, query_labels, table.shape[0])):
         if labels is not None:
-            check_labels(labels, n)
-            axis.set_ticks(range(n), labels)
+            axis.set_ticks(range(n), _checked(labels, n))
             if axis is ax.xaxis and max(map(len, labels)) > 3:
                 for label in axis.get_ticklabels():
                     label.set(rotation=45, ha="right", va="top", rotation_mode="anchor")
@@ -111,28 +111,89 @@ def plot_scores(
     Raises:
         SbmtError: If shapes or labels do not fit.
     """
-    table = as_table(scores)
+    table = _as_table(scores)
     if mask is not None:
-        is_edge = as_table(mask).astype(bool)
+        is_edge = _as_table(mask).astype(bool)
         if is_edge.shape != table.shape:
             raise SbmtError(f"a mask of shape {table.shape}", is_edge.shape, "give one entry per score")
         table = np.ma.masked_array(table, ~is_edge)
-    largest = float(np.abs(table).max()) if np.ma.count(table) else 1.0
-    largest = largest or 1.0
+    largest = (float(np.abs(table).max()) if np.ma.count(table) else 1.0) or 1.0
     ax = plot_mask(table, ax, cmap=SCORE_COLOURS, lower=-largest, upper=largest, decimals=decimals, **options)
     ax.set_facecolor(FAINT)
     return ax
 
 
-def check_labels(labels: Sequence[str], n: int) -> None:
-    """Raises SbmtError unless there is one label per token."""
+def plot_bipartite(
+    edges: PairTable,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    weights: Tensor | np.ndarray | None = None,
+    query: int | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Axes:
+    """The graph of a mask: queries on the left, keys on the right, a line for each edge.
+
+    Queries are in the order of a heatmap's rows, so that the two pictures can be read side by side.
+
+    Args:
+        edges: Boolean ``(n_queries, n_keys)`` or an :class:`~sbmt.graph.edges.EdgeList` of one graph.
+        ax: Where to draw; None makes a new figure.
+        title: Title above the graph.
+        weights: One number ≥ 0 per edge in EdgeList order (row by row), drawn as the width of its line.
+        query: Draws the edges of this query in colour and all others faintly.
+        query_labels: One label per query; None numbers them where they fit.
+        key_labels: One label per key; None numbers them where they fit.
+
+    Returns:
+        The axes; ``ax.collections[0]`` holds one segment per edge, in EdgeList order.
+
+    Raises:
+        SbmtError: If ``edges`` is not one mask, or weights or labels do not fit.
+    """
+    mask = _as_table(edges).astype(bool)
+    source, target = np.nonzero(mask)  # query, key: ascending by query, then key
+    heights = [np.linspace(1 - 0.5 / n, 0.5 / n, n) for n in mask.shape]
+    ends = [np.stack([np.full(source.size, x), heights[x][end]], 1) for x, end in ((0, source), (1, target))]
+    segments = np.stack(ends, axis=1)  # edges 2 2
+    widths = np.full(source.size, 1.3 if source.size <= 150 else 0.6)
+    if weights is not None:
+        given = _to_numpy(weights).astype(float).reshape(-1)
+        if given.size != source.size:
+            raise SbmtError(f"{source.size} weights, one per edge", given.size, "list them row by row")
+        widths = 0.3 + 4.5 * given / max(given.max(initial=0.0), 1e-12)
+    ax = _axes_or_new(ax, figsize=(3.4, 3.4))
+    background = BLUE if query is None else FAINT
+    ax.add_collection(LineCollection(list(segments), colors=background, linewidths=widths, zorder=1))
+    if query is not None:
+        shown = source == query
+        ax.add_collection(LineCollection(list(segments[shown]), colors=BLUE, linewidths=widths[shown], zorder=2))
+    for x, labels, name, align in ((0, query_labels, "queries", "right"), (1, key_labels, "keys", "left")):
+        n = mask.shape[x]
+        size = 5.5 if n <= _MOST_LABELS else 2.5
+        ax.plot(np.full(n, x), heights[x], "os"[x], color=INK, markersize=size, zorder=3, clip_on=False)
+        ax.text(x, -0.04, name, ha="center", va="top")
+        numbers = map(str, range(n if n <= _MOST_LABELS else 0))
+        for place, label in zip(heights[x], numbers if labels is None else _checked(labels, n), strict=False):
+            ax.text(x + (0.07 if x else -0.07), place, label, ha=align, va="center")
+    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1))
+    ax.set_box_aspect(1)  # like a heatmap of a square mask, so that its rows and the nodes are level
+    ax.axis("off")
+    if title is not None:
+        ax.set_title(title)
+    return ax
+
+
+def _checked(labels: Sequence[str], n: int) -> Sequence[str]:
     if len(labels) != n:
         raise SbmtError(f"{n} labels, one per token", len(labels), "give as many as the mask has rows or columns")
+    return labels
 
 
-def as_table(mask: PairTable) -> np.ndarray:
-    """One mask as a float array ``(n_queries, n_keys)``; raises SbmtError if it has more dimensions."""
-    array = to_numpy(mask.to_dense() if isinstance(mask, EdgeList) else mask)
+def _as_table(mask: PairTable) -> np.ndarray:
+    """One mask as a float array ``(n_queries, n_keys)``."""
+    array = _to_numpy(mask.to_dense() if isinstance(mask, EdgeList) else mask)
     shape = array.shape
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
@@ -141,13 +202,11 @@ def as_table(mask: PairTable) -> np.ndarray:
     return array.astype(float)
 
 
-def to_numpy(values: Any) -> np.ndarray:
-    """Numbers as an array, from a tensor or anything array-like."""
+def _to_numpy(values: Any) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asanyarray(values)
 
 
-def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
-    """The given axes, or those of a new figure."""
+def _axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt  # only here: importing this module picks no backend

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import check_sizes, choose
 from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, VERMILLION
+from sbmt.experiments.plots.style import BLUE, FAINT, VERMILLION
 from sbmt.graph.edges import EdgeList
 
 _SCATTER = (0.35, 0.04)  # standard deviations of tokens and of clusters around their centre
@@ -23,13 +22,9 @@ _CLUSTERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens and clusters in the plane, and the block model that follows from them.
+    """Tokens ``(n, 2)``, which are both queries and keys, and clusters ``(k, 2)``, in the plane.
 
-    Attributes:
-        name: Which case.
-        nodes: ``(n, 2)``, the tokens, which are both queries and keys.
-        clusters: ``(k, 2)``.
-        block_model: Memberships sigmoid(node · cluster), block matrix softmax(cluster · cluster).
+    The block model has memberships sigmoid(node · cluster) and the block matrix softmax(cluster · cluster).
     """
 
     name: str
@@ -39,20 +34,20 @@ class Placement:
 
 
 def _collapsed(n: int) -> tuple[Tensor, Tensor]:
-    """All in one place, away from the origin."""
+    """All in one place, away from the origin: a dense mask."""
     centre = torch.tensor([2.2, 2.2])
     return centre.expand(n, 2), centre.expand(_CLUSTERS, 2)
 
 
 def _separated(n: int) -> tuple[Tensor, Tensor]:
-    """Three groups of tokens, each around its own clusters."""
+    """Three groups of tokens, each around its own clusters: a block-diagonal mask."""
     angle = torch.arange(3) * 2 * pi / 3 + pi / 2
     centres = 3.5 * torch.stack([angle.cos(), angle.sin()], 1)
     return centres[torch.arange(n) * 3 // n], centres[torch.arange(_CLUSTERS) * 3 // _CLUSTERS]
 
 
 def _distant(n: int) -> tuple[Tensor, Tensor]:
-    """Clusters on the far side of the origin."""
+    """Clusters on the far side of the origin: a sparse mask."""
     centre = torch.tensor([1.1, 1.1])
     return centre.expand(n, 2), -centre.expand(_CLUSTERS, 2)
 
@@ -62,13 +57,10 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": _separated,
     "distant": _distant,
 }
-_MASKS = {"collapsed": "dense", "separated": "block-diagonal", "distant": "sparse"}
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
-    """Places tokens and clusters for one of the three cases.
-
-    The seed is that of their scatter.
+    """Places tokens and clusters for one of the three cases; the seed is that of their scatter.
 
     Raises:
         SbmtError: If the name is unknown or ``n_tokens`` is not positive.
@@ -77,10 +69,9 @@ def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
     """
     check_sizes(n_tokens=n_tokens)
     generator = torch.Generator().manual_seed(seed)
-    nodes, clusters = choose("case", name, PLACEMENTS)(n_tokens)
     nodes, clusters = (
         x + scatter * torch.randn(x.shape, generator=generator)
-        for x, scatter in zip((nodes, clusters), _SCATTER, strict=True)
+        for x, scatter in zip(choose("case", name, PLACEMENTS)(n_tokens), _SCATTER, strict=True)
     )
     membership = torch.sigmoid(nodes @ clusters.T)[None, None]  # 1 1 n k
     block_matrix = torch.softmax((clusters @ clusters.T).flatten(), 0).view(1, _CLUSTERS, _CLUSTERS)
@@ -91,19 +82,17 @@ def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], 
     """Writes a figure with a row per case: tokens and clusters, the expected mask, one draw."""
     with saved_figure(path, 9.6, 3.1 * len(placements)) as figure:
         axes = figure.subplots(len(placements), 3, squeeze=False)
-        for row, placement, drawn in zip(axes, placements, edges, strict=True):
-            _plot_plane(row[0], placement)
-            expected = placement.block_model.expected_mask()[0, 0]
-            density = placement.block_model.expected_density().item()
-            plot_mask(expected, row[1], title=f"edge probability, mean {density:.3f}")
-            plot_mask(drawn.to_dense()[0, 0], row[2], title=f"one draw, density {drawn.density().item():.3f}")
-
-
-def _plot_plane(axes: Axes, placement: Placement) -> None:
-    tokens, clusters = placement.nodes.T.numpy(), placement.clusters.T.numpy()
-    axes.scatter(tokens[0], tokens[1], s=18, color=BLUE, alpha=0.7, label="tokens", linewidths=0)
-    axes.scatter(clusters[0], clusters[1], s=70, color=VERMILLION, marker="X", label="clusters", edgecolors="white")
-    axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
-    axes.axvline(0, color="0.8", linewidth=0.8, zorder=0)
-    axes.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=f"{placement.name}: {_MASKS[placement.name]}")
-    axes.legend(loc="lower right", fontsize=8)
+        for (plane, expected, sampled), placement, drawn in zip(axes, placements, edges, strict=True):
+            plane.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+            plane.axvline(0, color=FAINT, linewidth=0.8, zorder=0)
+            plane.scatter(*placement.nodes.T.numpy(), s=18, color=BLUE, alpha=0.7, label="tokens", linewidths=0)
+            plane.scatter(
+                *placement.clusters.T.numpy(), s=70, color=VERMILLION, marker="X", label="clusters", ec="white"
+            )
+            plane.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=placement.name)
+            plane.legend(loc="lower right", fontsize=8)
+            model = placement.block_model
+            plot_mask(
+                model.expected_mask(), expected, title=f"edge probability, mean {model.expected_density().item():.3f}"
+            )
+            plot_mask(drawn, sampled, title=f"one draw, density {drawn.density().item():.3f}")

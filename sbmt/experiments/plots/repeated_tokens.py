@@ -11,31 +11,13 @@ from torch import Tensor
 from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling, sample_repeated_tokens
 from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, GREEN, INK, PURPLE, VERMILLION
-from sbmt.experiments.studies.study import Study
+from sbmt.experiments.plots.style import INK, VERMILLION
 from sbmt.experiments.training.run import Run
 from sbmt.graph.patterns import sliding_window
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
 WINDOW = 25  # steps that a curve's point averages
-MEASURES = ("loss", "accuracy", "density")
-COLOURS = {
-    "full": BLUE,
-    "sbm": VERMILLION,
-    "fitted": GREEN,
-    "random-equal": PURPLE,
-}
-
-
-def plot_curve(axes: Axes, run: Run, name: str, colour: str, label: str | None = None) -> None:
-    """A running mean of ``loss``, ``accuracy`` or ``density`` of the training batches over steps."""
-    values = np.asarray(run.history[name])
-    width = min(WINDOW, len(values))
-    smooth = np.convolve(values, np.ones(width) / width, mode="valid")
-    axes.plot(np.arange(width, len(values) + 1), smooth, color=colour, label=label, alpha=0.9)
-    limits = {"loss": (0, None), "accuracy": (0.55, 1.02), "density": (0, 1.02)}
-    axes.set(xlabel="step", title=f"{name} of the training batch", xlim=(0, None), ylim=limits[name])
 
 
 def plot_majority(axes: Axes, length: int) -> None:
@@ -48,7 +30,6 @@ def plot_ceiling(axes: Axes, length: int) -> None:
     density = np.linspace(0, 1, 101)
     ceiling = [random_mask_ceiling(length, p) for p in density]
     axes.plot(density, ceiling, color=INK, linestyle="--", linewidth=1, label="ceiling of a random mask")
-    axes.set(xlabel="density", ylabel="accuracy", xlim=(-0.02, 1.04), ylim=(0.55, 1.02))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +81,12 @@ def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
     seen = see_mask(run.model, seed)
     with saved_figure(path, 11.0, 6.6) as figure:
         above, below = figure.subplots(2, 3)
-        for ax, name in zip(above, MEASURES, strict=True):
-            plot_curve(ax, run, name, VERMILLION)
+        for ax, name in zip(above, ("loss", "accuracy", "density"), strict=True):
+            values = np.asarray(run.history[name])
+            width = min(WINDOW, len(values))
+            smooth = np.convolve(values, np.ones(width) / width, mode="valid")
+            ax.plot(np.arange(width, len(values) + 1), smooth, color=VERMILLION)
+            ax.set(xlabel="step", title=f"{name} of the training batch", xlim=(0, None))
         plot_majority(above[1], run.config.length)
         above[1].legend(loc="lower right", fontsize=8)
         mean, density = (float(mask.float().mean()) for mask in (seen.expected, seen.drawn))
@@ -113,37 +98,3 @@ def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
             plot_mask(seen.membership, below[2], title="memberships of the queries")
             below[2].set(xlabel="cluster", ylabel="query", aspect="auto")
         figure.suptitle("Tokens of the masks are sorted by value", fontsize=9, fontweight="normal")
-
-
-def draw_comparison(study: Study, runs: list[tuple[str, Run]], path: Path) -> None:
-    """Writes the demo's figure: curves above; accuracy against density, and the trained masks, below.
-
-    The runs are those that :func:`~sbmt.experiments.studies.study.run_study` returns.
-    """
-    length = runs[0][1].config.length
-    titles = {trial.name: trial.title for trial in study.trials}
-    firsts = {method: run for method, run in reversed(runs)}
-    with saved_figure(path, 11.5, 6.8) as figure:
-        top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.15, 1)).flat
-        axes = top.subplots(1, 3)
-        for ax, name in zip(axes, MEASURES, strict=True):
-            for method, run in runs:
-                label = titles[method] if run is firsts[method] else None
-                plot_curve(ax, run, name, COLOURS[method], label)
-        top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-        n_curves = len(axes[1].lines)
-        plot_majority(axes[1], length)
-        axes[1].legend(handles=axes[1].lines[n_curves:], loc="lower right", fontsize=8)
-
-        axes = bottom.subplots(1, 4, width_ratios=(1.25, 1, 1, 1))
-        plot_ceiling(axes[0], length)
-        plot_majority(axes[0], length)
-        for method, run in runs:
-            point = (run.test.density, run.test.accuracy)
-            axes[0].scatter(*point, color=COLOURS[method], s=45, zorder=3, edgecolors="white")
-        axes[0].set_title("unseen sequences")
-        axes[0].legend(loc="lower right", fontsize=8)
-        published, fitted = (see_mask(firsts[trial].model) for trial in ("sbm", "fitted"))
-        for ax, seen, name in zip(axes[1:], (published, fitted), ("as published", "fitted"), strict=False):
-            plot_mask(seen.expected, ax, title=f"E[mask] {name}: {float(seen.expected.mean()):.3f}")
-        plot_mask(fitted.twins, axes[3], title="the pairs that matter")

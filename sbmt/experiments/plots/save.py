@@ -28,7 +28,10 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         buffer = io.BytesIO()
         # Without matplotlib's version in it, the same figure gives the same bytes.
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
-        figure.savefig(buffer, format=kind, **options if kind == "png" else {})
+        try:
+            figure.savefig(buffer, format=kind, **options if kind == "png" else {})
+        except ValueError as error:  # such as a SOURCE_DATE_EPOCH that is no number
+            raise SbmtError(f"a figure that matplotlib writes as {kind}", error, "correct that, or use .png") from error
         write_bytes(path, buffer.getvalue())
 
 
@@ -46,10 +49,6 @@ def figure_format(path: Path) -> str:
 
 
 def check_figure(path: Path) -> None:
-    """Checks that a figure can be written, before what it shows is computed.
-
-    Raises:
-        SbmtError: If the format is unknown or the file cannot be written.
-    """
+    """Raises SbmtError unless a figure can be written, before what it shows is computed."""
     figure_format(path)
     check_writable(path)

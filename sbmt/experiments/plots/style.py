@@ -21,6 +21,17 @@ FAINT = "#D5DCE1"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
 """Okabe and Ito's colours, which most kinds of colour blindness keep apart."""
 
+ROLES = {
+    "query": VERMILLION,
+    "key": GREEN,
+    "sampled": SKY,
+    "certain": ORANGE,
+    "expected": PURPLE,
+    "full attention": BLUE,
+}
+"""The colour of what a picture shows: a query that is followed, keys, edges that were drawn, those that a window or a
+self-loop makes certain, expectations, and full attention."""
+
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
 """Probability 0 is white, 1 is the darkest blue; lightness falls steadily, so the scale survives printing in grey."""
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from sbmt.attention import edge_attention
 from sbmt.attention.dispatch import GateRule, check_attention_inputs
 from sbmt.block_model.model import check_exploration, straight_through_gate
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe
 from sbmt.graph.edges import EdgeList
 
 MOST_RANDOM_EDGES = 16
@@ -202,14 +202,9 @@ def _cosine(vector: Tensor, other: Tensor) -> Tensor:
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, probability: Tensor, loss: Loss) -> None:
-    if not callable(loss):
-        raise SbmtError("a loss to be called with values", type(loss).__name__, "give a function")
     for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or not tensor.is_floating_point():
-            got = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise SbmtError(f"{name} as a floating-point matrix", got, "give one head of one example")
-        if tensor.device != probability.device:
-            raise SbmtError(f"{name} on {probability.device}, as the probability", tensor.device, "move one of them")
+            raise SbmtError(f"{name} as a floating-point matrix", describe(tensor), "give one head of one example")
         if not bool(tensor.isfinite().all()):
             raise SbmtError(f"finite numbers in {name}", "one that is not", "look for a division by zero")
     check_attention_inputs(query[None, None], key[None, None], value[None, None])

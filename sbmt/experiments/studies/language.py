@@ -41,7 +41,6 @@ TRIALS = {
 }
 SCRATCH = Trial("scratch", "full attention, not pre-trained", {"attention": "full"})
 DEFAULT = ("full", "full-long", "sbm", "random-equal", "window", "sbm-loops", "linear", "nystromformer")
-
 TABLE_4 = {
     "full attention": (89.8, 84.7, 84.0, 85.0),
     "Reformer": (89.3, 84.4, 83.9, 84.0),
@@ -75,13 +74,7 @@ def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True
 
 
 def fine_tuning_study(
-    task: str,
-    pretraining: Study,
-    folder: Path,
-    *,
-    n_seeds: int = 1,
-    epochs: int | None = None,
-    is_reduced: bool = True,
+    task: str, pretraining: Study, folder: Path, *, n_seeds: int = 1, epochs: int | None = None, is_reduced: bool = True
 ) -> Study:
     """Every pre-trained model of a study on one task, and one that was not pre-trained.
 
@@ -121,15 +114,8 @@ def run_language_studies(
 ) -> dict[str, dict[str, Any]]:
     """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
-    Args:
-        names: Keys of :data:`TRIALS`.
-        tasks: Of :data:`~sbmt.experiments.training.tasks.language.GLUE_TASKS`.
-        folder: Where all runs are kept.
-        n_seeds: Runs of fine-tuning per attention and task.
-        epochs: See :func:`fine_tuning_study`.
-        is_reduced: See :func:`pretraining_study`.
-        n_workers: Processes, each with one thread.
-        run: Runs a study in a folder with some workers, in a way that may show progress.
+    ``run`` runs a study in a folder with ``n_workers`` processes, in a way that may show progress; the rest is as in
+    :func:`pretraining_study` and :func:`fine_tuning_study`.
 
     Returns:
         Summaries by name: ``mlm``, then the tasks.
@@ -138,10 +124,8 @@ def run_language_studies(
         choose("task", task, dict.fromkeys(GLUE_TASKS))
     pretraining = pretraining_study(names, is_reduced=is_reduced)
     pretraining.config.open_data()  # reports missing data before the first run
-    studies = [pretraining] + [
-        fine_tuning_study(task, pretraining, folder / "mlm", n_seeds=n_seeds, epochs=epochs, is_reduced=is_reduced)
-        for task in tasks
-    ]
+    options: dict[str, Any] = {"n_seeds": n_seeds, "epochs": epochs, "is_reduced": is_reduced}
+    studies = [pretraining, *(fine_tuning_study(task, pretraining, folder / "mlm", **options) for task in tasks)]
     return {study.name: summary(study, run(study, folder / study.name, n_workers)) for study in studies}
 
 
@@ -178,10 +162,9 @@ def glue_accuracy_table(results: Results) -> Table:
 
 def glue_f1_table(results: Results) -> Table:
     """The paper's Table 4, with the F1 of the pipeline that it uses: ours above, the paper's below."""
-    title = "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4"
     ours = _task_table(
         "glue-f1",
-        title,
+        "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4",
         results,
         lambda run: run["test"]["metrics"]["pipeline_f1"],
         lambda run: run["chance_metrics"]["pipeline_f1"],
@@ -195,9 +178,7 @@ def glue_f1_table(results: Results) -> Table:
 def _task_table(name: str, title: str, results: Results, number: Number, constant: Number) -> Table:
     """A number of every trial on every task, and below it that of always answering the commonest label."""
     tasks, titles = _columns(results)
-    rows = []
-    for trial, shown in titles.items():
-        rows.append((shown, *(_cell(_runs(results[task], trial), number) for task in tasks)))
+    rows = [(shown, *(_cell(_runs(results[task], trial), number) for task in tasks)) for trial, shown in titles.items()]
     constants = (f"{100 * constant(results[task]['runs'][0]):.1f}" for task in tasks)
     rows.append(("always the commonest label", *constants))
     return Table(name, title, ("attention", *map(short_title, tasks)), tuple(rows))

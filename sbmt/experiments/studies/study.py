@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, choose, is_integer
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
@@ -27,6 +27,9 @@ from sbmt.registration import load_plugins
 
 MOST_SEEDS = 10_000
 _REPORT_EVERY = 10  # steps between two reports of a worker
+
+Report = Callable[[str, int, Step | int], None]
+"""Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +68,22 @@ class Study:
     n_seeds: int
 
     def __post_init__(self) -> None:
-        if not self.trials:
-            raise SbmtError("at least one trial", "none", "name what to train")
-        for n_seeds in (self.n_seeds, *self._counts().values()):
+        counts = self._counts()
+        if not self.trials or len(counts) < len(self.trials):
+            names = [trial.name for trial in self.trials] or "none"
+            raise SbmtError("at least one trial, and names of their own for all", names, "name what to train")
+        for n_seeds in (self.n_seeds, *counts.values()):
             _check_count("seed", n_seeds)
             if n_seeds > MOST_SEEDS:
                 raise SbmtError(f"at most {MOST_SEEDS:,} seeds", n_seeds, "give fewer: each is a run")
-        by_name = {trial.name: trial for trial in self.trials}
-        if len(by_name) < len(self.trials):
-            raise SbmtError("trials with names of their own", [trial.name for trial in self.trials], "rename one")
         for trial in filter(lambda trial: trial.density_of is not None, self.trials):
-            reference = choose(f"density_of of the trial {trial.name!r}", str(trial.density_of), by_name)
-            if reference.density_of is not None:
-                expected = f"a trial with a density of its own as density_of of {trial.name!r}"
-                raise SbmtError(expected, repr(reference.name), f"name {reference.density_of!r}")
-            if self._counts()[reference.name] < self._counts()[trial.name]:
-                expected = f"as many seeds of {reference.name!r} as of {trial.name!r}, which takes its density"
-                raise SbmtError(expected, self._counts()[reference.name], "run it on more")
+            own = {one.name: counts[one.name] for one in self.trials if one.density_of is None}
+            least = choose(
+                f"trial with a density of its own as density_of of {trial.name!r}", str(trial.density_of), own
+            )
+            if least < counts[trial.name]:
+                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
+                raise SbmtError(expected, least, "run it on more")
 
     def _counts(self) -> dict[str, int]:
         """The number of seeds of every trial."""
@@ -89,23 +91,14 @@ class Study:
 
     def plan(self) -> list[tuple[Trial, int]]:
         """All pairs of trial and seed, seed by seed."""
-        count = self._counts()
-        first = self.config.seed
-        return [
-            (trial, seed)
-            for seed in range(first, first + max(count.values()))
-            for trial in self.trials
-            if seed < first + count[trial.name]
-        ]
+        counts, first = self._counts(), self.config.seed
+        seeds = range(first, first + max(counts.values()))
+        return [(trial, seed) for seed in seeds for trial in self.trials if seed < first + counts[trial.name]]
 
 
 def _check_count(of: str, n: int) -> None:
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+    if not is_integer(n) or n < 1:
         raise SbmtError(f"at least one {of}", n, "give 1 or more")
-
-
-Report = Callable[[str, int, Step | int], None]
-"""Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
 
 
 def run_study(
@@ -126,6 +119,7 @@ def run_study(
         SbmtError: If a folder holds a run with other settings, another process writes into it, or training fails.
     """
     _check_count("worker", n_workers)
+    report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()
     with only_writer(folder):
@@ -135,15 +129,11 @@ def run_study(
                 for trial, seed in plan
                 if (trial.density_of is not None) is is_second
             ]
-            if n_workers == 1:
-                for name, seed, config, place in jobs:
-                    _train_or_load(name, seed, config, place, report)
-                continue
-            try:
+            if n_workers > 1 and jobs:
                 _in_processes(jobs, n_workers, report)
-            finally:
-                for *_, place in jobs:
-                    remove_parts(place)  # which killed workers leave
+            else:
+                for job in jobs:
+                    _train_or_load(*job, report)
     return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
 
 
@@ -156,11 +146,9 @@ def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
         }
         for trial in study.trials
     }
-    results = []
-    for name, run in runs:
-        result = {"trial": name, **run.result(), "curve": run.curve()}
+    results = [{"trial": name, **run.result(), "curve": run.curve()} for name, run in runs]
+    for result in results:
         del result["manifest"]
-        results.append(result)
     return {
         "task": study.config.task,
         "study": study.name,
@@ -185,41 +173,30 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
     return study.config.override(**settings, seed=seed)
 
 
-def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report | None) -> None:
+def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report) -> None:
     if has_kept(folder) and read_config(folder) != config:
         raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
     is_done = (folder / "result.json").exists()
-    if report is not None:
-        report(name, seed, config.steps if is_done else 0)
-    if is_done:
-        return
-    resume = (folder / STATE).exists()
-    fit(config, folder, resume=resume, on_step=None if report is None else lambda step: report(name, seed, step))
+    report(name, seed, config.steps if is_done else 0)
+    if not is_done:
+        resume = (folder / STATE).exists()
+        fit(config, folder, resume=resume, on_step=lambda step: report(name, seed, step))
 
 
 Job = tuple[str, int, TrainingConfig, Path]
+Reports: TypeAlias = "Queue[tuple[str, int, Step | int]]"
 
 
-def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> None:
+def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
     context = multiprocessing.get_context("spawn")
-    n_workers = min(n_workers, max(len(jobs), 1))
-    reports: Queue[tuple[str, int, Step | int]] = context.Queue()
-
-    def drain() -> None:  # whether or not anybody listens: a worker whose reports are not taken never ends
-        while True:
-            try:
-                news = reports.get(timeout=0.2)
-            except queue.Empty:
-                return
-            if report is not None:
-                report(*news)
-
+    reports: Reports = context.Queue()
+    n_workers = min(n_workers, len(jobs))
     with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
         try:
             running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
                 done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-                drain()
+                _hand_over(reports, report)
                 for future in done:
                     future.result()
         except BaseException as error:
@@ -229,12 +206,24 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report | None) -> Non
                 do = "run it again with fewer workers: runs that were begun are resumed"
                 raise SbmtError("every worker to finish", "one that was killed", do) from error
             raise
+        finally:
+            for *_, folder in jobs:
+                remove_parts(folder)  # which killed workers leave
 
 
-_reports: "Queue[tuple[str, int, Step | int]] | None" = None
+def _hand_over(reports: Reports, report: Report) -> None:
+    """Takes what workers have reported so far; a worker whose reports are not taken never ends."""
+    while True:
+        try:
+            report(*reports.get(timeout=0.2))
+        except queue.Empty:
+            return
 
 
-def _prepare(reports: "Queue[tuple[str, int, Step | int]]", parent: int) -> None:
+_reports: "Reports | None" = None  # of a worker
+
+
+def _prepare(reports: Reports, parent: int) -> None:
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too; their parent handles it

@@ -3,27 +3,25 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.benchmarks import memory, sampler, suites
-from sbmt.experiments.benchmarks.cases import Setting
+from sbmt.experiments.benchmarks import attention, memory, sampler
+from sbmt.experiments.benchmarks.attention import run
+from sbmt.experiments.benchmarks.cases import Setting, build
 from sbmt.experiments.benchmarks.manifest import machine_manifest
-from sbmt.experiments.benchmarks.parts import PARTS, WHOLE
-from sbmt.experiments.benchmarks.suites import SUITES, Suite, run_suites, tables_of
-from sbmt.experiments.benchmarks.tables import fitted_tables
-from sbmt.experiments.benchmarks.timing import CPU
+from sbmt.experiments.benchmarks.suites import TABLES, run_suites, tables_of
+from sbmt.experiments.benchmarks.tables import fitted_tables, gpu_tables
 from sbmt.experiments.tables import LEFT_OUT
-from tests.experiments.benchmarks.tiny import use_tiny_grids
+from tests.experiments.benchmarks.tiny import gpu_grid, raising, use_tiny_grids
 
-PAGE = Path(__file__).parents[3] / "docs" / "benchmarks.md"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def result():
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_grids(patch)
-        yield run_suites(["attention", "fitted", "sampler", "backends"], is_quick=True, threads=1)
+        return run_suites(["attention", "fitted", "sampler", "backends"], is_quick=True, threads=1)
 
 
 def test_a_result_survives_json_and_its_tables_are_rectangular_and_filled(result):
@@ -36,88 +34,65 @@ def test_a_result_survives_json_and_its_tables_are_rectangular_and_filled(result
         assert all(cell for row in table.rows for cell in row), table.name
 
 
-def test_every_table_has_its_place_on_the_page(result):
-    others = {"memory", "figure", "machine", "attention-clusters-training"}
-    others |= {"attention-clusters-forward", "fitted-growth", "fitted-gain"}
-    others |= {"fitted-machine", "fitted-figure", "fitted-memory", "fitted-memory-forward"}
-    others |= {"fitted-machines", "attention-machines", "fitted-shared-training", "fitted-shared-forward"}
-    others |= {"backends-edge_dot", "backends-edge_gate"}  # measured by an earlier version, as heads that share a graph
-    names = {table.name for table in tables_of(result)} | others
-    text = PAGE.read_text("utf-8")
-    assert all(text.count(f"<!-- table {name}: make bench -->") == 1 for name in names)
-    assert text.count(": make bench -->") == len(names)
+def test_every_published_table_has_its_place_on_the_page():
+    text = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    for file in ("bench", "bench_fitted"):
+        for table in tables_of(json.loads((ROOT / "results" / f"{file}.json").read_text("utf-8"))):
+            assert text.count(f"<!-- table {table.name}: make bench -->") == 1
 
 
-def test_a_case_says_to_which_sweeps_it_belongs(result):
+def test_a_setting_that_sweeps_share_is_measured_once(result):
     cases = result["suites"]["attention"]["found"]["cases"]
-    keys = [(case["kind"], case["n"], case["density"], case["n_clusters"], case["is_training"]) for case in cases]
-    assert len(keys) == len(set(keys))
-    assert {tuple(case["sweeps"]) for case in cases if case["n"] == 128} == {("target", "density", "n")}
-    assert len(result["suites"]["attention"]["found"]["parts"]) == 2
-    for broken_down in result["suites"]["attention"]["found"]["parts"]:
-        assert list(broken_down["results"]) == [WHOLE, *PARTS] and broken_down["results"][WHOLE]["ratio"] == 1.0
+    assert [(case["n"], case["is_training"]) for case in cases] == [(128, False), (128, True), (64, False), (64, True)]
+    assert cases[0]["sweeps"] == ["target", "density", "n"] and cases[0]["results"]["sdpa"]["ratio"] == 1.0
     fitted = result["suites"]["fitted"]["found"]["cases"]
-    assert {(case["kind"], case["n"], case["dtype"], *case["sweeps"]) for case in fitted} == {
-        ("fitted", 64, "float32", "n", "keys"),
-        ("fitted", 128, "float32", "n"),
-        ("fitted", 64, "bfloat16", "bfloat16"),
-    }
-    [half] = [table for table in fitted_tables(result["suites"]["fitted"]["found"]) if "bfloat16-t" in table.name]
-    assert half.title.startswith("Training step, forward + backward; bfloat16; ") and len(half.rows) == 1
+    assert [(case["n"], case["dtype"], *case["sweeps"]) for case in fitted[::2]] == [
+        (64, "float32", "n", "keys"),
+        (128, "float32", "n"),
+        (64, "bfloat16", "bfloat16"),
+    ]
+
+
+def test_a_quick_grid_is_a_small_one():
+    quick = attention.GPU.quick()
+    assert {setting.n for sweep in quick.sweeps.values() for setting in sweep} <= {1024, 4096}
+    assert len(quick.sweeps["gpu"]) == 4 and "flex" not in quick.contestants
+
+
+def test_all_that_is_asked_for_can_be_built():
+    for setting in {(s.kind, s.density): s for s in attention.GPU.sweeps["gpu"] if s.n == 1024}.values():
+        model = build(setting).block_model()
+        assert model.expected_density().mean().item() == pytest.approx(setting.density, rel=0.1)
 
 
 def test_growth_is_told_from_long_sequences_alone(result):
     found = result["suites"]["fitted"]["found"]
     assert "fitted-growth" not in {table.name for table in fitted_tables(found)}
     cases = [
-        {
-            **case,
-            "n": 64 * case["n"],
-            "results": {**case["results"], "sbm": {**case["results"]["sbm"], "median": median}},
-        }
+        {**case, "n": 64 * case["n"], "results": case["results"] | {"sbm": {"median": case["n"] ** 1.25}}}
         for case in found["cases"]
-        for median in [case["n"] ** 1.25]
     ]
     [growth] = [table for table in fitted_tables(found | {"cases": cases}) if table.name == "fitted-growth"]
     assert growth.rows == (("a graph for each head, 4,096 to 8,192 tokens", "1.25"),)
 
 
-@pytest.fixture
-def noted(monkeypatch):
-    """Suites that do nothing but note the threads they have and the random number they get."""
-    found = []
-
-    def run(is_quick, track):
-        found.append((is_quick, torch.get_num_threads(), torch.rand(()).item()))
-        return {"cases": list(track("abc", description="letters"))}
-
-    monkeypatch.setattr(suites, "SUITES", {name: Suite(run, lambda found: []) for name in ("one", "two")})
-    return found
-
-
-def test_progress_and_results_are_handed_over(noted):
-    tracked, ready = [], []
-
-    def track(items, description):
-        tracked.append((items, description))
-        return items
-
-    result = run_suites(track=track, on_found=lambda so_far: ready.append(list(so_far["suites"])))
-    assert tracked == [("abc", "letters")] * 2
-    assert ready == [["one"], ["one", "two"]]
-    assert result["suites"]["one"]["found"] == {"cases": ["a", "b", "c"]}
-    assert [is_quick for is_quick, _, _ in noted] == [False, False]
+def test_what_does_not_run_is_a_finding():
+    kept = []
+    found = run(gpu_grid(), on_found=lambda found: kept.append(json.dumps(found["cases"])))
+    assert [len(json.loads(cases)) for cases in kept] == [2, 4]
+    tables = {table.name: table for table in gpu_tables(json.loads(json.dumps(found, allow_nan=False)))}
+    assert set(tables) == {"gpu-training", "gpu-forward", "gpu-memory-training", "gpu-memory-forward"}
+    shown = tables["gpu-training"]
+    assert "2 heads of width 8" in shown.title and "n = 64" in shown.title and "pyg / SDPA" not in shown.headings
+    assert all(float(row[shown.headings.index("SBM / SDPA")]) > 0 for row in shown.rows)
+    assert shown.notes == ("pyg: out of memory", "flex: does not run here: RuntimeError: Unsupported: x … long story")
+    assert {row[-1] for row in tables["gpu-memory-forward"].rows} == {LEFT_OUT}
 
 
-def test_threads_and_random_numbers_are_as_before(noted):
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
-    result = run_suites(["two"], is_quick=True, threads=threads + 1)
-    assert result["manifest"]["threads"] == threads + 1
-    assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), state)
-    run_suites(["two"], is_quick=True, threads=threads + 1)
-    assert noted[0] == noted[1]
-    assert noted[0][:2] == (True, threads + 1)
+def test_without_the_reference_there_are_times_alone():
+    who = {"sdpa": raising(RuntimeError("no kernel")), "sbm": attention.CONTESTANTS["sbm"]}
+    [one, *_] = run(gpu_grid(**who))["cases"]
+    assert set(one["results"]["sbm"]) == {"median", "low", "high", "rounds"}
 
 
 @pytest.mark.bad_input
@@ -126,17 +101,13 @@ def test_threads_and_random_numbers_are_as_before(noted):
     [
         ({"names": ["speed"]}, "suite among 'attention'"),
         ({"threads": 0}, "threads ≥ 1"),
+        ({"threads": 5000}, "at most 1024 threads"),
         ({"device": "tpu"}, "device among 'cpu', 'cuda'"),
-        ({"names": ["gpu"]}, "--device cuda for the suite gpu"),
-        ({"names": ["memory"], "device": "cuda"}, "--device cpu for the suite memory"),
-        ({"minutes": 1.0}, "with --device cuda alone"),
-        ({"device": "cuda", "minutes": float("nan")}, "minutes > 0"),
-        ({"device": "cuda", "before": {}}, "a results file of sbmt bench"),
-        ({"device": "cuda", "before": {"is_quick": True, "manifest": {}, "suites": {}}}, "to go on from"),
+        ({"names": ["gpu"]}, "a suite of --device cpu"),
+        ({"names": ["memory"], "device": "cuda"}, "a suite of --device cuda"),
     ],
 )
-def test_bad_requests_are_refused(arguments, words, monkeypatch):
-    monkeypatch.setattr(suites, "usable_device", lambda name: CPU)
+def test_bad_requests_are_refused(arguments, words):
     with pytest.raises(SbmtError, match=words):
         run_suites(**arguments)
 
@@ -146,25 +117,14 @@ def test_the_manifest_says_what_times_depend_on(monkeypatch):
     found = machine_manifest()
     assert found["OMP_WAIT_POLICY"] == "PASSIVE"
     assert all(found[name] for name in ("processor", "threads", "torch", "numpy", "scipy", "command"))
-    monkeypatch.delenv("OMP_WAIT_POLICY")
-    assert machine_manifest()["OMP_WAIT_POLICY"] == "not set"
-
-
-def test_a_further_edge_costs_the_difference_of_times():
-    cases = [
-        {"kind": kind, "n_edges": n_edges, "results": {"exact": {"median": median}}}
-        for kind, n_edges, median in (("a", 1000, 2.0), ("a", 3000, 3.0), ("b", 1000, 9.0))
-    ]
-    found = [case["results"]["exact"].get("marginal_ns_per_edge") for case in sampler.with_marginal_cost(cases)]
-    assert found == [None, 500.0, None]
 
 
 def test_a_slope_tells_linear_from_quadratic(result):
     sizes = [4096, 8192, 65536]
     assert sampler.slope(sizes, [3e-4 * n for n in sizes]) == 1.0
     assert sampler.slope(sizes, [n**2 for n in sizes]) == 2.0
-    for sweep in result["suites"]["sampler"]["found"]["scaling"]:
-        assert {row["n"] for one in sweep["samplers"].values() for row in one["rows"]} == {256, 512}
+    [sweep] = result["suites"]["sampler"]["found"]["scaling"]
+    assert {row["n"] for one in sweep["samplers"].values() for row in one["rows"]} == {256, 512}
 
 
 def test_numpy_draws_the_same_law(make_block_model):
@@ -175,19 +135,18 @@ def test_numpy_draws_the_same_law(make_block_model):
 
 
 def test_the_choice_is_judged_by_the_best(result):
-    for one in result["suites"]["backends"]["found"].values():
-        for cell in one["cells"]:
-            assert cell["auto_over_best"] is None or cell["auto_over_best"] >= 1
-        assert one["loss"]["worst"] >= one["loss"]["median"] >= 1
+    found = result["suites"]["backends"]["found"]["attention"]
+    assert all(cell["auto_over_best"] is None or cell["auto_over_best"] >= 1 for cell in found["cells"])
+    assert found["loss"]["worst"] >= found["loss"]["median"] >= 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
 def test_memory_is_measured_in_a_process_of_its_own():
     large, small = (Setting(n, density, "structured") for n, density in ((65536, 0.0005), (512, 0.04)))
-    found = memory.run(memory.MemoryGrid((large,), (small,), ("dense",)))
+    found = memory.run(steps=[large], answers=[small], contestants=["dense"])
     step, answer = (case["results"]["dense"] for case in found["cases"])
     assert "left out above" in step["missing"]
     assert answer["step"] > 4 * 512**2 * 4 / 2**20  # the scores of four heads in float32
     assert answer["before"] > 50
-    steps, answers = SUITES["memory"].tables(found)
+    steps, answers = TABLES["memory"](found)
     assert [table.rows[0][-1] == LEFT_OUT for table in (steps, answers)] == [True, False]

@@ -6,7 +6,7 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.benchmarks import timing
-from sbmt.experiments.benchmarks.timing import Entry, Pace, race, summarise
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     ours = Clock()
-    monkeypatch.setattr(timing, "perf_counter", lambda: ours.now)
+    monkeypatch.setattr(timing, "timer", lambda: ours.now)
     return ours
 
 
@@ -43,18 +43,13 @@ def test_contestants_take_turns_in_both_orders(clock):
 
 def test_a_slow_moment_of_the_machine_does_not_change_the_ratio(clock):
     warm = 99.0
-    entries = {"a": clock.entry("a", warm, 1, 10, 1), "b": clock.entry("b", warm, 2, 20, 2)}
+    entries = {"a": clock.entry("a", warm, 1, 10, 1), "b": clock.entry("b", warm, 2, 20, 2, preparation=7.0)}
     found = race(entries, Pace(1.0, least=3), reference="a")
     assert found["b"] == {
         **{"median": 2000.0, "low": 2000.0, "high": 11000.0, "rounds": 3},
         **{"ratio": 2.0, "ratio_low": 2.0, "ratio_high": 2.0},
     }
     assert found["a"]["ratio"] == 1.0
-
-
-def test_preparation_is_not_timed(clock):
-    found = race({"a": clock.entry("a", 0.5, preparation=7.0)}, Pace(1.0, least=3), reference="a")
-    assert found["a"]["median"] == 500.0
 
 
 def test_a_slow_contestant_sits_out_but_never_the_headline(clock):
@@ -74,18 +69,6 @@ def test_garbage_collection_is_back_after_a_failure():
     with pytest.raises(StopIteration):
         race({"a": Entry(lambda _: next(calls))}, Pace(1.0), reference="a")
     assert gc.isenabled()
-
-
-def test_quartiles_are_of_the_rounds_taken_part_in():
-    found = summarise([1.0, float("nan"), 3.0], [1.0, 1.0, 1.0])
-    assert (found["low"], found["median"], found["high"], found["rounds"]) == (1500.0, 2000.0, 2500.0, 2)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("arguments", [(0.0,), (1.0, 2), (1.0, 9, 8), (1.0, 0), (float("nan"),)])
-def test_paces_that_contradict_themselves_are_refused(arguments):
-    with pytest.raises(SbmtError):
-        Pace(*arguments)
 
 
 @pytest.mark.bad_input

@@ -1,10 +1,18 @@
+import io
 import json
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
+import torch
+from rich.console import Console
 
-from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.cli.tables import print_table
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
@@ -44,14 +52,6 @@ def test_the_recorded_command_can_be_run_again(run, tmp_path):
     assert run("evaluate", "a b\udcff", "--sequences", "8")[0] == 0
 
 
-def test_a_run_that_was_refused_leaves_its_folder_free(run):
-    code, _, err = run("train", "repeated-tokens", *TINY, "--learning-rate", "1e30", "--output", "r")
-    assert code == 2 and "lower the learning rate" in err
-    code, _, err = run("evaluate", "r")
-    assert code == 2 and "a finished run in r" in err and "--resume" in err
-    assert run("train", "repeated-tokens", *TINY, "--output", "r")[0] == 0
-
-
 def test_recall_is_evaluated_with_more_distractors(run, tmp_path):
     words = "--n-pairs 2 --n-queries 2 --n-distractors 4 --n-clusters 4 --batch-size 4 --steps 2 --test-sequences 8"
     code, out, _ = run("train", "recall", *words.split(), "--permutation", "--output", "r")
@@ -68,19 +68,6 @@ def test_recall_is_evaluated_with_more_distractors(run, tmp_path):
     ):
         code, _, err = run(*command)
         assert code == 2 and words in err and err.count("\n") == 1
-
-
-def test_inspect_shows_an_attention_without_clusters(run, tmp_path):
-    assert run("train", "repeated-tokens", *TINY, "--attention", "random_mask", "--output", "r")[0] == 0
-    assert run("inspect", "r")[0] == 0
-    assert (tmp_path / "inspect.png").exists()
-
-
-def test_inspect_without_a_run_shows_the_shipped_checkpoint(run, tmp_path):
-    code, out, _ = run("inspect")
-    assert code == 0
-    assert "shipped checkpoint" in out
-    assert (tmp_path / "inspect.png").exists()
 
 
 def test_sample_pictures_the_three_cases(run, tmp_path):
@@ -139,37 +126,64 @@ def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
     assert result["manifest"]["command"].startswith("sbmt bench --quick")
 
 
+def test_cost_prints_and_writes_what_is_asked_for(run, tmp_path):
+    code, out, err = run("cost", "--no-memory")
+    assert code == 0 and out.count("Nyströmformer") == 2 and "ListOps" in out and "Peak memory" not in out, err
+    options = "--no-memory --attention sbm --length 300 --length 600 --density 0.2 --json deep/costs.json"
+    assert run("cost", *options.split())[0] == 0
+    found = json.loads((tmp_path / "deep" / "costs.json").read_text())
+    assert [(column["n"], column["density"]) for column in found["columns"]] == [(300, 0.2), (600, 0.2)]
+    assert set(found["operations"]) == {"full", "sbm"} and found["manifest"]["sbmt"]
+
+
+@pytest.mark.bad_input
+def test_without_a_gpu_there_is_one_line(run, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for words in (["bench", "--device", "cuda"], ["train", "repeated-tokens", "--device", "cuda"]):
+        code, _, err = run(*words)
+        assert code == 2 and "a GPU that torch can use" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_table_breaks_a_number_and_a_file_gets_every_row_in_a_line(is_terminal):
+    file = io.StringIO()
+    console = Console(file=file, width=30, force_terminal=is_terminal, color_system=None, markup=False)
+    rows = ("memberships: products of Q and K", "1,652,539,136", "97.60 ± 0.38"), ("softmax", "7", "2.4")
+    print_table(console, Table("t", "A title", ("what is computed", "operations", "share"), rows))
+    lines = file.getvalue().splitlines()
+    assert all(word in file.getvalue().split() for row in rows for cell in row for word in cell.split())
+    assert is_terminal or any(all(cell in line for cell in rows[0]) for line in lines)
+
+
+def test_whoever_stops_reading_is_no_mistake(tmp_path):
+    command = f"{sys.executable} -m sbmt cost --no-memory | head -1; exit ${{PIPESTATUS[0]}}"
+    environment = os.environ | {"MPLBACKEND": "foo"}
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["sample", "--case", "round"], "case among 'collapsed', 'separated', 'distant'"),
-        (["sample", "--n-tokens", "0"], "n_tokens ≥ 1"),
         (["sample", "--sampler", "magic"], "sampler among"),
-        (["sample", "--seed", "-1"], "seed in"),
         (["sample", "--output", "mask.xyz"], "file ending"),
         (["evaluate", "nowhere"], "the folder of a run"),
         (["train", "repeated-tokens", "--size", "huge"], "size among 'demo', 'paper'"),
         (["train", "repeated-tokens", "--attention", "magic"], "attention among"),
-        (["train", "repeated-tokens", "--exploration", "1.5"], "exploration"),
-        (["train", "repeated-tokens", "--steps", "0"], "steps ≥ 1"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
         (["demo", "--seeds", "0"], "at least one seed"),
         (["study", "magic"], "study among 'demo', 'attentions'"),
         (["study", "demo", "--workers", "0"], "one worker"),
-        (["study", "demo", "--figure", "x.xyz"], "file ending"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'fitted', 'sampler', 'backends', 'memory'"),
-        (["bench", "--suite", "gpu"], "--device cuda for the suite gpu"),
-        (["bench", "--resume"], "--json with --resume"),
+        (["bench", "--suite", "gpu"], "a suite of --device cpu"),
+        (["cost", "--attention", "flash"], "attention among"),
+        (["cost", "--density", "2"], "density in (0, 1)"),
+        (["cost", "--json", "/proc/x.json"], "to write"),
         (["train", "repeated-tokens", "--device", "tpu"], "device among 'auto', 'cpu', 'cuda'"),
         (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention or fitted for --figure"),
-        (["bench", "--suite", "sampler", "--json", "/proc/x.json"], "to write"),
-        (["bench", "--figure", "x.xyz"], "file ending"),
-        (["bench", "--suite", "attention", "--figure", "/proc/x.png"], "to write /proc/x.png"),
-        (["bench", "--resume", "--json", "nope.json"], "the file of --json with --resume, got nope.json"),
         (["study", "demo", "--json", "/proc/x.json"], "to write /proc/x.json"),
-        (["study", "demo", "--figure", "/proc/x.png"], "to write /proc/x.png"),
-        (["glue", "--json", "/proc/x.json"], "to write /proc/x.json"),
         (["glue", "--figure", "/proc/x.png"], "to write /proc/x.png"),
         (["inspect", "--output", ""], "words in every argument"),
         (["train", "repeated-tokens", "--output="], "words in every argument"),

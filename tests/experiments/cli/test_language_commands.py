@@ -125,19 +125,6 @@ def test_pretrain_fine_tune_evaluate_predict(run, tmp_path):
 
 
 @pytest.mark.usefixtures("text")
-def test_fine_tuning_from_nothing_in_steps(run, tmp_path):
-    tokenizer = tmp_path / "cache" / "corpus" / "tokenizer.json"
-    start = ["train", "glue", "--task", "sst2", "--reduced", "--tokenizer", tokenizer, *SHAPE]
-    code, _, _ = run(*start, "--steps", "40", "--batch-size", "4", "--pooling", "first", "--output", "a")
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    assert code == 0 and (config["steps"], config["warmup_steps"], config["eval_every"]) == (40, 2, 40)
-    assert config["pooling"] == "first" and config["tokenizer"] == str(tokenizer) and config["pretrained"] == ""
-    code, _, _ = run(*start, "--steps", "4", "--warmup-steps", "3", "--eval-every", "2", "--output", "b")
-    config = json.loads((tmp_path / "b" / "config.json").read_text())
-    assert code == 0 and (config["steps"], config["warmup_steps"], config["eval_every"]) == (4, 3, 2)
-
-
-@pytest.mark.usefixtures("text")
 def test_glue_prints_table_4(run, tmp_path, monkeypatch):
     small = MlmConfig(**NETWORK | TRAINING | {"steps": 2, "warmup_steps": 0})
     monkeypatch.setattr(language_studies, "REDUCED_MLM", small)
@@ -151,13 +138,6 @@ def test_glue_prints_table_4(run, tmp_path, monkeypatch):
         assert words in out
     for title in ("SBM and window", "random mask and window, SBM's density", "full attention, not pre-trained"):
         assert title in out
-    for found in results["mlm"]["runs"]:
-        assert f"{found['test']['metrics']['perplexity']:.1f}" in out
-    for found in results["sst2"]["runs"]:
-        density = 100 * found["test"]["density"]
-        beside = f" ({density:.1f})" if density < 100 else " "
-        assert f"{100 * found['test']['accuracy']:.1f}{beside}" in out
-        assert f"{100 * found['test']['metrics']['pipeline_f1']:.1f}{beside}" in out
     model = tmp_path / "g" / "sst2" / "sbm-seed0" / "model.safetensors"
     before = model.stat().st_mtime_ns
     code, again, _ = run(*command)
@@ -175,23 +155,16 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "data prepare corpus --vocab-size 300 --tokenizer mine.json": "leave one out",
         "data prepare corpus --from bad.txt --vocab-size 300 --replace": "line 4",
         "data prepare corpus --from nowhere": "*.txt",
-        "data prepare corpus --tokenizer mine.json": "JSON of a tokeniser",
         "data prepare corpus --vocab-size 100 --replace": "vocab_size ≥ 261",
         "data prepare sst2 --vocab-size 300": "only with corpus",
-        "data prepare qqp": "QQP",
         "train mlm --data sst2": "examples of mlm, got sst2",
-        "train mlm --length 2": "length ≥ 3",
         "train glue --task cola --from mlm": "task among 'sst2'",
         "train glue --task sst2": "got neither",
         "train glue --task sst2 --from mlm --tokenizer mine.json": "got both",
-        "train glue --task sst2 --from cache": "config.json",
         "train glue --task qqp --from mlm": "sbmt data prepare qqp",
         "train glue --task sst2 --from mlm --d-model 16": "the network of the run in mlm, got another d_model",
-        "train glue --task sst2 --from mlm --pooling max": "pooling among",
         "glue --trial random-equal": "the trial sbm, whose density",
-        "glue --reduced --task sst2": "corpus-reduced",
         "glue --seeds 0": "seeds ≥ 1",
-        "evaluate mlm --sequences 0": "n_examples ≥ 1",
         "evaluate mlm --seed -1": "seed in [0, 2⁶²)",
         "predict mlm test.tsv": "a run of sbmt train glue",
     }

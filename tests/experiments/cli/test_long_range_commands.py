@@ -1,13 +1,10 @@
-"""``sbmt data``, ``train``, ``sweep`` and ``evaluate`` on small examples of long-range tasks."""
+"""``sbmt data``, ``train`` and ``evaluate`` on small examples of long-range tasks."""
 
 import json
-from statistics import mean, stdev
 
 import pytest
 
 from sbmt.experiments.cli import train
-from sbmt.experiments.cli.sweep import sweep_trials
-from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training.tasks.long_range import REDUCED
@@ -89,66 +86,17 @@ def test_of_several_processes_one_speaks(run, monkeypatch):
     assert run("train", "listops", "--reduced", *TINY, "--output", "r")[:2] == (0, "")
 
 
-@pytest.mark.usefixtures("toys")
-def test_a_sweep_prints_means_deviations_and_densities(run, tmp_path):
-    attentions = ["--attention", "random_mask", "--attention", "sbm"]
-    command = ["sweep", "listops", "retrieval", "--reduced", *attentions, "--seeds", "2", *TINY, "--output", "s"]
-    code, out, _ = run(*command)
-    assert code == 0
-    results = json.loads((tmp_path / "s" / "result.json").read_text())
-    assert list(results) == ["listops", "retrieval"]
-    for task, result in results.items():
-        assert f"{task} (generated)" in out  # beside no published number
-        runs = {(r["trial"], r["config"]["seed"]): r for r in result["runs"]}
-        assert set(runs) == {(trial, seed) for trial in ("sbm", "random_mask") for seed in (0, 1)}
-        for seed in (0, 1):  # the random mask is as dense as sbm's
-            density = runs["sbm", seed]["test"]["density"]
-            assert runs["random_mask", seed]["config"]["options"]["mask_density"] == density
-        for trial in ("sbm", "random_mask"):
-            accuracies = [100 * runs[trial, seed]["test"]["accuracy"] for seed in (0, 1)]
-            density = mean(100 * runs[trial, seed]["test"]["density"] for seed in (0, 1))
-            assert f"{mean(accuracies):.2f} ± {stdev(accuracies):.2f} ({density:.2f})" in out
-        assert f"{100 * result['runs'][0]['chance']:.2f}" in out
-    model = tmp_path / "s" / "retrieval" / "sbm-seed1" / "model.safetensors"
-    before = model.stat().st_mtime_ns
-    code, again, _ = run(*command)
-    assert code == 0 and again.splitlines()[-8:] == out.splitlines()[-8:]
-    assert model.stat().st_mtime_ns == before  # what is done is not done again
-
-
-def test_of_sbm_there_is_a_trial_for_every_weight_of_the_density():
-    trials = sweep_trials(["full", "sbm", "random_mask", "full"], [0.1, 0.0, 0.1])
-    assert [trial.name for trial in trials] == ["full", "sbm-0.1", "sbm", "random_mask"]
-    assert [trial.settings.get("density_weight") for trial in trials] == [None, 0.1, 0.0, None]
-    assert trials[-1].density_of == "sbm-0.1"
-    assert sweep_trials(["random_mask"], [0.0])[0].density_of is None  # without sbm, its own setting
-
-
-def test_cells_of_the_table():
-    runs = [{"test": {"accuracy": a, "density": d}} for a, d in ((0.372, 0.2), (0.38, 0.3))]
-    assert accuracy_cell(runs) == "37.60 ± 0.57 (25.00)"
-    assert accuracy_cell(runs[:1]) == "37.20 (20.00)"
-    assert accuracy_cell([]) == "–"
-
-
 @pytest.mark.bad_input
 @pytest.mark.usefixtures("toys")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ("data prepare speech", "task among 'listops', 'text'"),
-        ("data prepare text", "aclImdb"),
         ("data prepare listops --reduced --from nowhere", "leave one of the two out"),
         ("train listops", "sbmt data prepare listops"),
         ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
-        ("train listops --reduced --accumulate 3", "accumulate that divides"),
         ("train listops --reduced --devices 0", "devices ≥ 1"),
-        ("sweep listops speech --reduced", "task among"),
-        ("sweep listops text --reduced", "sbmt data prepare text"),
-        ("sweep listops --reduced --density-weight -1", "density_weight ≥ 0"),
-        ("sweep listops --reduced --seeds 0", "at least one seed"),
-        ("sweep listops --reduced --workers 0", "one worker"),
     ],
 )
 def test_mistakes_exit_with_2_and_one_line(run, tmp_path, arguments, words):

@@ -1,14 +1,24 @@
-import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.plots.attended import inspect_examples, key_in_degrees, keys_of
+from sbmt.experiments.plots.attended import inspect_examples
+from sbmt.experiments.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, word_glyph, wrap
+from sbmt.experiments.plots.long_range import draw_long_range_inspection
 from sbmt.experiments.training.data import BatchStream, numbered
-from sbmt.samplers import sample_edges
-from tests.experiments.plots.tiny_glue import tiny_glue_run
+from tests.experiments.plots.tiny_glue import tiny_glue_run, tiny_tokenizer
 from tests.experiments.plots.tiny_long_range import N_TEST, tiny_run
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """A trained run on small examples, which are found where runs look for them."""
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
+    return lambda task, **settings: (tiny_glue_run if task in GLUE else tiny_run)(task, tmp_path / "cache", **settings)
 
 
 def whole_batches(run, prepared, seed):
@@ -38,10 +48,9 @@ def whole_batches(run, prepared, seed):
         ("qnli", {"attention": "random_mask"}),
     ],
 )
-def test_single_examples_are_seen_as_in_the_evaluation(task, settings, tmp_path):
-    make = tiny_glue_run if task in GLUE else tiny_run
-    run, prepared = make(task, tmp_path, **settings)
-    inspection = inspect_examples(run, seed=3, prepared=prepared)
+def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings, make, tmp_path):
+    run, prepared = make(task, **settings)
+    inspection = inspect_examples(run, seed=3)
     expected = whole_batches(run, prepared, 3)
     assert len(run.model._forward_pre_hooks) == 0
     assert inspection.lengths.tolist() == [int(is_real.sum()) for _, is_real in expected]
@@ -58,49 +67,66 @@ def test_single_examples_are_seen_as_in_the_evaluation(task, settings, tmp_path)
             torch.testing.assert_close(document.in_degrees, in_degrees[..., :n])
             assert torch.equal(document.is_attended, mask[:, :, document.query, :n])
             torch.testing.assert_close(document.densities, in_degrees.sum(-1) / n_real)
+    draw_long_range_inspection(inspection, tmp_path / "seen.png")
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.fixture(scope="module")
-def listops(tmp_path_factory):
-    run, prepared = tiny_run("listops", tmp_path_factory.mktemp("data"))
-    return inspect_examples(run, 9, prepared=prepared)
-
-
-def test_the_query_is_the_one_asked_for_or_the_median(listops):
-    document = listops.see(2)[0]
+def test_the_query_is_the_one_asked_for_or_the_median(make, tmp_path):
+    inspection = inspect_examples(make("listops")[0], 9)
+    document = inspection.see(2)[0]
     degrees = document.in_degrees.mean((0, 1)).sort().values
     assert document.in_degrees.mean((0, 1))[document.query] == degrees[(len(degrees) - 1) // 2]
-    other = listops.see(2, query=1)[0]
-    assert other.query == 1
-    assert torch.equal(other.in_degrees, document.in_degrees)
+    other = inspection.see(2, query=1)[0]
+    assert other.query == 1 and torch.equal(other.in_degrees, document.in_degrees)
+    for query in (0, 1):
+        draw_long_range_inspection(inspection, tmp_path / f"{query}.png", query)
+    assert (tmp_path / "0.png").read_bytes() != (tmp_path / "1.png").read_bytes()
     for query in (-1, len(document.tokens)):
         with pytest.raises(SbmtError, match="a query position in"):
-            listops.see(2, query=query)
+            inspection.see(2, query=query)
     with pytest.raises(SbmtError, match=r"an example in \[0, 9\)"):
-        listops.see(9)
+        inspection.see(9)
 
 
-def test_lowest_and_highest_density(listops):
-    densities = [float(x) for x in listops.per_example.densities.double().flatten(1).mean(1)]
-    ranked = sorted(range(9), key=densities.__getitem__)
-    assert listops.lowest_and_highest() == (ranked[0], ranked[-1])
-    assert np.allclose(listops.densities, densities)
-
-
-def test_full_attention_attends_everything_everywhere(tmp_path):
-    run, prepared = tiny_run("text", tmp_path, attention="full")
-    inspection = inspect_examples(run, 4, prepared=prepared)
-    assert inspection.lowest_and_highest() == (0,)
-    for document in inspection.see(1):
+def test_full_attention_attends_everything_everywhere(make):
+    run, _ = make("text", attention="full")
+    for document in inspect_examples(run, 4).see(1):
         assert bool((document.in_degrees == 1).all()) and bool(document.is_attended.all())
     with pytest.raises(SbmtError, match="at least 2 examples"):
-        inspect_examples(run, 1, prepared=prepared)
+        inspect_examples(run, 1)
     assert len(run.model._forward_pre_hooks) == 0
 
 
-def test_in_degrees_and_keys_of_a_dense_mask(make_block_model):
-    edges = sample_edges(make_block_model(is_padded=True), generator=torch.Generator().manual_seed(1))
-    dense, n_real = edges.to_dense(), edges.query_mask.sum(1)
-    torch.testing.assert_close(key_in_degrees(edges), dense.sum(2) / n_real[:, None, None])
-    for query in range(edges.shape[2]):
-        assert torch.equal(keys_of(edges, 1, query), dense[1, :, query])
+def test_every_token_can_be_written():
+    glyphs = [byte_glyph(byte) for byte in range(256)]
+    assert all(glyph.isascii() and glyph.isprintable() for glyph in glyphs)
+    assert [g.encode().decode("unicode_escape").encode("latin-1")[0] for g in glyphs] == list(range(256))
+    assert [listops_glyph(symbol) for symbol in (0, 1, 6, 16)] == ["? ", "[MIN ", "0 ", "? "]
+    tokenizer = tiny_tokenizer()
+    words = [word_glyph(tokenizer.glyph(token)) for token in range(tokenizer.vocab_size)]
+    shown = "".join(words[token] for token in tokenizer.encode("a film that is café 中\tnot \x00 $5"))
+    assert shown.startswith("a film that is caf") and "not \\x00 $5" in shown
+    axes, none = Figure().subplots(), torch.zeros(len(words), dtype=torch.bool)
+    plot_attended_text(axes, words, torch.rand(len(words)), none, -1, upper=1.0, width=40)  # else a warning
+
+
+@given(st.lists(st.sampled_from(["a", "\\n", "\\x00"]), min_size=1, max_size=60), st.integers(4, 12))
+def test_lines_are_filled_and_never_too_long(glyphs, width):
+    places = wrap(glyphs, width)
+    lines = [[] for _ in range(places[-1][0] + 1)]
+    for glyph, (line, column) in zip(glyphs, places, strict=True):
+        assert column == sum(map(len, lines[line]))
+        lines[line].append(glyph)
+    widths = [sum(map(len, line)) for line in lines]
+    assert max(widths) <= width and "".join(map("".join, lines)) == "".join(glyphs)
+    assert all(w + len(after[0]) > width for w, after in zip(widths, lines[1:], strict=False))
+
+
+def test_keys_are_underlined_and_the_query_is_boxed_without_the_blank_before_it():
+    axes = Figure().subplots()
+    glyphs, is_key = ["<s>", " film", "s", " "], torch.tensor([False, True, True, True])
+    plot_attended_text(axes, glyphs, torch.zeros(4), is_key, 1, upper=1.0, width=20)
+    under = axes.collections[-1]
+    assert [[round(x) for x, _ in segment] for segment in under.get_segments()] == [[4, 8], [8, 9], [9, 10]]
+    [box] = [patch for patch in axes.patches if not patch.get_fill()]
+    assert (box.get_x(), box.get_width()) == (3.75, 4.5)

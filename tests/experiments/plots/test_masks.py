@@ -44,21 +44,12 @@ def test_values_are_written_into_their_cells():
     assert [(t.get_position(), t.get_text()) for t in ax.texts] == [((0, 0), "0.25"), ((1, 0), "0.50")]
 
 
-def test_block_lines_stand_between_groups():
-    ax = plot_mask(torch.eye(6), blocks=[2, 4])
-    assert sorted(set(float(np.ravel(line.get_xdata())[0]) for line in ax.lines)) == [0.0, 1.5]
-
-
 def test_scores_hide_what_the_mask_leaves_out(mask):
     scores = torch.randn(5, 7)
     shown = plot_scores(scores, mask).images[0]
     assert np.array_equal(~np.ma.getmaskarray(shown.get_array()), mask)
     low, high = shown.get_clim()
     assert low == -high == -float(scores[mask].abs().max())
-
-
-def test_scores_of_an_empty_mask_can_be_drawn():
-    assert plot_scores(torch.randn(2, 2), torch.zeros(2, 2).bool()).images[0].get_array().mask.all()
 
 
 def test_graph_has_one_line_per_edge(mask):
@@ -83,10 +74,10 @@ def test_widths_follow_weights_in_edge_order(mask):
 
 
 def test_one_query_stands_out(mask):
-    ax = plot_bipartite(mask, query=2, color=PALETTE[3])
+    ax = plot_bipartite(mask, query=2)
     front = ax.collections[1]
     assert len(front.get_segments()) == int(mask[2].sum())
-    assert tuple(front.get_colors()[0]) == to_rgba(PALETTE[3])
+    assert tuple(front.get_colors()[0]) == to_rgba(PALETTE[0])
 
 
 @pytest.mark.parametrize(
@@ -116,9 +107,3 @@ def test_style_is_undone_after_the_block():
     with use_style():
         assert matplotlib.rcParams["figure.facecolor"] == "white"
     assert dict(matplotlib.rcParams) == before
-
-
-def test_style_stays_without_a_block():
-    with matplotlib.rc_context():
-        use_style()
-        assert matplotlib.rcParams["savefig.dpi"] == 110

@@ -16,16 +16,12 @@ from sbmt.experiments.studies.language import (
     fine_tuning_study,
     glue_accuracy_table,
     glue_f1_table,
-    glue_layers_table,
-    glue_runs_table,
-    glue_settings_table,
-    mlm_table,
     pretraining_study,
     run_language_studies,
 )
 from sbmt.experiments.studies.study import run_study
 from sbmt.experiments.training.tasks.language import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
-from tests.experiments.studies.made_up_glue import TITLES, made_up_glue
+from tests.experiments.studies.made_up_glue import made_up_glue
 from tests.experiments.training.tiny_language import N_TRAIN
 
 pytestmark = pytest.mark.usefixtures("language")
@@ -155,15 +151,6 @@ def cells(table):
     return {row[0]: row[1:] for row in table.rows}
 
 
-def test_pretraining(results):
-    table = mlm_table(results["mlm"])
-    assert "400 test blocks, 2,105 steps" in table.title
-    found = cells(table)
-    assert found["SBM and window"] == ("5.125", "151.0", "30.0", "25.0", "1,234")
-    assert found["frequencies of tokens alone"][1:3] == ("712.3", "4.6")
-    assert len(found) == 4
-
-
 def test_accuracies_are_means_and_deviations_over_seeds(results):
     table = glue_accuracy_table(results)
     assert table.headings == ("attention", "SST-2", "MNLI")
@@ -186,27 +173,3 @@ def test_f1_stands_beside_the_papers(results):
         numbers = dict(zip(GLUE_TASKS, row, strict=True))
         assert found[f"paper: {title}"] == (f"{numbers['sst2']:.1f}", f"{numbers['mnli']:.1f}")
     assert found["paper: full attention"] == ("89.8", "84.0")
-
-
-def test_every_run_has_its_row(results):
-    table = glue_runs_table(results)
-    rows = {row[:3]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
-    assert len(rows) == len(table.rows) == 2 * 2 * 4
-    row = rows["MNLI", "SBM and window", "1"]
-    assert (row["accuracy"], row["95 % interval"], row["density"]) == ("0.720", "0.660 to 0.760", "0.250")
-    assert (row["macro F1"], row["pipeline's F1"]) == ("0.511", "0.641")
-    assert (row["commonest label"], row["seconds"]) == ("0.509", "1,234")
-
-
-def test_layers_are_means_over_heads_and_seeds(results):
-    table = glue_layers_table(results)
-    rows = {row[:2]: row[2:] for row in table.rows}
-    assert set(rows) == {(t, TITLES[a]) for t in ("MLM", "SST-2", "MNLI") for a in ("sbm", "sbm-loops")}
-    assert rows["MLM", "SBM and window"] == ("18.8", "6.2") == rows["MNLI", "SBM and window"]
-    assert glue_layers_table({"mlm": results["mlm"]}, ("reformer",)).rows == ()
-
-
-def test_settings_tell_what_was_reduced(results):
-    rows = cells(glue_settings_table(results))
-    assert rows["MLM"] == ("`corpus-reduced`", "128", "32, 2,105", "60,614, 400", "official")
-    assert rows["SST-2"][0] == "`sst2`" and rows["SST-2"][3] == "60,614, 872"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sbmt.experiments.studies.repeated_tokens import STUDIES
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
 
 TINY = RepeatedTokensConfig(

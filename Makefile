@@ -109,7 +109,7 @@ long-range: $(STAMP)
 	test -e runs/longer/text-full/result.json || \
 	    $(BIN)/sbmt train text --reduced --attention full --positions rotary --length 512 --batch-size 16 --steps 3000 \
 	    --dev-examples 500 --output runs/longer/text-full \
-	    $$(test ! -e runs/longer/text-full/state.safetensors || echo --resume)
+	    $$(test ! -e runs/longer/text-full/state.ckpt || echo --resume)
 	$(BIN)/python results/measure/longer_inputs.py
 	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
 	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \

@@ -19,8 +19,7 @@ from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.repeated_tokens import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig, build_model
 from sbmt.experiments.training.run import manifest
-from sbmt.experiments.training.tasks.generated import TEST_SEED
-from sbmt.experiments.training.tasks.repeated_tokens import fitted
+from sbmt.experiments.training.tasks import TEST_SEED, fitted
 from sbmt.models import TokenTagger
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -27,9 +27,7 @@ from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training.run import manifest
-from sbmt.experiments.training.tasks.language import PAPER_MLM, fine_tuning
-from sbmt.experiments.training.tasks.long_range import PAPER
-from sbmt.experiments.training.tasks.sequence import SequenceConfig
+from sbmt.experiments.training.tasks import PAPER, PAPER_MLM, SequenceConfig, fine_tuning
 
 BATCH = 8
 PATH = Path(__file__).parents[1] / "full_size.json"

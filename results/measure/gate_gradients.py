@@ -20,7 +20,7 @@ from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, QUIET, VERMILLION
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import manifest
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES
+from sbmt.experiments.training.tasks import SIZES
 from sbmt.graph.edges import EdgeList
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -136,7 +136,7 @@ def train_command(task: str, attention: str, density: float | None, folder: Path
     command = [*SBMT, "train", task, "--attention", attention, *sizes, "--output", str(folder)]
     if attention == "random_mask":
         command += ["--mask-density", repr(density)]
-    if (folder / "state.safetensors").exists():
+    if (folder / "state.ckpt").exists():
         return [*command, "--resume"]
     (folder / "config.json").unlink(missing_ok=True)  # begun, but stopped before its first checkpoint
     return command

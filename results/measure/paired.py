@@ -17,7 +17,7 @@ from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.equal_edges import EQUAL_EDGES_STUDIES
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import load_run, manifest
-from sbmt.experiments.training.tasks.language import MLM
+from sbmt.experiments.training.tasks import MLM
 
 RESULT = Path(__file__).resolve().parents[1] / "paired.json"
 RUNS = RESULT.parents[1] / "runs"

@@ -20,7 +20,7 @@ from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
-from sbmt.experiments.training.tasks.language import REDUCED_MLM, reduced_settings
+from sbmt.experiments.training.tasks import REDUCED_MLM, reduced_settings
 
 WINDOWS, LENGTHS = (16, 64), (128, 512)
 TOKENIZER = "tokenizer.json"

@@ -8,7 +8,7 @@ from results.tables.files import Files
 from results.tables.grid import grid, points
 from results.tables.longer_inputs import longer_table, same_share_table
 from sbmt.experiments.tables import LEFT_OUT
-from sbmt.experiments.training.tasks.long_range import PAPER
+from sbmt.experiments.training.tasks import PAPER
 
 TASKS = {
     "listops": "ListOps",

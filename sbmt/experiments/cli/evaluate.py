@@ -10,7 +10,7 @@ from rich.console import Console
 from sbmt.errors import SbmtError
 from sbmt.experiments.training import evaluate as evaluate_run
 from sbmt.experiments.training.run import load_run
-from sbmt.experiments.training.tasks.recall import RecallConfig
+from sbmt.experiments.training.tasks import RecallConfig
 
 
 def evaluate(

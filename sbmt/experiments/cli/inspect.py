@@ -14,8 +14,7 @@ from sbmt.experiments.cli.tables import print_whole
 from sbmt.experiments.tables import LEFT_OUT
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
-from sbmt.experiments.training.tasks.generated import GeneratedConfig
-from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.tasks import GeneratedConfig, RepeatedTokensConfig
 
 if TYPE_CHECKING:
     from sbmt.experiments.plots.attended import Inspection

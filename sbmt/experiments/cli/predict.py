@@ -11,7 +11,7 @@ from sbmt.experiments.data.glue.files import read_glue
 from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.run import load_run, read_config
-from sbmt.experiments.training.tasks.language import GlueConfig
+from sbmt.experiments.training.tasks import GlueConfig
 
 
 def predict(

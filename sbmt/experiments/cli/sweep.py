@@ -14,7 +14,7 @@ from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import long_range_table, print_table
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.study import Study, Trial, summary
-from sbmt.experiments.training.tasks.long_range import PAPER, REDUCED, LongRangeConfig
+from sbmt.experiments.training.tasks import PAPER, REDUCED, LongRangeConfig
 from sbmt.layers.registry import ATTENTIONS, options_of
 
 DECIDED = ("task", "attention", "density_weight", "seed", "mask_density")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.experiments.training.tasks.long_range import PAPER, LongRangeConfig
+from sbmt.experiments.training.tasks import PAPER, LongRangeConfig
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier
 
@@ -21,7 +21,7 @@ class Method:
 
     Attributes:
         title: Name of the row.
-        settings: Fields of :class:`~sbmt.experiments.training.tasks.long_range.LongRangeConfig`.
+        settings: Fields of :class:`~sbmt.experiments.training.tasks.LongRangeConfig`.
         is_fused: Whether torch's fused kernel may be used. Without it all scores are kept in memory, as was usual when
             the paper was written.
         draws_mask: Whether the density of its masks can be chosen.
@@ -68,7 +68,7 @@ class Case:
         n: Tokens per sequence.
         density: Density of the masks, in (0, 1); ignored by attentions that draw none.
         task: The task whose model it is; the model of ``retrieval`` reads two documents.
-        settings: Further settings of :class:`~sbmt.experiments.training.tasks.long_range.LongRangeConfig`, and options
+        settings: Further settings of :class:`~sbmt.experiments.training.tasks.LongRangeConfig`, and options
             of attentions, which those without them ignore.
 
     Raises:

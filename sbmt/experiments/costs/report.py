@@ -9,7 +9,7 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.costs.memory import peak_memory
 from sbmt.experiments.costs.methods import METHODS, REFERENCE, Case, build_case, method_of
 from sbmt.experiments.progress import Track, untracked
-from sbmt.experiments.training.tasks.long_range import PAPER
+from sbmt.experiments.training.tasks import PAPER
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
 DENSITIES = dict(zip(TASKS, (0.0115, 0.1062, 0.0249, 0.0133, 0.0261), strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 from sbmt.experiments.studies.long_range import FULL, LINEAR, LONG_RANGE_STUDIES, REFORMER
 from sbmt.experiments.studies.repeated_tokens import CONTROL
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks.language import REDUCED_MLM
+from sbmt.experiments.training.tasks import REDUCED_MLM
 
 _FITTED: dict[str, Any] = {"preset": "fitted", "n_clusters": 256, "block_model_rate": 1e-2}
 

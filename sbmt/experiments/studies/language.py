@@ -12,7 +12,7 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.run import Run
-from sbmt.experiments.training.tasks.language import (
+from sbmt.experiments.training.tasks import (
     ANEW,
     GLUE_TASKS,
     PAPER_MLM,
@@ -123,7 +123,7 @@ def run_language_studies(
 
     Args:
         names: Keys of :data:`TRIALS`.
-        tasks: Of :data:`~sbmt.experiments.training.tasks.language.GLUE_TASKS`.
+        tasks: Of :data:`~sbmt.experiments.training.tasks.GLUE_TASKS`.
         folder: Where all runs are kept.
         n_seeds: Runs of fine-tuning per attention and task.
         epochs: See :func:`fine_tuning_study`.

@@ -1,7 +1,7 @@
 """The named studies of the long-range tasks; a run takes minutes on one CPU core."""
 
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks.long_range import REDUCED, TASK_TITLES
+from sbmt.experiments.training.tasks import REDUCED, TASK_TITLES
 
 FULL = Trial("full", "full attention", {"attention": "full"})
 LINEAR = Trial("linear", "linear attention", {"attention": "linear"})

@@ -4,7 +4,7 @@ from typing import Any
 
 from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, WINDOW
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks.recall import RecallConfig
+from sbmt.experiments.training.tasks import RecallConfig
 
 FITTED: dict[str, Any] = {"preset": "fitted", "edges_per_query": 24.0, "n_clusters": 4096}
 _REFORMER = {"attention": "reformer", "n_chunk": 16}

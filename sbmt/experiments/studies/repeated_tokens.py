@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
+from sbmt.experiments.training.tasks import SIZES, RepeatedTokensConfig, fitted
 
 _DEMO = SIZES["demo"]
 _PAPER = replace(SIZES["paper"], batch_size=64)  # the paper's 256 would take four times as long

@@ -5,9 +5,7 @@ from typing import Any
 
 from sbmt.experiments.studies.repeated_tokens import CONTROL, FULL, WINDOW
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks.generated import GeneratedConfig
-from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig, fitted
-from sbmt.experiments.training.tasks.twins import TwinsConfig
+from sbmt.experiments.training.tasks import GeneratedConfig, RepeatedTokensConfig, TwinsConfig, fitted
 
 MASK: dict[str, Any] = {"preset": "fitted", "n_clusters": 1024, "edges_per_query": 80.0}
 """Settings of the fitted masks."""

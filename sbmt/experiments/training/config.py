@@ -1,7 +1,8 @@
 """Settings of a training run, and what its task decides: model, data, loss, optimiser, masks, scores."""
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -13,7 +14,6 @@ from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.masks import MasksByNumber, MaskSource
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of
 from sbmt.models import Encoder
@@ -33,8 +33,8 @@ ROWS = 200
 
 Config = TypeVar("Config", bound="TrainingConfig")
 UNSAVED = "option_defaults"
-GONE = ("is_diagonal", "n_active", "shared_graph")
-"""Options of earlier versions, which are left out of a configuration if they were not in use."""
+GONE = ("is_diagonal", "n_active", "shared_graph", "quirks")
+"""Fields and options of earlier versions, which are left out of a configuration if they were not in use."""
 
 
 def family_defaults(**values: Any) -> Any:
@@ -44,13 +44,9 @@ def family_defaults(**values: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value is a finite number of Python's own, as JSON holds it."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer of at least 0."""
-    return isinstance(value, int) and is_finite(value) and value >= 0
+    """Whether a value is a number of Python's own, as JSON holds it, that a floating-point number can be."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class TrainingConfig(ABC):
     positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
-    density_kind: Literal["sampled", "expected"] = option("sampled", "density in the loss: sampled or expected")
+    density_kind: DensityKind = option("sampled", "density in the loss: sampled or expected")
     density_start: int = option(0, "step after which the density counts")
     density_ramp: int = option(0, "steps over which λ then grows to its full size")
     length: int = option(64, "tokens per sequence, and number of values")
@@ -95,50 +91,28 @@ class TrainingConfig(ABC):
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
-    accelerator = "auto"
-    """What ``auto`` means: whatever Lightning finds, or ``cpu``."""
-
-    has_dev = True
-    """Whether dev examples choose the weights that are kept; otherwise the last ones are."""
-
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"
-    """Which score on dev decides which weights are kept."""
-
-    score_type = torch.float32
-    """The type in which the scores of batches are added up."""
-
-    evaluation_batch = 16
-    """Examples per batch of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
+    accelerator: ClassVar[str] = "auto"  # what auto means: whatever Lightning finds
+    has_dev: ClassVar[bool] = True  # whether dev examples choose the weights that are kept; otherwise the last ones are
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides
+    score_type: ClassVar[torch.dtype] = torch.float32  # in which the scores of batches are added up
+    evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
+    has_masks_in_order: ClassVar[bool] = False  # whether one generator draws all masks of training, batch after batch
+    is_image: ClassVar[bool] = False  # whether tokens are pixels
+    has_dropout: ClassVar[bool] = False  # whether training draws from torch's global generator
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
         names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "accumulate")
         check_sizes(**{name: getattr(self, name) for name in names})
-        for name in ("learning_rate", "embedding_std", "block_model_rate"):
-            value = getattr(self, name)
-            if not (name == "block_model_rate" if value is None else is_finite(value) and value > 0):
-                raise SbmtError(f"{name} > 0", value, "give a positive number")
-        for name in ("density_weight", "auxiliary_weight"):
-            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "0 switches it off")
-        self._check_steps("density_start", "density_ramp", "dense_steps", "edges_ramp")
-        self._check_fit()
-        check_choice("positions", self.positions, Positions)
-        check_choice("density_kind", self.density_kind, DensityKind)
-        check_choice("precision", self.precision, Precision)
+        self._check(lambda x: x > 0, "> 0", "learning_rate", "embedding_std", "block_model_rate", "edges_from")
+        self._check(lambda x: x >= 0, "≥ 0", "density_weight", "auxiliary_weight")
+        counts = "density_start", "density_ramp", "dense_steps", "edges_ramp"
+        self._check(lambda x: isinstance(x, int) and x >= 0, "≥ 0", *counts)
+        for name, kind in (("positions", Positions), ("density_kind", DensityKind), ("precision", Precision)):
+            check_choice(name, getattr(self, name), kind)
         check_seed(self.seed)
         if self.batch_size % self.accumulate:
             raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
-
-    def _check_steps(self, *names: str) -> None:
-        for name in names:
-            if not is_count(getattr(self, name)):
-                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
-
-    def _check_fit(self) -> None:
-        """Raises SbmtError unless warm-up and course of c are whole, and the block model learns by likelihood."""
-        if self.edges_from is not None and not (is_finite(self.edges_from) and self.edges_from > 0):
-            raise SbmtError("edges_from > 0", self.edges_from, "give a number of edges")
         if (self.edges_from is None) != (self.edges_ramp == 0):
             got = f"edges_from={self.edges_from} and edges_ramp={self.edges_ramp}"
             raise SbmtError("edges_from and edges_ramp together", got, "give both or neither")
@@ -150,6 +124,13 @@ class TrainingConfig(ABC):
         if learning == "likelihood" and self.density_weight:
             do = "lower edges_per_query, which decides how dense such masks are"
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
+
+    def _check(self, is_right: Callable[[Any], bool], expected: str, *names: str) -> None:
+        """Raises SbmtError unless these fields are finite numbers of the kind, or None where that is their default."""
+        for name in names:
+            value = getattr(self, name)
+            if not (getattr(type(self), name) is None if value is None else is_finite(value) and is_right(value)):
+                raise SbmtError(f"{name} {expected}", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)
@@ -185,13 +166,17 @@ class TrainingConfig(ABC):
         Raises:
             SbmtError: If a field is unknown or a value is out of range.
         """
-        known = {f.name for f in fields(cls)} - {UNSAVED}
-        if not isinstance(values, dict) or set(values) - known:
-            unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
-            raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
+        if not isinstance(values, dict):
+            raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
+        known = {f.name: type(f.default) for f in fields(cls) if f.name != UNSAVED}
+        values = _in_use(values, known)
+        if unknown := sorted(values.keys() - known.keys()):
+            raise SbmtError(f"fields of {cls.__name__}", ", ".join(unknown), "write them with this version")
+        for name, value in values.items():
+            if known[name] in (bool, str) and type(value) is not known[name]:
+                raise SbmtError(f"{name} of type {known[name].__name__}", type(value).__name__, "restore the file")
         if isinstance(options := values.get("options"), dict):
-            used = {name: x for name, x in options.items() if name not in GONE or not (x is None or x is False)}
-            values = values | {"options": used}
+            values = values | {"options": _in_use(options)}
         try:
             return cls(**values)
         except TypeError as error:
@@ -209,18 +194,10 @@ class TrainingConfig(ABC):
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
-        attention = changed.get("attention", self.attention)
-        kept = {f.name for f in fields(options_of(attention))}
+        kept = {f.name for f in fields(options_of(changed.get("attention", self.attention)))}
         present = {name: value for name, value in asdict(self.options).items() if name in kept}
         changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
         return replace(self, **changed)
-
-    @property
-    def is_image(self) -> bool:
-        """Whether tokens are pixels."""
-        return False
-
-    # Model
 
     @abstractmethod
     def make_model(self, info: dict[str, Any]) -> nn.Module:
@@ -228,26 +205,15 @@ class TrainingConfig(ABC):
 
     def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
-        return Encoder(
-            vocab_size,
-            self.length if self.positions == "learned" else max_length,
-            d_model=self.d_model,
-            d_hidden=self.d_hidden,
-            n_heads=self.n_heads,
-            n_layers=self.n_layers,
-            embedding_std=self.embedding_std,
-            positions=self.positions,
-            attention=self.attention,
-            has_tied_start=self.has_tied_start,
-            **arguments,
-            **self.attention_arguments(),
-        )
+        names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
+        names += ["attention", "dropout", "attention_dropout"]  # of which some tasks have none
+        arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
+        length = self.length if self.positions == "learned" else max_length
+        return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
         """Gives a new model the weights that training starts from, if there are any; returns what results say of it."""
         return {}
-
-    # Data
 
     @abstractmethod
     def open_data(
@@ -264,15 +230,21 @@ class TrainingConfig(ABC):
             SbmtError: If examples or tokeniser are missing, damaged, or another task's.
         """
 
-    # Optimisation
-
-    @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The loss in nats, without the penalty on density: its mean, or with ``"none"`` that of every label."""
+        """The cross entropy in nats, binary where there is one logit: its mean, or with ``"none"`` that of every label.
+
+        A mean without labels is 0.
+        """
+        if not len(labels) and reduction == "mean":
+            return 0.0 * logits.float().sum()
+        if logits.shape[-1] == 1:
+            logits, labels = logits.float().flatten(), labels.float()
+            return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction=reduction)
+        return nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
     def predict(self, logits: Tensor) -> Tensor:
         """The likeliest labels."""
-        return logits.argmax(-1)
+        return (logits.flatten() > 0).long() if logits.shape[-1] == 1 else logits.argmax(-1)
 
     @abstractmethod
     def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
@@ -281,10 +253,9 @@ class TrainingConfig(ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network.
-
-        Rates of block models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly
-        move for a thousand steps after it; there it remembers squares for a hundred.
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Rates of block
+        models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly move for a
+        thousand steps after it; there it remembers squares for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -299,22 +270,9 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest."""
 
-    # Randomness
-
-    def make_masks(self) -> MaskSource:
-        """The generators that masks are drawn from."""
-        return MasksByNumber(self.seed)
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether training draws from torch's global generator."""
-        return False
-
     def evaluation_seed(self, seed: int) -> int:
         """The seed of the masks of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
         return seed
-
-    # Evaluation
 
     @property
     def checkpoint_every(self) -> int:
@@ -326,9 +284,9 @@ class TrainingConfig(ABC):
         """Steps that a row of the table of metrics averages."""
         return max(1, self.steps // ROWS)
 
+    @abstractmethod
     def n_examples(self, split: str) -> int | None:
         """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
-        return None
 
     def test_batch_size(self, batch_size: int) -> int:
         """Examples per batch of an evaluation, given those of a step of training."""
@@ -345,6 +303,11 @@ class TrainingConfig(ABC):
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """What to compare the scores on a test split with."""
         return {}
+
+
+def _in_use(values: dict[str, Any], known: Collection[str] = ()) -> dict[str, Any]:
+    """Values by name, without those of earlier versions that were not in use."""
+    return {name: x for name, x in values.items() if name in known or name not in GONE or not (x is None or x is False)}
 
 
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:

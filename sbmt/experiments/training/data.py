@@ -32,12 +32,8 @@ INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_
 
 def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
     """The first ``n_examples`` in order, each exactly once."""
-
-    def examples_of(number: int) -> NDArray[np.int64] | None:
-        start = number * batch_size
-        return np.arange(start, min(start + batch_size, n_examples)) if start < n_examples else None
-
-    return examples_of
+    starts = range(0, n_examples, batch_size)
+    return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n_examples)) if i < len(starts) else None
 
 
 class Feed(ABC):
@@ -66,16 +62,10 @@ class Feed(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ExampleFeed(Feed):
-    """Labelled examples.
-
-    Attributes:
-        split: Where they are.
-        encoding: How symbols become tokens.
-        is_by_length: Whether examples of similar length share a batch, which saves padding.
-    """
+    """Labelled examples. Where those of similar length share a batch, there is less padding."""
 
     split: Split
-    encoding: Encoding
+    encoding: Encoding  # how symbols become tokens
     is_by_length: bool = False
 
     def __len__(self) -> int:
@@ -92,10 +82,12 @@ class ExampleFeed(Feed):
         return make_batch(self.split, examples[part], self.encoding)
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Permutations of all examples, batched by length where that is wanted."""
-        if self.is_by_length:
-            return batches_by_length(self._lengths, batch_size, seed)
-        return super().endless(batch_size, seed)
+        """Permutations of all examples."""
+        return (
+            batches_by_length(self._lengths, batch_size, seed)
+            if self.is_by_length
+            else super().endless(batch_size, seed)
+        )
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples``, from short to long if those of similar length share a batch."""
@@ -106,13 +98,7 @@ class ExampleFeed(Feed):
 
 @dataclass(frozen=True, eq=False)
 class BlockFeed(Feed):
-    """Blocks of a corpus with tokens to be guessed.
-
-    Attributes:
-        blocks: Where they are.
-        tokenizer: Whose tokens they are.
-        seed: Decides, with a batch's number, which tokens are selected.
-    """
+    """Blocks of a corpus; the seed and a batch's number decide which tokens have to be guessed."""
 
     blocks: Blocks
     tokenizer: Tokenizer
@@ -133,9 +119,7 @@ Sample = Callable[[int, torch.Generator], Batch]
 
 @dataclass(eq=False)
 class SequenceFeed(Feed):
-    """Generated sequences, drawn one after the other from one generator.
-
-    Sequence i is the same whatever the batches are: the generator skips to it.
+    """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch.
 
     Attributes:
         sample: Draws them.
@@ -185,8 +169,7 @@ class TaskData:
 
     Attributes:
         feeds: ``train``, ``dev`` where the task has it, ``test``, and further splits that are tested.
-        info: What results record of prepared examples: name, origin, checksum, classes, vocabulary, settings,
-            ``n_train``; empty for generated ones.
+        info: What results record of prepared examples (:data:`INFO`, ``n_train``); empty for generated ones.
         labels: Labels of every split, by which chance is measured, where the examples have one each.
         tokenizer: Of tasks on text in words; None for the others.
         extras: What the examples say of each test example besides its label.

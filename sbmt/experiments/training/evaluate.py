@@ -18,7 +18,7 @@ from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.run import Run
-from sbmt.experiments.training.tasks.language import GlueConfig
+from sbmt.experiments.training.tasks import GlueConfig
 from sbmt.models import ModelOutput
 
 _PREDICTION_BATCH = 32
@@ -158,11 +158,16 @@ def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
     return "\n".join(["index\tprediction", *lines]) + "\n"
 
 
+def inputs(batch: Batch) -> dict[str, Any]:
+    """What a model of the library is called with; no mask where all tokens are real."""
+    found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
+    return found if batch.selected is None else found | {"selected": batch.selected}
+
+
 def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> ModelOutput:
-    """Runs a model on a batch; no mask is passed where all tokens are real."""
-    asked = {} if batch.selected is None else {"selected": batch.selected}
-    mask = None if bool(batch.mask.all()) else batch.mask
-    output: ModelOutput = model(batch.tokens, mask, generator=generator, **asked)
+    """Runs a model on a batch."""
+    named = inputs(batch)
+    output: ModelOutput = model(named.pop("tokens"), named.pop("mask"), generator=generator, **named)
     return output
 
 

@@ -10,7 +10,7 @@ from sbmt.experiments.cli.sweep import sweep_trials
 from sbmt.experiments.cli.tables import accuracy_cell
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.training.tasks.long_range import REDUCED
+from sbmt.experiments.training.tasks import REDUCED
 from tests.experiments.data.toy import SIZES, toy_source
 
 TINY = (

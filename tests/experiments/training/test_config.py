@@ -9,8 +9,7 @@ from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig
 from sbmt.experiments.training.lightning_module import density_weight_at
 from sbmt.experiments.training.run import read_config
-from sbmt.experiments.training.tasks.language import PAPER_MLM, REDUCED_MLM, GlueConfig, MlmConfig
-from sbmt.experiments.training.tasks.long_range import PAPER, LongRangeConfig
+from sbmt.experiments.training.tasks import PAPER, PAPER_MLM, REDUCED_MLM, GlueConfig, LongRangeConfig, MlmConfig
 from sbmt.layers.registry import make_options
 
 pytestmark = pytest.mark.bad_input
@@ -142,7 +141,7 @@ OUT_OF_RANGE = {
         ({"dev_examples": 0}, "dev_examples ≥ 1"),
         ({"test_examples": -1}, "test_examples ≥ 1"),
         ({"warmup_steps": -1}, "warmup_steps in"),
-        ({"warmup_steps": 5000}, "warm up for fewer steps"),
+        ({"warmup_steps": 5000}, "warmup_steps in"),
         ({"warmup_steps": 1.5}, "warmup_steps in"),
         ({"weight_decay": "x"}, "weight_decay ≥ 0"),
         ({"weight_decay": float("nan")}, "weight_decay ≥ 0"),

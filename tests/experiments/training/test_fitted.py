@@ -7,8 +7,7 @@ from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.lightning_module import edges_per_query_at
-from sbmt.experiments.training.tasks.recall import RecallConfig
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES, fitted
+from sbmt.experiments.training.tasks import SIZES, RecallConfig, fitted
 from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after
 
 SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, extra_keys=1.0)
@@ -97,7 +96,7 @@ def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
 def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     """From step 5 of 12, before the courses of dense steps and of c end."""
     settings = dict(dense_steps=6, edges_from=16.0, edges_ramp=9)
-    monkeypatch.setattr("sbmt.experiments.training.tasks.generated.CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr("sbmt.experiments.training.tasks.CHECKPOINT_EVERY", 5)
     whole = fit(config(**settings), tmp_path / "whole")
     with pytest.raises(Stopped):
         fit(config(**settings), tmp_path / "part", on_step=stop_after(7))

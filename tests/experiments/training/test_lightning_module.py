@@ -14,7 +14,7 @@ from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 from sbmt.experiments.training.lightning_module import TrainingModule
-from sbmt.experiments.training.tasks.long_range import PAPER
+from sbmt.experiments.training.tasks import PAPER
 from sbmt.models import DualEncoder, SequenceClassifier
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)

@@ -5,7 +5,7 @@ from results.measure.clips import EVERY, shown_tokens, train
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.repeated_tokens import see_mask
 from sbmt.experiments.training import RepeatedTokensConfig, build_model
-from sbmt.experiments.training.tasks.repeated_tokens import fitted
+from sbmt.experiments.training.tasks import fitted
 
 LENGTH = 8
 TINY = RepeatedTokensConfig(length=LENGTH, batch_size=4, d_model=8, d_hidden=8).override(

@@ -10,7 +10,7 @@ from results.paper_costs.claims import RECONSTRUCTED, RECONSTRUCTED_LENGTHS, TAB
 from results.paper_costs.formula import Formula
 from results.paper_costs.growth import compare_with_claims, counted_slope, judge, log_log_slope
 from sbmt.experiments.costs.report import DENSITIES, TASKS
-from sbmt.experiments.training.tasks.long_range import PAPER
+from sbmt.experiments.training.tasks import PAPER
 
 VERDICTS = compare_with_claims()
 

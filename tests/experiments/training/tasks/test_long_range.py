@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, PAPER, REDUCED
+from sbmt.experiments.training.tasks import LONG_RANGE_TASKS, PAPER, REDUCED
 
 SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1)
 TABLE_7 = {  # length, batch size, learning rate, steps

@@ -9,6 +9,7 @@ to measure these alone.
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from sbmt.errors import choose
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.sparsification import draw_attention_mass
-from sbmt.experiments.sparsification.compare import Inputs, compare, fit_run, report
-from sbmt.experiments.sparsification.masked import n_keys
+from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
+from sbmt.experiments.sparsification.masks import n_keys
+from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import Run, load_run, manifest
 from sbmt.sparsification import sparsify
 from sbmt.sparsification.fit import seen_heads
@@ -47,7 +49,8 @@ FINE_TUNE_STEPS = 300
 def mean_keys(run: Run) -> float:
     """Real keys of an example, on average over some of the training examples."""
     model = sparsify(run.model, edges_per_query=1.0)
-    seen = [next(iter(seen_heads(model, batch).values())) for batch in Inputs(run, "train", 8)]
+    batches = map(inputs, islice(examples(run, "train"), 8))
+    seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
     return float(torch.cat([n_keys(heads).flatten() for heads in seen]).mean())
 
 

@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from torch import nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.sparsification.controls import CONTROLS
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
+from sbmt.experiments.sparsification.masks import CONTROLS
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
-from sbmt.experiments.training.evaluate import Evaluation, evaluate
+from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
+from sbmt.experiments.training.fit import check_free, has_kept
 from sbmt.experiments.training.run import Run, Scores, load_run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
@@ -48,41 +50,11 @@ class Compared:
     scores: Evaluation
 
 
-def inputs(batch: Batch) -> dict[str, Any]:
-    """What a model of the library is called with."""
-    found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
-    return found if batch.selected is None else found | {"selected": batch.selected}
-
-
-class Inputs:
-    """Batches of a run's examples, as often as one goes through them.
-
-    Args:
-        run: Whose data.
-        split: ``"train"``, in an order that the seed decides, or ``"test"``, in order.
-        n_batches: How many; None means that training does not end.
-        seed: Of the order.
-        batch_size: Examples in a batch.
-    """
-
-    def __init__(
-        self, run: Run, split: str, n_batches: int | None = None, seed: int = 0, batch_size: int = BATCH
-    ) -> None:
-        self.feed = run.config.open_data(run.tokenizer).feeds[split]
-        self.is_train, self.n_batches, self.seed, self.batch_size = split == "train", n_batches, seed, batch_size
-
-    def batches(self) -> Iterator[Batch]:
-        """With their labels."""
-        size = self.batch_size
-        order = self.feed.endless(size, self.seed) if self.is_train else self.feed.in_order(size, None)
-        stream = BatchStream(self.feed, order)
-        for number, batch in enumerate(stream):
-            if number == self.n_batches:
-                return
-            yield batch
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(inputs, self.batches())
+def examples(run: Run, split: str, seed: int = 0, batch_size: int = BATCH) -> Iterator[Batch]:
+    """Batches of a run's examples: of ``"train"`` without an end, in an order that the seed decides, or in order."""
+    feed = run.config.open_data(run.tokenizer).feeds[split]
+    order = feed.endless(batch_size, seed) if split == "train" else feed.in_order(batch_size, None)
+    return iter(BatchStream(feed, order))
 
 
 def fit_run(
@@ -112,8 +84,8 @@ def fit_run(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        examples = Inputs(run, "train", batch_size=batch_size)
-        fitted = fit_block_models(model, examples, steps=steps, n_measured=1, on_step=on_step)
+        batches = map(inputs, examples(run, "train", batch_size=batch_size))
+        fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
     about |= {"sparsified": _sparsified(run, steps)}
@@ -147,16 +119,17 @@ def finished_run(
     """What :func:`fit_run` or :func:`tuned_run` made of a run with the same settings and saved in a folder.
 
     Returns:
-        None if the folder holds no run.
+        None if the folder holds nothing, or a run whose writing was interrupted.
 
     Raises:
-        SbmtError: If it holds another run, or one that is not finished.
+        SbmtError: If it holds another run, or other files.
     """
-    config = fitted_config(run, edges_per_query, **options)
-    if not (folder / "config.json").exists():
+    if not has_kept(folder):
+        check_free(folder)
         return None
     if (folder / "result.json").exists():
         found, about = load_run(folder), _sparsified(run, steps, fine_tune_steps)
+        config = fitted_config(run, edges_per_query, **options)
         if found.config == config and found.about.get("sparsified") == about:
             mine, theirs = run.model.state_dict(), found.model.state_dict()
             if fine_tune_steps or all(torch.equal(theirs[name], weight) for name, weight in mine.items()):
@@ -197,9 +170,8 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
     tuned = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
-        examples = Inputs(run, "train", seed=2).batches()
         rate = run.config.learning_rate / 10
-        fine_tune(tuned, examples, loss, steps=steps, learning_rate=rate, on_step=on_step)
+        fine_tune(tuned, examples(run, "train", seed=2), loss, steps=steps, learning_rate=rate, on_step=on_step)
     return tuned
 
 
@@ -254,8 +226,8 @@ def compare(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = copy.deepcopy(sparse.model)
-        tuned_on = [seen_heads(model, batch) for batch in Inputs(run, "train", TUNED_ON, seed=1)]
-        measured_on = list(Inputs(run, "test", MEASURED_ON))
+        tuned_on = [seen_heads(model, inputs(batch)) for batch in islice(examples(run, "train", seed=1), TUNED_ON)]
+        measured_on = [inputs(batch) for batch in islice(examples(run, "test"), MEASURED_ON)]
         if density is not None:
             set_density(model, tuned_on, density)
         on_kind(FITTED)

@@ -2,15 +2,15 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from sbmt.block_model.fit import DensityKind
-from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
+from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes, choose, describe
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
@@ -35,6 +35,9 @@ Config = TypeVar("Config", bound="TrainingConfig")
 UNSAVED = "option_defaults"
 GONE = ("is_diagonal", "n_active", "shared_graph", "quirks")
 """Fields and options of earlier versions, which are left out of a configuration if they were not in use."""
+
+MAY_BE_0 = ("auxiliary_weight", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
+"""Fields that may be 0, besides those whose default is."""
 
 
 def family_defaults(**values: Any) -> Any:
@@ -91,6 +94,7 @@ class TrainingConfig(ABC):
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
+    tasks: ClassVar[tuple[str, ...]] = ()  # the names that the task may have
     accelerator: ClassVar[str] = "auto"  # what auto means: whatever Lightning finds
     has_dev: ClassVar[bool] = True  # whether dev examples choose the weights that are kept; otherwise the last ones are
     best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides
@@ -102,15 +106,8 @@ class TrainingConfig(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
-        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "accumulate")
-        check_sizes(**{name: getattr(self, name) for name in names})
-        self._check(lambda x: x > 0, "> 0", "learning_rate", "embedding_std", "block_model_rate", "edges_from")
-        self._check(lambda x: x >= 0, "≥ 0", "density_weight", "auxiliary_weight")
-        counts = "density_start", "density_ramp", "dense_steps", "edges_ramp"
-        self._check(lambda x: isinstance(x, int) and x >= 0, "≥ 0", *counts)
-        for name, kind in (("positions", Positions), ("density_kind", DensityKind), ("precision", Precision)):
-            check_choice(name, getattr(self, name), kind)
-        check_seed(self.seed)
+        self._check_fields()
+        choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
             raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
         if (self.edges_from is None) != (self.edges_ramp == 0):
@@ -125,12 +122,24 @@ class TrainingConfig(ABC):
             do = "lower edges_per_query, which decides how dense such masks are"
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
 
-    def _check(self, is_right: Callable[[Any], bool], expected: str, *names: str) -> None:
-        """Raises SbmtError unless these fields are finite numbers of the kind, or None where that is their default."""
-        for name in names:
-            value = getattr(self, name)
-            if not (getattr(type(self), name) is None if value is None else is_finite(value) and is_right(value)):
-                raise SbmtError(f"{name} {expected}", value, "give such a number")
+    def _check_fields(self) -> None:
+        """Raises SbmtError unless every field has a value of its type; numbers are positive, or what may be 0 is."""
+        check_seed(self.seed)
+        hints = get_type_hints(type(self))
+        for f in fields(self):
+            value, kinds = getattr(self, f.name), get_args(hints[f.name]) or (hints[f.name],)
+            least = 0 if f.default == 0 or f.name in MAY_BE_0 else 1
+            if get_origin(hints[f.name]) is Literal:
+                check_choice(f.name, value, hints[f.name])
+            elif f.name in ("seed", "options", UNSAVED) or (value is None and type(None) in kinds):
+                continue
+            elif bool in kinds or str in kinds:
+                if type(value) not in kinds:
+                    raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
+            elif int in kinds and least == 1:
+                check_sizes(**{f.name: value})
+            elif not (is_finite(value) and value >= 0 and type(value) in (*kinds, int) and (value or not least)):
+                raise SbmtError(f"{f.name} {'>' if least else '≥'} 0", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)
@@ -168,13 +177,10 @@ class TrainingConfig(ABC):
         """
         if not isinstance(values, dict):
             raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
-        known = {f.name: type(f.default) for f in fields(cls) if f.name != UNSAVED}
+        known = {f.name for f in fields(cls)} - {UNSAVED}
         values = _in_use(values, known)
-        if unknown := sorted(values.keys() - known.keys()):
+        if unknown := sorted(values.keys() - known):
             raise SbmtError(f"fields of {cls.__name__}", ", ".join(unknown), "write them with this version")
-        for name, value in values.items():
-            if known[name] in (bool, str) and type(value) is not known[name]:
-                raise SbmtError(f"{name} of type {known[name].__name__}", type(value).__name__, "restore the file")
         if isinstance(options := values.get("options"), dict):
             values = values | {"options": _in_use(options)}
         try:

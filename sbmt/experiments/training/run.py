@@ -223,7 +223,8 @@ def _load_model(config: TrainingConfig, info: dict[str, Any], folder: Path) -> A
 
 def _check_numbers(test: Scores, about: dict[str, Any]) -> None:
     """Raises ValueError unless what commands print are numbers, and names where names should be."""
-    numbers = [test.loss, test.accuracy, test.density, test.expected_density, *(x for heads in test.densities for x in heads)]
+    numbers = [test.loss, test.accuracy, test.density, test.expected_density]
+    numbers += [x for heads in test.densities for x in heads]
     numbers += [x for x in test.metrics.values() if x != inf] + list(about.get("interval", []))
     numbers += [about[name] for name in ("seconds", "n_test", "chance") if name in about]
     if not all(map(is_finite, numbers)):

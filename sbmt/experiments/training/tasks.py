@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sbmt.attention import edge_attention
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch, Encoding, batch_of_tokens
 from sbmt.experiments.data.glue.sentence_pairs import encode_split
 from sbmt.experiments.data.glue.tasks import GLUE
@@ -65,12 +65,6 @@ class GeneratedConfig(TrainingConfig):
     evaluation_batch = 64
     has_masks_in_order = True
     row_every = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choose("task", self.task, {type(self).task: None})
-        check_sizes(test_sequences=self.test_sequences)
-        self._check(lambda x: isinstance(x, int) and x >= 0, "≥ 0", "cooldown")
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws n sequences, the same ones at once as one after the other."""
@@ -122,6 +116,8 @@ class RepeatedTokensConfig(GeneratedConfig):
     task: str = option(REPEATED_TOKENS, "always repeated_tokens")
     fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
 
+    tasks = (REPEATED_TOKENS,)
+
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every token."""
         if self.fresh_values:
@@ -163,9 +159,7 @@ class TwinsConfig(GeneratedConfig):
     d_model: int = option(64, "width")
     d_hidden: int = option(64, "width inside the MLPs")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(crop=self.crop)
+    tasks = (TWINS,)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every crop."""
@@ -207,6 +201,8 @@ class RecallConfig(GeneratedConfig):
     learning_rate: float = option(3e-3, "Adam's learning rate")
     d_model: int = option(64, "width")
     d_hidden: int = option(64, "width inside the MLPs")
+
+    tasks = (RECALL,)
 
     def __post_init__(self) -> None:
         check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
@@ -300,11 +296,8 @@ class SequenceConfig(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = {name: getattr(self, name) for name in ("eval_every", "dev_examples", "test_examples")}
-        check_sizes(**{name: size for name, size in sizes.items() if size is not None})
-        expected = f"in [0, {self.steps}), the number of steps"
-        self._check(lambda x: isinstance(x, int) and 0 <= x < self.steps, expected, "warmup_steps")
-        self._check(lambda x: x >= 0, "≥ 0", "weight_decay")
+        if self.warmup_steps >= self.steps:
+            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
         check_dropout(self.dropout)
         check_dropout(self.attention_dropout)
 
@@ -397,10 +390,7 @@ class LongRangeConfig(SequenceConfig):
     pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
     quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choose("task", self.task, dict.fromkeys(LONG_RANGE_TASKS))
-        check_choice("pair_features", self.pair_features, PairFeatures)
+    tasks = LONG_RANGE_TASKS
 
     @property
     def is_image(self) -> bool:  # type: ignore[override]
@@ -511,11 +501,8 @@ class MlmConfig(LanguageConfig):
     eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
     learning_rate: float = option(1e-4, "AdamW's largest learning rate")
 
+    tasks = (MLM,)
     best_by: ClassVar = "loss"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choose("task", self.task, {MLM: None})
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A masked language model."""
@@ -565,10 +552,10 @@ class GlueConfig(LanguageConfig):
     batch_size: int = option(32, "examples per optimiser step, over all devices")
     learning_rate: float = option(3e-5, "AdamW's largest learning rate")
 
+    tasks = GLUE_TASKS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        choose("task", self.task, dict.fromkeys(GLUE_TASKS))
-        check_choice("pooling", self.pooling, Pooling)
         if bool(self.pretrained) == bool(self.tokenizer):
             do = "name a run of sbmt train mlm with --from, or a tokenizer.json with --tokenizer"
             raise SbmtError("either a pre-training run or a tokeniser", "both" if self.pretrained else "neither", do)

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.sparsification.compare import (
     KINDS,
-    Inputs,
     compare,
+    examples,
     finished_run,
     fit_run,
     report,
@@ -18,6 +19,7 @@ from sbmt.experiments.sparsification.compare import (
     tuned_run,
 )
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
+from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import fit_block_models, seen_heads
@@ -74,7 +76,7 @@ def test_a_step_of_the_fit_takes_as_many_examples_as_asked_for(full, monkeypatch
 
 @pytest.mark.parametrize("density", [0.1, 0.4])
 def test_rates_are_scaled_to_a_density(full, sparse, density):
-    seen = [seen_heads(sparse.model, batch) for batch in Inputs(full, "test", 2)]
+    seen = [seen_heads(sparse.model, batch) for batch in map(inputs, islice(examples(full, "test"), 2))]
     set_density(sparse.model, seen, density)
     layers = fitted_layers(sparse.model).items()
     found = torch.stack([heads[name].attend(layer.eval()).density.mean() for heads in seen for name, layer in layers])
@@ -159,8 +161,10 @@ def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
     ):
         with pytest.raises(SbmtError, match="a folder without a run"):
             finished_run(folder, *arguments, **options)
-    (folder / "result.json").unlink()
-    with pytest.raises(SbmtError, match="a folder without a run"):
+    (folder / "result.json").unlink()  # as a full disk leaves it
+    assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(SbmtError, match="other files"):
         finished_run(folder, full, 4.0, 3, **OPTIONS)
 
 

@@ -217,7 +217,7 @@ def compare(
             What masks see is measured before.
 
     Returns:
-        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.controls.CONTROLS`.
+        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.masks.CONTROLS`.
 
     Raises:
         SbmtError: If there are fewer than two examples.

@@ -27,6 +27,8 @@ def predict(
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_seed(seed)
     check_writable(output)
+    if output.exists() and table.exists() and output.samefile(table):
+        raise SbmtError("another file for the answers", f"{output}, which holds the questions", "name a new one")
     console = Console(markup=False)
     rows = read_glue(table, config.task, is_labelled=False)
     with console.status(f"{len(rows):,} rows"):

@@ -154,7 +154,8 @@ def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
         0	1
         1	0
     """
-    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(rows.index, predicted.tolist(), strict=True)]
+    safe = [f"'{i}" if i.startswith(("=", "+", "-", "@")) else i for i in rows.index]  # no formula for a spreadsheet
+    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(safe, predicted.tolist(), strict=True)]
     return "\n".join(["index\tprediction", *lines]) + "\n"
 
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass, field
@@ -164,7 +165,7 @@ def load_run(folder: Path | str) -> Run:
     if not (folder / "result.json").exists():
         do = "go on with --resume, or train again if it has no checkpoint"
         raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
-    result = read_json(folder / "result.json")
+    result = printable(read_json(folder / "result.json"))
     try:
         if type(config).from_dict(result["config"]) != config:
             do = "restore the file that was changed, or train again"
@@ -194,10 +195,19 @@ def read_config(folder: Path | str) -> TrainingConfig:
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
     for name in ("config.json", "result.json", "metrics.csv", "model.safetensors", TOKENIZER, BEST):
         check_plain(folder / name)
-    values = read_json(folder / "config.json")
+    values = printable(read_json(folder / "config.json"))
     if not isinstance(values, dict) or "task" not in values:
         raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")
     return choose("task", values["task"], CONFIGS).from_dict(values)
+
+
+def printable(value: Any) -> Any:
+    """A value from a file with the control characters in its texts escaped: a terminal would obey them."""
+    if isinstance(value, dict):
+        return {printable(name): printable(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [printable(x) for x in value]
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: repr(c[0])[1:-1], value) if isinstance(value, str) else value
 
 
 def check_plain(path: Path) -> None:

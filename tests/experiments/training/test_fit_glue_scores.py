@@ -15,7 +15,7 @@ from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import load_run
 from tests.experiments.training.test_f1 import f1_of_class, macro_f1, pipeline_f1
-from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
+from tests.experiments.training.tiny_language import N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 
 pytestmark = pytest.mark.usefixtures("language")
 fit = partial(fit_run, accelerator="cpu")
@@ -147,9 +147,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
 )
 def test_another_network_than_the_pretrained_one_is_refused(tmp_path, tiny_glue, pretrained, changes):
     """Fewer layers, or an attention without weights of its own, would leave some unread."""
-    with pytest.raises(
-        SbmtError, match="the network of the run in .*got another: .*leave out the options"
-    ) as told:
+    with pytest.raises(SbmtError, match="the network of the run in .*got another: .*leave out the options") as told:
         fit(tiny_glue(pretrained=str(pretrained()), **changes), tmp_path / "run")
     assert "\n" not in str(told.value) and not (tmp_path / "run").exists()
 

@@ -143,7 +143,7 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
             inference_mode=False,
             default_root_dir=folder,
         )
-    except (MisconfigurationException, ValueError) as error:
+    except (MisconfigurationException, ValueError, RuntimeError) as error:  # the last of SLURM's variables
         got = str(error).strip().splitlines()[0]
         do = "ask for fewer, or others"
         raise SbmtError("devices that this machine has, and a strategy for them", got, do) from error

@@ -105,12 +105,10 @@ def test_files_of_others_are_left_alone(tmp_path, name):
 
 
 EDITS = {
-    "data": {"data": 5},
     "checksum of the data": {"data": {"sha256": 5}},
     "a loss in words": {"test__loss": "low"},
     "a loss beyond all numbers": {"test__loss": 10**400},
     "an interval in words": {"interval": ["low", "high"]},
-    "no configuration": {"config": None},
     "no densities": {"test__densities": None},
 }
 

@@ -36,7 +36,7 @@ UNSAVED = "option_defaults"
 GONE = ("is_diagonal", "n_active", "shared_graph", "quirks")
 """Fields and options of earlier versions, which are left out of a configuration if they were not in use."""
 
-MAY_BE_0 = ("auxiliary_weight", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
+MAY_BE_0 = ("auxiliary_weight", "weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
 
 

@@ -70,7 +70,7 @@ class Evaluation:
 
     @property
     def expected_density(self) -> float:
-        """Mean edge probability over examples, layers and heads."""
+        """The same of edge probabilities."""
         return float(self.expected_densities.double().mean())
 
 
@@ -98,7 +98,7 @@ def evaluate(
     trained_on = run.about.get("data", {}).get("sha256")
     if data.info.get("sha256") != trained_on:
         do = "prepare the data that the run was trained on"
-        raise SbmtError(f"examples with checksum {trained_on[:12]}…", data.info["name"], do)
+        raise SbmtError(f"examples with checksum {str(trained_on)[:12]}…", data.info.get("name", "generated ones"), do)
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []
@@ -137,10 +137,10 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
     offsets = (examples.lengths.cumsum() - examples.lengths.ravel()).reshape(examples.lengths.shape)
     split = Split(np.arange(len(documents)), examples.labels, examples.symbols, offsets, examples.lengths, {})
     feed = run.config.feed(run.tokenizer, encode_split(split, run.tokenizer, run.config.length)[0])
-    examples_of = feed.once(_PREDICTION_BATCH, None)
+    order = feed.once(_PREDICTION_BATCH, None)
     predicted = np.empty(len(documents), np.int64)
-    for batch, logits, *_ in _answers(run.model, BatchStream(feed, examples_of), seed, n_samples):
-        predicted[examples_of(batch.number)] = logits.argmax(-1).cpu().numpy()
+    for batch, logits, *_ in _answers(run.model, BatchStream(feed, order), seed, n_samples):
+        predicted[order(batch.number)] = logits.argmax(-1).cpu().numpy()
     return predicted
 
 

@@ -600,7 +600,7 @@ class GlueConfig(LanguageConfig):
         tokenizer = tokenizer or self._find_tokenizer()
         encoded = {name: encode_split(split, tokenizer, self.length) for name, split in prepared.splits.items()}
         feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
-        info = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
+        info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
         info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
         return labelled(prepared, feeds, tokenizer, info)
 

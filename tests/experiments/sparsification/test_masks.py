@@ -95,27 +95,9 @@ def test_drawn_edges_are_reweighted(judge):
     judge(binomial_p_values(is_read.sum(), 20000, 0.25))
 
 
-def test_the_oracle_takes_the_largest_weights():
-    given = heads()
-    edges = CONTROLS["oracle"]([], 0.2).mask(given)[0] & is_pair(given)
-    weights = full_attention(given)
-    least = weights.masked_fill(~edges, torch.inf).amin(-1)
-    most_left = weights.masked_fill(edges, -torch.inf).amax(-1)
-    assert (least >= most_left)[is_pair(given).any(-1)].all()
-
-
 def test_a_query_reads_the_clusters_it_scores_highest():
     centroids = torch.eye(D)[None, :3].repeat(HEADS, 1, 1)
     key = torch.eye(D)[torch.tensor([0, 1, 2, 0])].expand(1, HEADS, 4, D)
     query = torch.eye(D)[torch.tensor([0, 2])].expand(1, HEADS, 2, D)
     edges = clustered(centroids, 1).mask(Heads(query, key, key, None, None))[0]
     assert edges[0, 0].tolist() == [[True, False, False, True], [False, False, True, False]]
-
-
-def test_empty_rows_and_padding_give_zeros():
-    given = heads()
-    nobody = torch.zeros_like(given.key_mask)
-    for attention in (local(-1, 0.0), hashed(2, 2), CONTROLS["oracle"]([], 0.1), at_rates(3.0)):
-        output = Heads(given.query, given.key, given.value, nobody, nobody).attend(attention)
-        assert (output.values == 0).all() and (output.density == 0).all()
-    assert (given.attend(local(-1, 0.0)).values == 0).all()

@@ -22,19 +22,6 @@ def test_paper_size_is_the_synthetic_column_of_table_7():
     assert paper.options.n_clusters is None and SBMAttention(8, 1).n_clusters == 128
 
 
-def test_override_ignores_none_and_keeps_zero():
-    config = RepeatedTokensConfig(options={"exploration": 0.01}).override(exploration=0.0, steps=None)
-    assert config.options.exploration == 0.0
-    assert config.steps == RepeatedTokensConfig().steps
-
-
-def test_attention_arguments_override_the_preset_only_where_given():
-    arguments = RepeatedTokensConfig().override(preset="faithful", exploration=0.0).attention_arguments()
-    assert (arguments["preset"], arguments["exploration"]) == ("faithful", 0.0)
-    assert not {"n_clusters", "sampler", "gate_rule", "self_loops"} & arguments.keys()
-    assert RepeatedTokensConfig(attention="linear").attention_arguments() == {}
-
-
 def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
     config = RepeatedTokensConfig(option_defaults=(("n_features", 7), ("window", 2)))
     assert config.options.window == 2
@@ -53,11 +40,6 @@ def test_files_of_older_versions_may_hold_options_that_are_gone_and_were_not_in_
     for unknown in ({"n_active": 2}, {"has_hops": False}):
         with pytest.raises(SbmtError, match=f"got {next(iter(unknown))}"):
             RepeatedTokensConfig.from_dict(written | {"options": unknown})
-
-
-def test_the_length_of_the_task_is_filled_in():
-    for attention in ("linformer", "sbm_static"):
-        assert RepeatedTokensConfig(attention=attention, length=9).attention_arguments()["n_positions"] == 9
 
 
 @pytest.mark.parametrize(
@@ -165,11 +147,6 @@ OUT_OF_RANGE = {
 def test_values_out_of_range_are_refused(family, values, words):
     with pytest.raises(SbmtError, match=words):
         FAMILIES[family](**values)
-
-
-def test_none_is_no_number_of_steps():
-    with pytest.raises(SbmtError, match="density_start ≥ 0, got None"):
-        RepeatedTokensConfig(density_start=None)
 
 
 def test_options_of_another_attention_are_refused():

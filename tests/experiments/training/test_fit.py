@@ -213,12 +213,6 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
     assert run.test == fit(config).test == load_run(folder).test
 
 
-def test_the_result_of_a_study_is_no_place_for_a_run(tmp_path, tiny):
-    (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(SbmtError, match="a folder without a run"):
-        fit(tiny(), tmp_path)
-
-
 def test_a_run_goes_by_any_name_that_files_may_have(tmp_path, tiny):
     folder = Path(f"{tmp_path}/\udcff ü")
     with pytest.raises(Stopped):

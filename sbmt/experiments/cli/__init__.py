@@ -22,7 +22,7 @@ from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import study
 from sbmt.experiments.cli.sweep import sweep
 from sbmt.experiments.cli.train import train_app
-from sbmt.experiments.freed_memory import keep_freed_memory
+from sbmt.experiments.memory import keep_freed_memory
 from sbmt.registration import load_plugins
 
 app = typer.Typer(

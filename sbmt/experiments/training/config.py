@@ -153,10 +153,7 @@ class TrainingConfig(ABC):
         return make_options(self.attention, start | dict(self.options or {}))
 
     def attention_arguments(self) -> dict[str, Any]:
-        """Arguments for :func:`~sbmt.layers.build_attention`, besides sizes and dropout.
-
-        They are the attention's options, and ``n_positions`` where its constructor takes that: the length of the task.
-        """
+        """The attention's options, and where its constructor takes it, ``n_positions``: the length of the task."""
         arguments = arguments_of(self.options)
         if "n_positions" in parameters_of(ATTENTIONS[self.attention]):
             arguments.setdefault("n_positions", self.length)
@@ -170,11 +167,7 @@ class TrainingConfig(ABC):
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
-        """The configuration that :meth:`to_dict` wrote.
-
-        Raises:
-            SbmtError: If a field is unknown or a value is out of range.
-        """
+        """The configuration that :meth:`to_dict` wrote; SbmtError if a field is unknown or a value out of range."""
         if not isinstance(values, dict):
             raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
         known = {f.name for f in fields(cls)} - {UNSAVED}
@@ -191,11 +184,8 @@ class TrainingConfig(ABC):
     def override(self: Config, **values: Any) -> Config:
         """A copy with those fields and options changed whose value is not None.
 
-        A new attention starts with the values of those options that the present one has too, and its defaults for the
-        rest.
-
-        Raises:
-            SbmtError: If a value is out of range, or a name is neither a field nor one of the attention's options.
+        A new attention keeps the options that the present one has too. SbmtError if a value is out of range, or a name
+        is neither a field nor one of the attention's options.
         """
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
@@ -225,15 +215,10 @@ class TrainingConfig(ABC):
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
     ) -> TaskData:
-        """Opens what a run reads.
+        """What a run reads, with the tokeniser of a finished run and prepared examples, if they are not to be found.
 
-        Args:
-            tokenizer: That of a finished run; None finds the one that a new run takes.
-            prepared: The examples; None opens those that the configuration names.
-            test_seed: Seed of test examples that are generated; prepared ones do not depend on it.
-
-        Raises:
-            SbmtError: If examples or tokeniser are missing, damaged, or another task's.
+        Test examples that are generated depend on ``test_seed``. SbmtError if examples or tokeniser are missing,
+        damaged, or another task's.
         """
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
@@ -319,10 +304,7 @@ def _in_use(values: dict[str, Any], known: Collection[str] = ()) -> dict[str, An
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
     """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
 
-    Args:
-        config: What to build.
-        info: What the model must know of the examples: ``vocab_size``, ``class_names``, ``n_documents``. Repeated
-            tokens need none.
+    ``info`` says of prepared examples what the model must know: ``vocab_size``, ``class_names``, ``n_documents``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

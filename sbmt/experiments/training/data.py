@@ -69,7 +69,6 @@ class ExampleFeed(Feed):
     is_by_length: bool = False
 
     def __len__(self) -> int:
-        """How many examples there are."""
         return len(self.split)
 
     @cached_property
@@ -83,11 +82,9 @@ class ExampleFeed(Feed):
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
         """Permutations of all examples."""
-        return (
-            batches_by_length(self._lengths, batch_size, seed)
-            if self.is_by_length
-            else super().endless(batch_size, seed)
-        )
+        if self.is_by_length:
+            return batches_by_length(self._lengths, batch_size, seed)
+        return super().endless(batch_size, seed)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples``, from short to long if those of similar length share a batch."""
@@ -105,7 +102,6 @@ class BlockFeed(Feed):
     seed: int
 
     def __len__(self) -> int:
-        """How many blocks there are."""
         return len(self.blocks)
 
     def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
@@ -124,7 +120,7 @@ class SequenceFeed(Feed):
     Attributes:
         sample: Draws them.
         seed: Of the generator.
-        n_sequences: How many an evaluation takes unless it is told; training draws as many as it needs.
+        n_sequences: How many an evaluation takes unless it is told.
     """
 
     sample: Sample
@@ -137,7 +133,6 @@ class SequenceFeed(Feed):
         self._generator = torch.Generator().manual_seed(self.seed)
 
     def __len__(self) -> int:
-        """How many an evaluation takes."""
         return self.n_sequences
 
     def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:

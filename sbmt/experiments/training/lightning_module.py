@@ -31,12 +31,7 @@ _EVALUATION = 1 << 62  # no batch of a training has so large a number
 
 
 class Totals(Metric):
-    """Sums over the batches of an evaluation, and over processes.
-
-    Args:
-        n_densities: Heads of all layers.
-        dtype: Of the sums.
-    """
+    """Sums over the batches of an evaluation, and over processes; ``n_densities`` is the number of all heads."""
 
     full_state_update = False
     sums: Tensor
@@ -69,10 +64,6 @@ class TrainingModule(LightningModule):
 
     Where masks and dropout come from (seed, number of the batch), processes that share a batch draw what one process
     would. A run that goes on from a checkpoint draws what it would have drawn without a stop.
-
-    Args:
-        config: What is trained.
-        info: Of the examples.
     """
 
     def __init__(self, config: TrainingConfig, info: dict[str, Any]) -> None:
@@ -181,11 +172,7 @@ class TrainingModule(LightningModule):
         checkpoint |= {"origin": self.origin, "masks": self.masks.get_state()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the masks up.
-
-        Raises:
-            SbmtError: If the checkpoint is that of a run with other settings, examples, tokeniser or starting weights.
-        """
+        """Takes the masks up; SbmtError if settings, examples, tokeniser or starting weights are others."""
         found = checkpoint.get("origin") or {}
         if changed := [name for name, value in self.origin.items() if found.get(name) != value]:
             do = "restore what has changed, or remove the run's folder and train again"
@@ -200,12 +187,7 @@ class TrainingModule(LightningModule):
 
 
 class RunData(LightningDataModule):
-    """The batches of a run, each divided among the processes of its trainer.
-
-    Args:
-        config: What is trained.
-        data: Its examples.
-    """
+    """The batches of a run, each divided among the processes of its trainer."""
 
     def __init__(self, config: TrainingConfig, data: TaskData) -> None:
         super().__init__()
@@ -259,11 +241,7 @@ class WholeFiles(TorchCheckpointIO):
         write_bytes(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
-        """Reads one.
-
-        Raises:
-            SbmtError: If the file is missing or damaged, or holds anything else.
-        """
+        """Reads one; SbmtError if the file is missing or damaged, or holds anything else."""
         try:
             check_plain(Path(path))
             with zipfile.ZipFile(path) as parts:  # torch does not look at the checksums

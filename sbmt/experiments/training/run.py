@@ -155,11 +155,7 @@ _OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256
 
 
 def load_run(folder: Path | str) -> Run:
-    """Reads a run that :meth:`Run.save` wrote.
-
-    Raises:
-        SbmtError: If it is not finished, or a file is missing, damaged, or does not fit the others.
-    """
+    """Reads what :meth:`Run.save` wrote; SbmtError if a file is missing, damaged, or does not fit the others."""
     folder = Path(folder)
     config = read_config(folder)
     if not (folder / "result.json").exists():
@@ -185,11 +181,7 @@ def load_run(folder: Path | str) -> Run:
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
-    """The configuration in a run's folder.
-
-    Raises:
-        SbmtError: If there is none, or it is damaged.
-    """
+    """The configuration in a run's folder; SbmtError if there is none, or it is damaged."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
@@ -276,8 +268,7 @@ def describe(
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
     """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
-    table = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
+    table, columns = io.StringIO(), list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:

@@ -130,19 +130,12 @@ class RepeatedTokensConfig(GeneratedConfig):
         return batch_of_tokens(*sample(n, self.length, generator=generator))
 
 
-SIZES = {
-    "demo": RepeatedTokensConfig(),
-    "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000),
-}
+SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
 """``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
 
 
 def fitted(**overrides: Any) -> dict[str, Any]:
-    """What changes under the preset ``fitted``: steps and rates, which fall over the last third of training.
-
-    Args:
-        **overrides: Fields and options that are set otherwise; None counts as not set.
-    """
+    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
     settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
     settings |= {name: value for name, value in overrides.items() if value is not None}
     return {"cooldown": settings["steps"] // 3} | settings
@@ -246,13 +239,7 @@ class OracleAttention(nn.Module):
 
 
 class OracleTagger(TokenTagger):
-    """A tagger whose layers attend along edges that follow from the tokens by a rule of the task, not learned.
-
-    Args:
-        encoder: What reads the tokens; its attentions are replaced.
-        n_labels: Logits per token.
-        find_edges: From tokens to edges.
-    """
+    """A tagger whose layers attend along edges that follow from the tokens by a rule of the task, ``find_edges``."""
 
     def __init__(self, encoder: Encoder, n_labels: int, find_edges: Callable[[Tensor], EdgeList]) -> None:
         super().__init__(encoder, n_labels)
@@ -312,11 +299,7 @@ class SequenceConfig(TrainingConfig):
         return self.dropout + self.attention_dropout > 0
 
     def open_prepared(self) -> Prepared:
-        """The prepared examples that the configuration names.
-
-        Raises:
-            SbmtError: If they are not there, or are another task's.
-        """
+        """The prepared examples that the configuration names; SbmtError if they are not there, or another task's."""
         prepared = open_prepared(prepared_folder() / self.data_name)
         if prepared.info["task"] != self.task:
             raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
@@ -566,11 +549,7 @@ class GlueConfig(LanguageConfig):
         return SentenceClassifier(encoder, len(info["class_names"]), pooling=self.pooling, dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """The encoder of the pre-training run, if one is named; of a longer position table its first rows.
-
-        Raises:
-            SbmtError: If the run is missing or damaged, or its encoder is another one.
-        """
+        """The encoder of the pre-training run, if one is named; of a longer position table its first rows."""
         if not self.pretrained:
             return {}
         encoder, folder = model.get_submodule("encoder"), Path(self.pretrained)
@@ -625,11 +604,7 @@ class GlueConfig(LanguageConfig):
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """The tokeniser of a finished run.
-
-    Raises:
-        SbmtError: If it is missing, damaged, or another one than the run was trained with.
-    """
+    """The tokeniser of a finished run; SbmtError if it is missing, damaged, or not that of its training."""
     tokenizer, result = Tokenizer.load(folder / TOKENIZER), read_json(folder / "result.json")
     try:
         is_same = result["data"]["tokenizer"] == tokenizer.sha256
@@ -649,28 +624,18 @@ ANEW = {
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
-    """The paper's settings of fine-tuning, with the network of a pre-training run.
+    """The paper's settings of fine-tuning, except for those given, with the network of the pre-training run's config.
 
-    Args:
-        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
-        pretrained: Folder of the pre-training run.
-        config: Its configuration.
-        **settings: Fields that differ.
+    ``pretrained`` is that run's folder.
     """
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """A configuration whose steps amount to a number of passes over the examples.
+    """A configuration whose steps amount to a number of passes over the examples; None: the paper's, or the reduced.
 
     The first twentieth of the steps is warm-up, and dev is evaluated after every pass, as in the paper's pipeline.
-
-    Args:
-        config: The configuration of fine-tuning.
-        n_train: Number of training examples.
-        epochs: Number of passes; None takes the paper's, or that of the reduced runs.
-        is_reduced: Whether this is a reduced run.
     """
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
@@ -681,25 +646,12 @@ def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is
 
 
 PAPER_MLM = MlmConfig()
-REDUCED_MLM = MlmConfig(
-    data="corpus-reduced",
-    length=128,
-    batch_size=16,
-    steps=3000,
-    warmup_steps=200,
-    eval_every=500,
-    learning_rate=2e-3,
-    embedding_std=0.1,
-    d_model=128,
-    d_hidden=512,
-    n_heads=4,
-    n_layers=2,
-    option_defaults=(("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)),
-    dropout=0.0,
-    attention_dropout=0.0,
-    dev_examples=400,
-    test_examples=400,
-)
+_SMALL_MLM: dict[str, Any] = {"length": 128, "d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
+_SMALL_MLM |= {"batch_size": 16, "steps": 3000, "warmup_steps": 200, "eval_every": 500, "learning_rate": 2e-3}
+_SMALL_MLM |= {"embedding_std": 0.1, "dropout": 0.0, "attention_dropout": 0.0, "data": "corpus-reduced"}
+_SMALL_MLM |= {"dev_examples": 400, "test_examples": 400}
+_SMALL_OPTIONS = ("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)
+REDUCED_MLM = MlmConfig(**_SMALL_MLM, option_defaults=_SMALL_OPTIONS)
 """Settings that one CPU core trains in minutes. The window is an eighth of the length, as in the paper."""
 
 

@@ -20,7 +20,7 @@ from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import inputs
-from sbmt.experiments.training.run import BEST, STATE, Run, Step, describe, read_config
+from sbmt.experiments.training.run import BEST, STATE, Run, Step, check_plain, describe, read_config
 from sbmt.sparsification.fit import measure_masks
 
 if TYPE_CHECKING:
@@ -99,15 +99,16 @@ def fit(
         if config.has_dev:
             load_weights(module.model, read_tensors(folder / BEST), folder)
         tests = {}
-        for batches.tested in data.tests:
+        for name in data.tests:
+            batches.tested = name
             with _interruptible():
                 trainer.test(module, datamodule=batches, verbose=False)
-            tests[batches.tested] = module.scores
+            tests[name] = module.scores
         about = describe(config, data, table.rows, tests) | module.about
         run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
         if trainer.is_global_zero:
             if module.fitted and config.steps >= LEAST_STEPS:
-                _warn_of_collapse(run, next(iter(BatchStream(data.feeds["test"], batches.examples_of("test")))))
+                _warn_of_collapse(run, next(iter(BatchStream(data.feeds["test"], data.feeds["test"].in_order(4, None)))))
             run.save(folder)
             for name in (STATE, BEST):
                 (folder / name).unlink(missing_ok=True)
@@ -163,6 +164,7 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         SbmtError: If it holds another run or other files, or none to resume.
     """
     path = folder / "config.json"
+    check_plain(path)
     if resume:
         before, now = read_config(folder).to_dict(), config.to_dict()
         if not has_kept(folder):
@@ -187,7 +189,8 @@ def has_kept(folder: Path) -> bool:
 
 def check_free(folder: Path) -> None:
     """Raises SbmtError if a folder holds files, and no run that was stopped before it had kept anything."""
-    if found := [path.name for path in folder.glob("*")] if folder.exists() else []:
+    found = [path.name for path in folder.glob("*") if not path.match(".config.json.*.part")]  # left by a killed writer
+    if found:
         settings = read_json(folder / "config.json") if "config.json" in found else None
         if not isinstance(settings, dict) or not {"task", "attention", "options"} <= settings.keys():
             do = "name a new folder: files of the same names would be replaced"

@@ -151,6 +151,8 @@ def test_pipes_are_not_read(copied, name):
     (copied / name).unlink()
     os.mkfifo(copied / name)
     assert f"a plain file {copied / name}" in told(copied)
+    with pytest.raises(SbmtError):
+        fit(TINY, copied)
 
 
 def test_weights_that_are_no_numbers_are_told(copied):

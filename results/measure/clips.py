@@ -34,7 +34,7 @@ def train(config: RepeatedTokensConfig) -> dict[str, Any]:
     model = build_model(config)
     optimizer = config.make_optimizer(config.parameter_groups(model))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_share)
-    data, masks = torch.Generator().manual_seed(config.seed), config.make_masks()
+    data, masks = (torch.Generator().manual_seed(config.seed + i) for i in (0, 1))
     test = config.sample(N_TEST, torch.Generator().manual_seed(TEST_SEED))
     curve: dict[str, list[float]] = {"step": [], "accuracy": [], "keys_per_query": []}
     snapshots = []
@@ -47,7 +47,7 @@ def train(config: RepeatedTokensConfig) -> dict[str, Any]:
         if step == config.steps:
             break
         batch = config.sample(config.batch_size, data)
-        output = model(batch.tokens, generator=masks.generator(step, is_training=True))
+        output = model(batch.tokens, generator=masks)
         loss = config.loss(output.values, batch.labels) + sbmt.auxiliary_loss(output)
         optimizer.zero_grad()
         loss.backward()

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.files import load_weights, read_json, read_tensors, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.data import BatchStream
+from sbmt.experiments.training.data import BatchStream, Feed
 from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import BEST, STATE, Run, Step, check_plain, describe, read_config
 from sbmt.sparsification.fit import measure_masks
@@ -108,7 +107,7 @@ def fit(
         run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
         if trainer.is_global_zero:
             if module.fitted and config.steps >= LEAST_STEPS:
-                _warn_of_collapse(run, next(iter(BatchStream(data.feeds["test"], data.feeds["test"].in_order(4, None)))))
+                _warn_of_collapse(run, data.feeds["test"])
             run.save(folder)
             for name in (STATE, BEST):
                 (folder / name).unlink(missing_ok=True)
@@ -211,8 +210,9 @@ def is_first_process() -> bool:
     return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
 
 
-def _warn_of_collapse(run: Run, batch: Batch) -> None:
+def _warn_of_collapse(run: Run, feed: Feed) -> None:
     """Warns of each block model whose masks know nothing of the attention that they were fitted to."""
+    batch = next(iter(BatchStream(feed, feed.in_order(4, None))))
     with torch.random.fork_rng(devices=[]):
         report = measure_masks(run.model, [inputs(batch)])
     for name, masks in report.layers.items():

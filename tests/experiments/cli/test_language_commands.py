@@ -186,7 +186,7 @@ def test_mistakes_exit_with_2_and_one_line(run, tmp_path):
         "train glue --task sst2 --from mlm --tokenizer mine.json": "got both",
         "train glue --task sst2 --from cache": "config.json",
         "train glue --task qqp --from mlm": "sbmt data prepare qqp",
-        "train glue --task sst2 --from mlm --d-model 16": "the network of the run in mlm, got another d_model",
+        "train glue --task sst2 --from mlm --d-model 16": "the network of the run in mlm, got another",
         "train glue --task sst2 --from mlm --pooling max": "pooling among",
         "glue --trial random-equal": "the trial sbm, whose density",
         "glue --reduced --task sst2": "corpus-reduced",

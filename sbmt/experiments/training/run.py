@@ -237,13 +237,12 @@ def _check_numbers(test: Scores, about: dict[str, Any]) -> None:
 
 def _read_metrics(path: Path, sha256: str | None) -> list[dict[str, Any]]:
     """The table of metrics, compared with its checksum; older versions wrote none."""
-    table = path.read_bytes() if path.exists() else b""
-    if sha256 not in (None, hashlib.sha256(table).hexdigest()):
+    table = path.read_bytes() if path.exists() else None
+    if table is None or sha256 not in (None, hashlib.sha256(table).hexdigest()):
         raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
+    kinds = {"split": str, "step": int}
     rows = csv.DictReader(io.StringIO(table.decode(), newline=""))
-    return [
-        {k: v if k == "split" else int(v) if k == "step" else float(v or "nan") for k, v in x.items()} for x in rows
-    ]
+    return [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in rows]
 
 
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:

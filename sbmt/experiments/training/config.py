@@ -138,8 +138,10 @@ class TrainingConfig(ABC):
                     raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
             elif int in kinds and least == 1:
                 check_sizes(**{f.name: value})
-            elif not (is_finite(value) and value >= 0 and type(value) in (*kinds, int) and (value or not least)):
-                raise SbmtError(f"{f.name} {'>' if least else '≥'} 0", value, "give such a number")
+            else:
+                is_number = is_finite(value) and (float in kinds or isinstance(value, int))
+                if not (is_number and (value > 0 or value == least)):
+                    raise SbmtError(f"{f.name} {'>' if least else '≥'} 0", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)

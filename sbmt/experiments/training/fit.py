@@ -25,8 +25,6 @@ from sbmt.sparsification.fit import measure_masks
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-__all__ = ["STATE", "claim", "fit", "has_kept", "is_first_process"]
-
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
 LEAST_GAIN, DENSEST, LEAST_STEPS = 2.0, 0.4, 100

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.training.tasks.long_range import REDUCED
+from sbmt.experiments.training.tasks import REDUCED
 from tests.experiments.data.toy import toy_source
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,7 @@ other kind is tuned for each share. Some networks are also trained further under
 It takes an hour on one core; what was measured of a network is kept in ``runs/attention-mass``.
 """
 
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from rich.progress import track
 from results.measure.common import RESULTS, RUNS, run, write
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.sparsification import draw_attention_mass
-from sbmt.experiments.sparsification.compare import Inputs, compare, fit_run, report
-from sbmt.experiments.sparsification.masked import n_keys
+from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
+from sbmt.experiments.sparsification.masks import n_keys
+from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import Run, load_run
 from sbmt.sparsification import sparsify
 from sbmt.sparsification.fit import seen_heads
@@ -37,7 +39,8 @@ FINE_TUNED = "ListOps", "Retrieval, topics", "Pathfinder"
 def mean_keys(trained: Run) -> float:
     """Real keys of an example, on average over some of the training examples."""
     model = sparsify(trained.model, edges_per_query=1.0)
-    seen = [next(iter(seen_heads(model, batch).values())) for batch in Inputs(trained, "train", 8)]
+    batches = map(inputs, islice(examples(trained, "train"), 8))
+    seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
     return float(torch.cat([n_keys(heads).flatten() for heads in seen]).mean())
 
 

@@ -20,7 +20,7 @@ from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.memory import STEADY, in_fresh_process, peak_of
 from sbmt.experiments.progress import Track, untracked
 from sbmt.experiments.tables import LEFT_OUT, Table
-from sbmt.experiments.training.tasks.long_range import PAPER, LongRangeConfig
+from sbmt.experiments.training.tasks import PAPER, LongRangeConfig
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier

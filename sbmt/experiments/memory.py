@@ -1,6 +1,6 @@
 """The memory that a process holds, and a fresh process to measure it in.
 
-Memory has to be measured in a process of its own: elsewhere a step may reuse what was freed before, and go unnoticed.
+Elsewhere a step may reuse what was freed before, and go unnoticed.
 """
 
 import ctypes
@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,9 @@ def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None =
 
 
 def held(field: str) -> int:
-    """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``).
+    """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``), on Linux.
 
     ``resource.getrusage`` would start at what the parent process held when it started this one.
-
-    Raises:
-        SbmtError: If the system does not report it; only Linux does.
     """
     _check_linux()
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -66,11 +64,7 @@ def give_back() -> None:
 
 
 def reset_peak() -> None:
-    """Resets the process's peak to what it holds now, so that building the inputs does not count.
-
-    Raises:
-        SbmtError: If the system does not allow it; only Linux does.
-    """
+    """Resets the process's peak to what it holds now, so that building the inputs does not count; on Linux."""
     _check_linux()
     Path("/proc/self/clear_refs").write_text("5")
 
@@ -87,3 +81,15 @@ def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
 def _check_linux() -> None:
     if sys.platform != "linux":
         raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")
+
+
+def keep_freed_memory() -> None:
+    """Has glibc keep the memory of whatever is freed, for as long as the process lives.
+
+    By default each tensor of 32 MiB or more is given pages of its own, which the system clears one by one when they
+    are first touched, and takes back when it is freed; a training step on a long sequence does so many times over.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # other C libraries; TypeError on Windows
+        mallopt = ctypes.CDLL(None).mallopt
+        for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+            mallopt(threshold, 1 << 30)  # bytes: the largest power of two that a C int can hold

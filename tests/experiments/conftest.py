@@ -6,8 +6,7 @@ from sbmt.experiments.data.glue.files import glue_files
 from sbmt.experiments.data.language.corpus import corpus_source
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.tasks.long_range import LongRangeConfig
+from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig
 from tests.experiments.data.toy import KINDS, toy_source
 from tests.experiments.training.tiny_language import (
     NETWORK,

@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
     import resource, torch
-    from sbmt.experiments.freed_memory import keep_freed_memory
+    from sbmt.experiments.memory import keep_freed_memory
 
     def faults():
         \"\"\"Pages that were touched for the first time by ten pairs of tensors of 64 MiB.\"\"\"

@@ -25,7 +25,7 @@ from sbmt.experiments.cli import app, main
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import study
-from sbmt.experiments.training.tasks import language
+from sbmt.experiments.training import tasks
 from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.data.toy import KINDS, toy_source
 
@@ -199,5 +199,5 @@ def _furnish(folder):
     (folder / "file.txt").write_text("some text\nof two lines\n" * 20, "utf-8")
     (folder / "lm" / "text.txt").write_text("a line\n" * 200, "utf-8")
     (folder / "damaged" / "config.json").write_text('{"length": "x"', "utf-8")
-    config = language.fine_tuning("sst2", "", language.MlmConfig(), tokenizer="tokenizer.json").to_dict()
+    config = tasks.fine_tuning("sst2", "", tasks.MlmConfig(), tokenizer="tokenizer.json").to_dict()
     write_json(folder / "begun" / "config.json", config)

@@ -5,9 +5,8 @@ from dataclasses import replace
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training.tasks import generated
-from sbmt.experiments.training.tasks.language import MlmConfig
-from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training import tasks
+from sbmt.experiments.training.tasks import MlmConfig, RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
@@ -57,7 +56,7 @@ def make_small(patch):
     few_clusters = config.override(attention="sbm", n_clusters=2)  # the demo's trials are settings of SBM
     patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=few_clusters))
     patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=2))
-    patch.setattr(generated, "CHECKPOINT_EVERY", 4)
+    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
     patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
     use_tiny_grids(patch)
 

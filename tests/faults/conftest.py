@@ -11,9 +11,9 @@ from sbmt.experiments.cli import app, main
 from sbmt.experiments.data.glue.files import glue_files
 from sbmt.experiments.data.language.corpus import corpus_source
 from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.training import tasks
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import read_config
-from sbmt.experiments.training.tasks import generated
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.runs import Stopped, stop_after
@@ -44,7 +44,7 @@ def make(folder, patch):
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     patch.setenv("SBMT_CACHE", str(folder / "cache"))
-    patch.setattr(generated, "CHECKPOINT_EVERY", 4)
+    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
     patch.chdir(folder)
     for name, command in TRAINING.items():
         done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)

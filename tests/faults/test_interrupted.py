@@ -1,9 +1,7 @@
 """Commands whose writes fail, or that are stopped: they say so in a line, leave whole files, and can be continued."""
 
 import errno
-import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -101,27 +99,6 @@ def test_a_write_that_fails_is_reported_and_leaves_whole_files(here, command_lin
     assert failure != "Ctrl-C" or ("--resume" in out) == name.startswith("train")
 
 
-@pytest.mark.parametrize("name", ["study", "data prepare corpus"])
-def test_a_command_stopped_at_every_write_ends_with_the_same_bytes(here, command_line, monkeypatch, name):
-    """Ctrl-C at later and later writes, the same command again each time."""
-    line, place = WRITING[name], here / ("cache/corpus-reduced" if name.startswith("data") else "new")
-    for number in itertools.count():
-        with monkeypatch.context() as patch:
-            tried = fail_from(patch, number, KeyboardInterrupt())
-            code, _, err = command_line(line)
-        if len(tried) <= number:
-            break
-        assert (code, err) == (130, STOPPED)
-        files_below(here)
-    assert code == 0 and number > 3
-    parts = files_below(place)
-    shutil.rmtree(place)
-    assert command_line(line)[0] == 0
-    whole = files_below(place)
-    assert set(whole) == set(parts)
-    assert [path for path in whole if whole[path] != parts[path] and not path.endswith("result.json")] == []
-
-
 @pytest.mark.parametrize("name", TRAINING)
 def test_a_run_that_was_killed_resumes_to_the_same_numbers(here, command_line, monkeypatch, name):
     """A killed process cannot remove the file that it was writing."""
@@ -203,17 +180,6 @@ def test_of_two_processes_that_train_in_one_folder_one_ends_well(here):
     assert has_same_numbers(here / "new", here / "repeated")
 
 
-@pytest.mark.parametrize("name", [name for name in WRITING if not name.startswith("data")])
-def test_a_folder_that_cannot_be_written_is_reported(here, command_line, name):
-    place = here / "locked"
-    place.mkdir(0o555)
-    if os.access(place, os.W_OK):
-        pytest.skip("this user, such as root, may write into read-only folders")
-    code, _, err = command_line(WRITING[name].replace(" new", " locked/new"))
-    assert code == 2 and err.count("\n") == 1 and "Permission denied" in err and "locked" in err, err
-    assert list(place.iterdir()) == []
-
-
 @pytest.mark.parametrize("name", ["train repeated", "train sst2", "study", "glue", "data prepare"])
 def test_a_command_does_not_write_where_another_does(here, command_line, monkeypatch, name):
     monkeypatch.setattr(locks, "PATIENCE", 0.0)
@@ -224,12 +190,3 @@ def test_a_command_does_not_write_where_another_does(here, command_line, monkeyp
         code, _, err = command_line(WRITING[name])
     assert code == 2 and err.count("\n") == 1 and f"into {part}" in err.replace(f"{here}/", ""), err
     assert files_below(here) == before
-
-
-def test_a_run_that_is_still_being_trained_is_not_resumed(here, command_line, monkeypatch):
-    monkeypatch.setattr(locks, "PATIENCE", 0.0)
-    before = files_below(here / "listops-begun")
-    with only_writer(here / "listops-begun"):
-        code, _, err = command_line(f"{TRAINING['listops']} --output listops-begun --resume")
-    assert code == 2 and "only process" in err
-    assert files_below(here / "listops-begun") == before

@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import torch
 from safetensors import safe_open
 
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
@@ -19,6 +20,8 @@ def read_whole(path):
     elif path.suffix == ".safetensors":
         with safe_open(path, "pt") as file:
             assert all(file.get_tensor(name) is not None for name in file.keys())
+    elif path.suffix == ".ckpt":
+        assert torch.load(path, weights_only=True)["global_step"] > 0
     elif path.suffix in (".csv", ".tsv"):
         assert content.endswith(b"\n"), path
         rows = list(csv.reader(content.decode().splitlines(), delimiter="\t" if path.suffix == ".tsv" else ","))

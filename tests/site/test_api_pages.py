@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.tasks.long_range import LongRangeConfig
-from sbmt.experiments.training.tasks.sequence import SequenceConfig
+from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig, SequenceConfig
 from tests.site.visits import ROOT
 
 pytestmark = pytest.mark.site

@@ -17,7 +17,7 @@ from sbmt.experiments.cli.inspect import inspect, sample
 from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import demo, study
 from sbmt.experiments.cli.train import make_train_app
-from sbmt.experiments.freed_memory import keep_freed_memory
+from sbmt.experiments.memory import keep_freed_memory
 from sbmt.registration import load_plugins
 
 

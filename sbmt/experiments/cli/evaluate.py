@@ -14,8 +14,7 @@ from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training import evaluate as evaluate_run
 from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.run import load_run, read_config
-from sbmt.experiments.training.tasks.language import GlueConfig
-from sbmt.experiments.training.tasks.recall import RecallConfig
+from sbmt.experiments.training.tasks import GlueConfig, RecallConfig
 
 
 def evaluate(
@@ -52,6 +51,8 @@ def predict(
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_seed(seed)
     check_writable(output)
+    if output.exists() and table.exists() and output.samefile(table):
+        raise SbmtError("another file for the answers", f"{output}, which holds the questions", "name a new one")
     console = Console(markup=False)
     rows = read_glue(table, config.task, is_labelled=False)
     with console.status(f"{len(rows):,} rows"):

@@ -12,7 +12,7 @@ from sbmt.experiments.cli.progress import run_with_bars
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.studies.language import DEFAULT, TRIALS, glue_accuracy_table, glue_f1_table, mlm_table
-from sbmt.experiments.training.tasks.language import EPOCHS, GLUE_TASKS
+from sbmt.experiments.training.tasks import EPOCHS, GLUE_TASKS
 
 
 def glue(

@@ -12,8 +12,7 @@ from sbmt.errors import SbmtError, check_seed, choose
 from sbmt.experiments.cli.tables import check_targets, print_scores, print_table
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
-from sbmt.experiments.training.tasks.generated import GeneratedConfig
-from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.tasks import GeneratedConfig, RepeatedTokensConfig
 from sbmt.samplers import SAMPLERS, sample_edges
 
 N_EXAMPLES = 256

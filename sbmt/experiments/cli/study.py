@@ -14,7 +14,7 @@ from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.files import write_json
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import summary
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES
+from sbmt.experiments.training.tasks import SIZES
 
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 

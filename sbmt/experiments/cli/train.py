@@ -19,20 +19,27 @@ from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
 from sbmt.experiments.training.run import Step, read_config
-from sbmt.experiments.training.tasks.language import (
+from sbmt.experiments.training.tasks import (
     EPOCHS,
+    LONG_RANGE_TASKS,
+    PAPER,
     PAPER_MLM,
+    RECALL,
+    REDUCED,
     REDUCED_MLM,
+    SIZES,
+    TASK_TITLES,
+    TWINS,
     GlueConfig,
     MlmConfig,
+    RecallConfig,
+    RepeatedTokensConfig,
+    TwinsConfig,
     epochs_of,
     fine_tuning,
+    fitted,
     reduced_settings,
 )
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, PAPER, REDUCED, TASK_TITLES
-from sbmt.experiments.training.tasks.recall import RECALL, RecallConfig
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
-from sbmt.experiments.training.tasks.twins import TWINS, TwinsConfig
 
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
 REPEATED = """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).

@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from torch import nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.sparsification.controls import CONTROLS
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
+from sbmt.experiments.sparsification.masks import CONTROLS
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
-from sbmt.experiments.training.evaluate import Evaluation, evaluate
+from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
+from sbmt.experiments.training.fit import check_free, has_kept
 from sbmt.experiments.training.run import Run, Scores, load_run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
@@ -35,54 +37,18 @@ OnStep = Callable[[int, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """One kind of mask in all layers of a network.
-
-    Attributes:
-        name: Its kind.
-        masks: What each layer's masks see, measured on what the layers of full attention are given.
-        scores: The task's answers with these masks in all layers.
-    """
+    """One kind of mask in all layers of a network."""
 
     name: str
-    masks: MaskReport
-    scores: Evaluation
+    masks: MaskReport  # what each layer's masks see, measured on what the layers of full attention are given
+    scores: Evaluation  # the task's answers with these masks in all layers
 
 
-def inputs(batch: Batch) -> dict[str, Any]:
-    """What a model of the library is called with."""
-    found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
-    return found if batch.selected is None else found | {"selected": batch.selected}
-
-
-class Inputs:
-    """Batches of a run's examples, as often as one goes through them.
-
-    Args:
-        run: Whose data.
-        split: ``"train"``, in an order that the seed decides, or ``"test"``, in order.
-        n_batches: How many; None means that training does not end.
-        seed: Of the order.
-        batch_size: Examples in a batch.
-    """
-
-    def __init__(
-        self, run: Run, split: str, n_batches: int | None = None, seed: int = 0, batch_size: int = BATCH
-    ) -> None:
-        self.feed = run.config.open_data(run.tokenizer).feeds[split]
-        self.is_train, self.n_batches, self.seed, self.batch_size = split == "train", n_batches, seed, batch_size
-
-    def batches(self) -> Iterator[Batch]:
-        """With their labels."""
-        size = self.batch_size
-        order = self.feed.endless(size, self.seed) if self.is_train else self.feed.in_order(size, None)
-        stream = BatchStream(self.feed, order)
-        for number, batch in enumerate(stream):
-            if number == self.n_batches:
-                return
-            yield batch
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(inputs, self.batches())
+def examples(run: Run, split: str, seed: int = 0, batch_size: int = BATCH) -> Iterator[Batch]:
+    """Batches of a run's examples: of ``"train"`` without an end, in an order that the seed decides, or in order."""
+    feed = run.config.open_data(run.tokenizer).feeds[split]
+    order = feed.endless(batch_size, seed) if split == "train" else feed.in_order(batch_size, None)
+    return iter(BatchStream(feed, order))
 
 
 def fit_run(
@@ -112,8 +78,8 @@ def fit_run(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        examples = Inputs(run, "train", batch_size=batch_size)
-        fitted = fit_block_models(model, examples, steps=steps, n_measured=1, on_step=on_step)
+        batches = map(inputs, examples(run, "train", batch_size=batch_size))
+        fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
     about |= {"sparsified": _sparsified(run, steps)}
@@ -130,11 +96,7 @@ def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) 
 
 
 def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingConfig:
-    """What :func:`fit_run` makes of a run's configuration.
-
-    Raises:
-        SbmtError: If the run was not trained with full attention, or an option is unknown or out of range.
-    """
+    """What :func:`fit_run` makes of a run's configuration; SbmtError unless it was trained with full attention."""
     if run.config.attention != "full":
         raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
     settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
@@ -146,18 +108,14 @@ def finished_run(
 ) -> Run | None:
     """What :func:`fit_run` or :func:`tuned_run` made of a run with the same settings and saved in a folder.
 
-    Returns:
-        None if the folder holds no run.
-
-    Raises:
-        SbmtError: If it holds another run, or one that is not finished.
+    None if the folder holds nothing, or a run whose writing was interrupted; SbmtError if another run or other files.
     """
-    config = fitted_config(run, edges_per_query, **options)
-    if not (folder / "config.json").exists():
+    if not has_kept(folder):
+        check_free(folder)
         return None
     if (folder / "result.json").exists():
-        found, about = load_run(folder), _sparsified(run, steps, fine_tune_steps)
-        if found.config == config and found.about.get("sparsified") == about:
+        found, config = load_run(folder), fitted_config(run, edges_per_query, **options)
+        if found.config == config and found.about.get("sparsified") == _sparsified(run, steps, fine_tune_steps):
             mine, theirs = run.model.state_dict(), found.model.state_dict()
             if fine_tune_steps or all(torch.equal(theirs[name], weight) for name, weight in mine.items()):
                 return found
@@ -180,13 +138,9 @@ def tested(run: Run) -> Run:
 
 
 def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:
-    """A copy of a model, trained further on the run's training examples; of no steps, the model itself.
+    """A copy of a model with masks of any kind, trained further as :func:`fine_tune` does, on the run's examples.
 
-    Args:
-        run: Whose task; a tenth of its learning rate is the largest.
-        model: With masks of any kind.
-        steps: Of :func:`~sbmt.experiments.sparsification.fine_tuning.fine_tune`.
-        on_step: See there.
+    A tenth of the run's learning rate is the largest. Of no steps, the model itself.
     """
     if steps == 0:
         return model
@@ -197,19 +151,15 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
     tuned = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
-        examples = Inputs(run, "train", seed=2).batches()
         rate = run.config.learning_rate / 10
-        fine_tune(tuned, examples, loss, steps=steps, learning_rate=rate, on_step=on_step)
+        fine_tune(tuned, examples(run, "train", seed=2), loss, steps=steps, learning_rate=rate, on_step=on_step)
     return tuned
 
 
 def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
     """Multiplies all rates of fitted masks by one number, so that this share of pairs are edges on average.
 
-    Args:
-        model: Whose masks.
-        seen: What its layers are given, batch by batch.
-        density: The mean over layers, heads and examples.
+    ``seen`` is what the layers are given, batch by batch.
     """
     layers = fitted_layers(model)
     starts = {name: layer.log_start.clone() for name, layer in layers.items()}
@@ -245,7 +195,7 @@ def compare(
             What masks see is measured before.
 
     Returns:
-        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.controls.CONTROLS`.
+        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.masks.CONTROLS`.
 
     Raises:
         SbmtError: If there are fewer than two examples.
@@ -254,37 +204,31 @@ def compare(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = copy.deepcopy(sparse.model)
-        tuned_on = [seen_heads(model, batch) for batch in Inputs(run, "train", TUNED_ON, seed=1)]
-        measured_on = list(Inputs(run, "test", MEASURED_ON))
+        tuned_on = [seen_heads(model, inputs(batch)) for batch in islice(examples(run, "train", seed=1), TUNED_ON)]
+        measured_on = [inputs(batch) for batch in islice(examples(run, "test"), MEASURED_ON)]
         if density is not None:
             set_density(model, tuned_on, density)
         on_kind(FITTED)
-        fitted = Compared(
-            FITTED,
-            measure_masks(model, measured_on),
-            _score(sparse, further_trained(run, model, fine_tune_steps), n_examples),
-        )
-        level = fitted.masks.mean("density") if density is None else density
-        found = [fitted]
+        seen = measure_masks(model, measured_on)
+        scores = _score(sparse, further_trained(run, model, fine_tune_steps), n_examples)
+        level = seen.mean("density") if density is None else density
+        found = [Compared(FITTED, seen, scores)]
         for name, make in CONTROLS.items():
             on_kind(name)
             masks: dict[str, nn.Module] = {
-                layer: make([seen[layer] for seen in tuned_on], level) for layer in fitted_layers(model)
+                x: make([heads[x] for heads in tuned_on], level) for x in fitted_layers(model)
             }
-            report = measure_masks(model, measured_on, masks)
+            seen = measure_masks(model, measured_on, masks)
             other = copy.deepcopy(model)
             for layer, mask in masks.items():
                 other.set_submodule(layer, mask)
-            found.append(Compared(name, report, _score(run, further_trained(run, other, fine_tune_steps), n_examples)))
+            scores = _score(run, further_trained(run, other, fine_tune_steps), n_examples)
+            found.append(Compared(name, seen, scores))
         return found
 
 
 def n_compared(run: Run, n_examples: int | None) -> int:
-    """How many test examples the task is scored on: those asked for, or as many as the run was tested on.
-
-    Raises:
-        SbmtError: If they are too few for a standard error.
-    """
+    """How many test examples the task is scored on: those asked for, or as many as the run was tested on."""
     n = n_examples or run.config.n_examples("test") or len(run.config.open_data(run.tokenizer).feeds["test"])
     if n < 2:
         raise SbmtError("at least 2 test examples to compare masks on", n, "ask for more with --examples")
@@ -294,7 +238,7 @@ def n_compared(run: Run, n_examples: int | None) -> int:
 def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:
     """Comparisons of one run as JSON holds them, level by level, with what the task loses example by example.
 
-    Losses are those against full attention that was trained further for as many steps.
+    It loses against full attention that was trained further for as many steps.
     """
     n_examples = levels[0][0].scores.n_examples
     full = _score(run, further_trained(run, run.model, fine_tune_steps), n_examples)

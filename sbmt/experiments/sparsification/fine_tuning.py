@@ -26,8 +26,8 @@ def fine_tune(
 ) -> tuple[float, ...]:
     """Trains all weights of a network under the masks that it has, so that it gets used to them.
 
-    Block models that learn by likelihood go on following the attention, by the auxiliary losses of their layers. Fit
-    them first, with :func:`~sbmt.fit_block_models`. A model without any is trained just so, for comparison.
+    Block models that learn by likelihood, fitted by :func:`~sbmt.fit_block_models`, go on following the attention by
+    the auxiliary losses of their layers. A model without any is trained just so, for comparison.
 
     Args:
         model: It is changed.
@@ -46,8 +46,6 @@ def fine_tune(
             gradient.
 
     Cost: that of training; linear in the edges.
-
-    Paper: not in it.
     """
     check_sizes(steps=steps)
     for name, rate in (("learning_rate", learning_rate), ("block_model_rate", block_model_rate)):

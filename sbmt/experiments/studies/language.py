@@ -12,7 +12,7 @@ from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.run import Run
-from sbmt.experiments.training.tasks.language import (
+from sbmt.experiments.training.tasks import (
     ANEW,
     GLUE_TASKS,
     PAPER_MLM,

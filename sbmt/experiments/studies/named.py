@@ -5,11 +5,16 @@ from typing import Any
 
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.tasks.language import REDUCED_MLM
-from sbmt.experiments.training.tasks.long_range import REDUCED, TASK_TITLES
-from sbmt.experiments.training.tasks.recall import RecallConfig
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES, RepeatedTokensConfig, fitted
-from sbmt.experiments.training.tasks.twins import TwinsConfig
+from sbmt.experiments.training.tasks import (
+    REDUCED,
+    REDUCED_MLM,
+    SIZES,
+    TASK_TITLES,
+    RecallConfig,
+    RepeatedTokensConfig,
+    TwinsConfig,
+    fitted,
+)
 
 Settings = dict[str, Any]
 

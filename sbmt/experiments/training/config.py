@@ -1,19 +1,19 @@
 """Settings of a training run, and what its task decides: model, data, loss, optimiser, masks, scores."""
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from sbmt.block_model.fit import DensityKind
-from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
+from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes, choose, describe
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.masks import MasksByNumber, MaskSource
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of
 from sbmt.models import Encoder
@@ -33,8 +33,11 @@ ROWS = 200
 
 Config = TypeVar("Config", bound="TrainingConfig")
 UNSAVED = "option_defaults"
-GONE = ("is_diagonal", "n_active", "shared_graph")
-"""Options of earlier versions, which are left out of a configuration if they were not in use."""
+GONE = ("is_diagonal", "n_active", "shared_graph", "quirks")
+"""Fields and options of earlier versions, which are left out of a configuration if they were not in use."""
+
+MAY_BE_0 = ("auxiliary_weight", "weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
+"""Fields that may be 0, besides those whose default is."""
 
 
 def family_defaults(**values: Any) -> Any:
@@ -44,13 +47,9 @@ def family_defaults(**values: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value is a finite number of Python's own, as JSON holds it."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer of at least 0."""
-    return isinstance(value, int) and is_finite(value) and value >= 0
+    """Whether a value is a number of Python's own, as JSON holds it, that a floating-point number can be."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class TrainingConfig(ABC):
     positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
-    density_kind: Literal["sampled", "expected"] = option("sampled", "density in the loss: sampled or expected")
+    density_kind: DensityKind = option("sampled", "density in the loss: sampled or expected")
     density_start: int = option(0, "step after which the density counts")
     density_ramp: int = option(0, "steps over which λ then grows to its full size")
     length: int = option(64, "tokens per sequence, and number of values")
@@ -95,50 +94,22 @@ class TrainingConfig(ABC):
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
-    accelerator = "auto"
-    """What ``auto`` means: whatever Lightning finds, or ``cpu``."""
-
-    has_dev = True
-    """Whether dev examples choose the weights that are kept; otherwise the last ones are."""
-
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"
-    """Which score on dev decides which weights are kept."""
-
-    score_type = torch.float32
-    """The type in which the scores of batches are added up."""
-
-    evaluation_batch = 16
-    """Examples per batch of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
+    tasks: ClassVar[tuple[str, ...]] = ()  # the names that the task may have
+    accelerator: ClassVar[str] = "auto"  # what auto means: whatever Lightning finds
+    has_dev: ClassVar[bool] = True  # whether dev examples choose the weights that are kept; otherwise the last ones are
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides
+    score_type: ClassVar[torch.dtype] = torch.float32  # in which the scores of batches are added up
+    evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
+    has_masks_in_order: ClassVar[bool] = False  # whether one generator draws all masks of training, batch after batch
+    is_image: ClassVar[bool] = False  # whether tokens are pixels
+    has_dropout: ClassVar[bool] = False  # whether training draws from torch's global generator
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
-        names = ("length", "batch_size", "steps", "d_model", "d_hidden", "n_heads", "n_layers", "accumulate")
-        check_sizes(**{name: getattr(self, name) for name in names})
-        for name in ("learning_rate", "embedding_std", "block_model_rate"):
-            value = getattr(self, name)
-            if not (name == "block_model_rate" if value is None else is_finite(value) and value > 0):
-                raise SbmtError(f"{name} > 0", value, "give a positive number")
-        for name in ("density_weight", "auxiliary_weight"):
-            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "0 switches it off")
-        self._check_steps("density_start", "density_ramp", "dense_steps", "edges_ramp")
-        self._check_fit()
-        check_choice("positions", self.positions, Positions)
-        check_choice("density_kind", self.density_kind, DensityKind)
-        check_choice("precision", self.precision, Precision)
-        check_seed(self.seed)
+        self._check_fields()
+        choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
             raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
-
-    def _check_steps(self, *names: str) -> None:
-        for name in names:
-            if not is_count(getattr(self, name)):
-                raise SbmtError(f"{name} ≥ 0", getattr(self, name), "give a number of steps")
-
-    def _check_fit(self) -> None:
-        """Raises SbmtError unless warm-up and course of c are whole, and the block model learns by likelihood."""
-        if self.edges_from is not None and not (is_finite(self.edges_from) and self.edges_from > 0):
-            raise SbmtError("edges_from > 0", self.edges_from, "give a number of edges")
         if (self.edges_from is None) != (self.edges_ramp == 0):
             got = f"edges_from={self.edges_from} and edges_ramp={self.edges_ramp}"
             raise SbmtError("edges_from and edges_ramp together", got, "give both or neither")
@@ -150,6 +121,27 @@ class TrainingConfig(ABC):
         if learning == "likelihood" and self.density_weight:
             do = "lower edges_per_query, which decides how dense such masks are"
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
+
+    def _check_fields(self) -> None:
+        """Raises SbmtError unless every field has a value of its type; numbers are positive, or what may be 0 is."""
+        check_seed(self.seed)
+        hints = get_type_hints(type(self))
+        for f in fields(self):
+            value, kinds = getattr(self, f.name), get_args(hints[f.name]) or (hints[f.name],)
+            least = 0 if f.default == 0 or f.name in MAY_BE_0 else 1
+            if get_origin(hints[f.name]) is Literal:
+                check_choice(f.name, value, hints[f.name])
+            elif f.name in ("seed", "options", UNSAVED) or (value is None and type(None) in kinds):
+                continue
+            elif bool in kinds or str in kinds:
+                if type(value) not in kinds:
+                    raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
+            elif int in kinds and least == 1:
+                check_sizes(**{f.name: value})
+            else:
+                is_number = is_finite(value) and (float in kinds or isinstance(value, int))
+                if not (is_number and (value > 0 or value == least)):
+                    raise SbmtError(f"{f.name} {'>' if least else '≥'} 0", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)
@@ -163,10 +155,7 @@ class TrainingConfig(ABC):
         return make_options(self.attention, start | dict(self.options or {}))
 
     def attention_arguments(self) -> dict[str, Any]:
-        """Arguments for :func:`~sbmt.layers.build_attention`, besides sizes and dropout.
-
-        They are the attention's options, and ``n_positions`` where its constructor takes that: the length of the task.
-        """
+        """The attention's options, and where its constructor takes it, ``n_positions``: the length of the task."""
         arguments = arguments_of(self.options)
         if "n_positions" in parameters_of(ATTENTIONS[self.attention]):
             arguments.setdefault("n_positions", self.length)
@@ -180,18 +169,15 @@ class TrainingConfig(ABC):
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
-        """The configuration that :meth:`to_dict` wrote.
-
-        Raises:
-            SbmtError: If a field is unknown or a value is out of range.
-        """
+        """The configuration that :meth:`to_dict` wrote; SbmtError if a field is unknown or a value out of range."""
+        if not isinstance(values, dict):
+            raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
         known = {f.name for f in fields(cls)} - {UNSAVED}
-        if not isinstance(values, dict) or set(values) - known:
-            unknown = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
-            raise SbmtError(f"fields of {cls.__name__}", unknown, "write the configuration with this version")
+        values = _in_use(values, known)
+        if unknown := sorted(values.keys() - known):
+            raise SbmtError(f"fields of {cls.__name__}", ", ".join(unknown), "write them with this version")
         if isinstance(options := values.get("options"), dict):
-            used = {name: x for name, x in options.items() if name not in GONE or not (x is None or x is False)}
-            values = values | {"options": used}
+            values = values | {"options": _in_use(options)}
         try:
             return cls(**values)
         except TypeError as error:
@@ -200,27 +186,16 @@ class TrainingConfig(ABC):
     def override(self: Config, **values: Any) -> Config:
         """A copy with those fields and options changed whose value is not None.
 
-        A new attention starts with the values of those options that the present one has too, and its defaults for the
-        rest.
-
-        Raises:
-            SbmtError: If a value is out of range, or a name is neither a field nor one of the attention's options.
+        A new attention keeps the options that the present one has too. SbmtError if a value is out of range, or a name
+        is neither a field nor one of the attention's options.
         """
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
-        attention = changed.get("attention", self.attention)
-        kept = {f.name for f in fields(options_of(attention))}
+        kept = {f.name for f in fields(options_of(changed.get("attention", self.attention)))}
         present = {name: value for name, value in asdict(self.options).items() if name in kept}
         changed.setdefault("options", present | {name: value for name, value in given.items() if name not in known})
         return replace(self, **changed)
-
-    @property
-    def is_image(self) -> bool:
-        """Whether tokens are pixels."""
-        return False
-
-    # Model
 
     @abstractmethod
     def make_model(self, info: dict[str, Any]) -> nn.Module:
@@ -228,51 +203,41 @@ class TrainingConfig(ABC):
 
     def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
-        return Encoder(
-            vocab_size,
-            self.length if self.positions == "learned" else max_length,
-            d_model=self.d_model,
-            d_hidden=self.d_hidden,
-            n_heads=self.n_heads,
-            n_layers=self.n_layers,
-            embedding_std=self.embedding_std,
-            positions=self.positions,
-            attention=self.attention,
-            has_tied_start=self.has_tied_start,
-            **arguments,
-            **self.attention_arguments(),
-        )
+        names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
+        names += ["attention", "dropout", "attention_dropout"]  # of which some tasks have none
+        arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
+        length = self.length if self.positions == "learned" else max_length
+        return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
         """Gives a new model the weights that training starts from, if there are any; returns what results say of it."""
         return {}
 
-    # Data
-
     @abstractmethod
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
     ) -> TaskData:
-        """Opens what a run reads.
+        """What a run reads, with the tokeniser of a finished run and prepared examples, if they are not to be found.
 
-        Args:
-            tokenizer: That of a finished run; None finds the one that a new run takes.
-            prepared: The examples; None opens those that the configuration names.
-            test_seed: Seed of test examples that are generated; prepared ones do not depend on it.
-
-        Raises:
-            SbmtError: If examples or tokeniser are missing, damaged, or another task's.
+        Test examples that are generated depend on ``test_seed``. SbmtError if examples or tokeniser are missing,
+        damaged, or another task's.
         """
 
-    # Optimisation
-
-    @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The loss in nats, without the penalty on density: its mean, or with ``"none"`` that of every label."""
+        """The cross entropy in nats, binary where there is one logit: its mean, or with ``"none"`` that of every label.
+
+        A mean without labels is 0.
+        """
+        if not len(labels) and reduction == "mean":
+            return 0.0 * logits.float().sum()
+        if logits.shape[-1] == 1:
+            logits, labels = logits.float().flatten(), labels.float()
+            return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction=reduction)
+        return nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
     def predict(self, logits: Tensor) -> Tensor:
         """The likeliest labels."""
-        return logits.argmax(-1)
+        return (logits.flatten() > 0).long() if logits.shape[-1] == 1 else logits.argmax(-1)
 
     @abstractmethod
     def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
@@ -281,10 +246,9 @@ class TrainingConfig(ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network.
-
-        Rates of block models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly
-        move for a thousand steps after it; there it remembers squares for a hundred.
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Rates of block
+        models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly move for a
+        thousand steps after it; there it remembers squares for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -299,22 +263,9 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest."""
 
-    # Randomness
-
-    def make_masks(self) -> MaskSource:
-        """The generators that masks are drawn from."""
-        return MasksByNumber(self.seed)
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether training draws from torch's global generator."""
-        return False
-
     def evaluation_seed(self, seed: int) -> int:
         """The seed of the masks of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
         return seed
-
-    # Evaluation
 
     @property
     def checkpoint_every(self) -> int:
@@ -326,9 +277,9 @@ class TrainingConfig(ABC):
         """Steps that a row of the table of metrics averages."""
         return max(1, self.steps // ROWS)
 
+    @abstractmethod
     def n_examples(self, split: str) -> int | None:
         """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
-        return None
 
     def test_batch_size(self, batch_size: int) -> int:
         """Examples per batch of an evaluation, given those of a step of training."""
@@ -347,13 +298,15 @@ class TrainingConfig(ABC):
         return {}
 
 
+def _in_use(values: dict[str, Any], known: Collection[str] = ()) -> dict[str, Any]:
+    """Values by name, without those of earlier versions that were not in use."""
+    return {name: x for name, x in values.items() if name in known or name not in GONE or not (x is None or x is False)}
+
+
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
     """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
 
-    Args:
-        config: What to build.
-        info: What the model must know of the examples: ``vocab_size``, ``class_names``, ``n_documents``. Repeated
-            tokens need none.
+    ``info`` says of prepared examples what the model must know: ``vocab_size``, ``class_names``, ``n_documents``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

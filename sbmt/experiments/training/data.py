@@ -32,12 +32,8 @@ INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_
 
 def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
     """The first ``n_examples`` in order, each exactly once."""
-
-    def examples_of(number: int) -> NDArray[np.int64] | None:
-        start = number * batch_size
-        return np.arange(start, min(start + batch_size, n_examples)) if start < n_examples else None
-
-    return examples_of
+    starts = range(0, n_examples, batch_size)
+    return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n_examples)) if i < len(starts) else None
 
 
 class Feed(ABC):
@@ -66,20 +62,13 @@ class Feed(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ExampleFeed(Feed):
-    """Labelled examples.
-
-    Attributes:
-        split: Where they are.
-        encoding: How symbols become tokens.
-        is_by_length: Whether examples of similar length share a batch, which saves padding.
-    """
+    """Labelled examples. Where those of similar length share a batch, there is less padding."""
 
     split: Split
-    encoding: Encoding
+    encoding: Encoding  # how symbols become tokens
     is_by_length: bool = False
 
     def __len__(self) -> int:
-        """How many examples there are."""
         return len(self.split)
 
     @cached_property
@@ -92,7 +81,7 @@ class ExampleFeed(Feed):
         return make_batch(self.split, examples[part], self.encoding)
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Permutations of all examples, batched by length where that is wanted."""
+        """Permutations of all examples."""
         if self.is_by_length:
             return batches_by_length(self._lengths, batch_size, seed)
         return super().endless(batch_size, seed)
@@ -106,20 +95,13 @@ class ExampleFeed(Feed):
 
 @dataclass(frozen=True, eq=False)
 class BlockFeed(Feed):
-    """Blocks of a corpus with tokens to be guessed.
-
-    Attributes:
-        blocks: Where they are.
-        tokenizer: Whose tokens they are.
-        seed: Decides, with a batch's number, which tokens are selected.
-    """
+    """Blocks of a corpus; the seed and a batch's number decide which tokens have to be guessed."""
 
     blocks: Blocks
     tokenizer: Tokenizer
     seed: int
 
     def __len__(self) -> int:
-        """How many blocks there are."""
         return len(self.blocks)
 
     def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
@@ -133,14 +115,12 @@ Sample = Callable[[int, torch.Generator], Batch]
 
 @dataclass(eq=False)
 class SequenceFeed(Feed):
-    """Generated sequences, drawn one after the other from one generator.
-
-    Sequence i is the same whatever the batches are: the generator skips to it.
+    """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch.
 
     Attributes:
         sample: Draws them.
         seed: Of the generator.
-        n_sequences: How many an evaluation takes unless it is told; training draws as many as it needs.
+        n_sequences: How many an evaluation takes unless it is told.
     """
 
     sample: Sample
@@ -153,7 +133,6 @@ class SequenceFeed(Feed):
         self._generator = torch.Generator().manual_seed(self.seed)
 
     def __len__(self) -> int:
-        """How many an evaluation takes."""
         return self.n_sequences
 
     def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
@@ -185,8 +164,7 @@ class TaskData:
 
     Attributes:
         feeds: ``train``, ``dev`` where the task has it, ``test``, and further splits that are tested.
-        info: What results record of prepared examples: name, origin, checksum, classes, vocabulary, settings,
-            ``n_train``; empty for generated ones.
+        info: What results record of prepared examples (:data:`INFO`, ``n_train``); empty for generated ones.
         labels: Labels of every split, by which chance is measured, where the examples have one each.
         tokenizer: Of tasks on text in words; None for the others.
         extras: What the examples say of each test example besides its label.

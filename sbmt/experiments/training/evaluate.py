@@ -18,7 +18,7 @@ from sbmt.experiments.data.prepared import Prepared, Split
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.run import Run
-from sbmt.experiments.training.tasks.language import GlueConfig
+from sbmt.experiments.training.tasks import GlueConfig
 from sbmt.models import ModelOutput
 
 _PREDICTION_BATCH = 32
@@ -70,7 +70,7 @@ class Evaluation:
 
     @property
     def expected_density(self) -> float:
-        """Mean edge probability over examples, layers and heads."""
+        """The same of edge probabilities."""
         return float(self.expected_densities.double().mean())
 
 
@@ -98,7 +98,7 @@ def evaluate(
     trained_on = run.about.get("data", {}).get("sha256")
     if data.info.get("sha256") != trained_on:
         do = "prepare the data that the run was trained on"
-        raise SbmtError(f"examples with checksum {trained_on[:12]}…", data.info["name"], do)
+        raise SbmtError(f"examples with checksum {str(trained_on)[:12]}…", data.info.get("name", "generated ones"), do)
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []
@@ -137,10 +137,10 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
     offsets = (examples.lengths.cumsum() - examples.lengths.ravel()).reshape(examples.lengths.shape)
     split = Split(np.arange(len(documents)), examples.labels, examples.symbols, offsets, examples.lengths, {})
     feed = run.config.feed(run.tokenizer, encode_split(split, run.tokenizer, run.config.length)[0])
-    examples_of = feed.once(_PREDICTION_BATCH, None)
+    order = feed.once(_PREDICTION_BATCH, None)
     predicted = np.empty(len(documents), np.int64)
-    for batch, logits, *_ in _answers(run.model, BatchStream(feed, examples_of), seed, n_samples):
-        predicted[examples_of(batch.number)] = logits.argmax(-1).cpu().numpy()
+    for batch, logits, *_ in _answers(run.model, BatchStream(feed, order), seed, n_samples):
+        predicted[order(batch.number)] = logits.argmax(-1).cpu().numpy()
     return predicted
 
 
@@ -154,15 +154,21 @@ def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
         0	1
         1	0
     """
-    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(rows.index, predicted.tolist(), strict=True)]
+    safe = [f"'{i}" if i.startswith(("=", "+", "-", "@")) else i for i in rows.index]  # no formula for a spreadsheet
+    lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(safe, predicted.tolist(), strict=True)]
     return "\n".join(["index\tprediction", *lines]) + "\n"
 
 
+def inputs(batch: Batch) -> dict[str, Any]:
+    """What a model of the library is called with; no mask where all tokens are real."""
+    found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
+    return found if batch.selected is None else found | {"selected": batch.selected}
+
+
 def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> ModelOutput:
-    """Runs a model on a batch; no mask is passed where all tokens are real."""
-    asked = {} if batch.selected is None else {"selected": batch.selected}
-    mask = None if bool(batch.mask.all()) else batch.mask
-    output: ModelOutput = model(batch.tokens, mask, generator=generator, **asked)
+    """Runs a model on a batch."""
+    named = inputs(batch)
+    output: ModelOutput = model(named.pop("tokens"), named.pop("mask"), generator=generator, **named)
     return output
 
 

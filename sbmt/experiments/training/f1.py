@@ -14,14 +14,9 @@ class PipelineF1(BinaryF1Score):
     $$F_1 = \frac{2\,TP}{2\,TP + FP + FN}, \quad TP = \#\{y = 1, p = 1\}, \quad FP = \#\{y = 0, p = 1\}, \quad
     FN = \#\{y = 1, p = 0\}$$
 
-    for labels y and predictions p, and 0 where that is 0/0. With two classes this is the usual F1. With three it looks
-    at three of the nine cells of the confusion matrix: whatever is confused with class 2 counts neither for nor against
-    the model. Predictions that are right two times out of three, their errors spread evenly, reach 0.8.
-
-    Why it is here: GLUE measures MNLI, its one task of these with three classes, by accuracy, and an F1 of three
-    classes means nothing before it is said how to average. The paper's text calls its GLUE numbers F1, its table's
-    caption accuracy, and its experiments ran in that pipeline; 84 for a network of four layers on MNLI, as that table
-    has it, is no usual accuracy. So the published figure is probably this one, and not to be compared with an accuracy.
+    for labels y and predictions p, and 0 where that is 0/0. With two classes this is the usual F1. With three, whatever
+    is confused with class 2 counts neither for nor against the model: predictions that are right two times out of
+    three, their errors spread evenly, reach 0.8. The paper's 84 on MNLI is probably this figure, and no accuracy.
 
     Source: the GLUE code of the Nyströmformer repository, in our words.
 
@@ -37,11 +32,7 @@ class PipelineF1(BinaryF1Score):
         super().__init__(ignore_index=2)
 
     def update(self, predictions: Int[Tensor, " batch"], labels: Int[Tensor, " batch"]) -> None:
-        """Counts a batch in.
-
-        Raises:
-            SbmtError: If there are more of the one than of the other.
-        """
+        """Counts a batch in."""
         if predictions.shape != labels.shape:
             got = f"{tuple(predictions.shape)} and {tuple(labels.shape)}"
             raise SbmtError("as many predictions as labels", got, "take the argmax over the classes first")
@@ -50,23 +41,13 @@ class PipelineF1(BinaryF1Score):
 
 
 def glue_metrics(n_classes: int) -> dict[str, Metric]:
-    """F1 of several kinds by name, each to be updated with ``(predictions, labels)``.
+    """F1 of several kinds by name, each to be updated with ``(predictions, labels)``; one that is 0/0 counts as 0.
 
-    - ``f1``, for two classes only: that of label 1, GLUE's own second measure on QQP;
-    - ``macro_f1``: the mean of the classes' own F1s, without classes that neither labels nor predictions hold;
-    - ``pipeline_f1``: :class:`PipelineF1`.
-
-    Every F1 that is 0/0 counts as 0.
-
-    Args:
-        n_classes: Number of classes, at least 2.
+    ``f1``, for two classes only, is that of label 1, GLUE's own second measure on QQP; ``macro_f1`` is the mean of the
+    classes' own, without classes that neither labels nor predictions hold; ``pipeline_f1`` is :class:`PipelineF1`.
 
     Raises:
         SbmtError: If there are fewer than two classes.
-
-    Example:
-        >>> sorted(glue_metrics(3))
-        ['macro_f1', 'pipeline_f1']
     """
     if not isinstance(n_classes, int) or n_classes < 2:
         raise SbmtError("n_classes ≥ 2", n_classes, "give the number of different labels")

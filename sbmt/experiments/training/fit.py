@@ -6,28 +6,30 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader
+import torch
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.files import load_weights, read_json, remove_parts, write_json
+from sbmt.experiments.files import load_weights, read_json, read_tensors, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.data import BatchStream, ExamplesOf, Feed
-from sbmt.experiments.training.run import Run, Step, describe
+from sbmt.experiments.training.data import BatchStream, Feed
+from sbmt.experiments.training.evaluate import inputs
+from sbmt.experiments.training.run import BEST, STATE, Run, Step, check_plain, describe, read_config
+from sbmt.sparsification.fit import measure_masks
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-BEST, STATE = "best.safetensors", "state.safetensors"
-"""Files of the checkpoints."""
-_KEPT = STATE, "model.safetensors", "result.json"
-"""Files that a run does not lose: without any of them, nothing has been kept of it."""
+RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
+SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
+LEAST_GAIN, DENSEST, LEAST_STEPS = 2.0, 0.4, 100
+"""A fitted mask has collapsed if it sees less than twice what a random one of its density does; denser masks, and those
+of shorter trainings, are not judged."""
 
 
 def fit(
@@ -59,91 +61,67 @@ def fit(
         strategy: Lightning's: ``auto``, ``ddp``.
 
     Raises:
-        SbmtError: If the data, the device or the pre-training run are not there, the folder holds another run or
-            another process writes into it, there is nothing to resume or the checkpoint is damaged, a batch does not
-            divide among the processes, no example of an evaluation has a label, or the loss is not finite.
+        SbmtError: If the data, the device or the pre-training run are not there, the folder holds another run or other
+            files or another process writes into it, there is nothing to resume or the checkpoint is damaged, a batch
+            does not divide among the processes, no example of an evaluation has a label, or the loss is not finite.
     """
     check_sizes(devices=devices, nodes=nodes)
-    where: dict[str, Any] = {"accelerator": config.accelerator if accelerator == "auto" else accelerator}
-    where |= {"devices": devices, "num_nodes": nodes, "strategy": strategy}
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary:
-            return _fit(config, Path(temporary), resume, on_step, where)
-    folder = Path(folder)
-    with only_writer(folder if is_first_process() else None):
-        return _fit(config, folder, resume, on_step, where)
-
-
-def _fit(
-    config: TrainingConfig,
-    folder: Path,
-    resume: bool,
-    on_step: Callable[[Step], None] | None,
-    where: dict[str, Any],
-) -> Run:
-    # Lightning takes seconds to import, which commands that train nothing are spared.
-    from sbmt.experiments.training.callbacks import EveryStep, MetricsTable, checkpoints
-    from sbmt.experiments.training.checkpoints import checkpoint_of, restoring, weights
-    from sbmt.experiments.training.collapse import WatchForCollapse
-    from sbmt.experiments.training.lightning_module import TrainingModule
+    is_first_process()  # Lightning reads the same variables while it is imported, which takes seconds
+    from sbmt.experiments.training.lightning_module import MetricsTable, RunData, TrainingModule
 
     data = config.open_data()
-    feeds = data.feeds
-    module = TrainingModule(config, data.info)
-    origin = config.start_from(module.model)
-    table = MetricsTable(folder, config.row_every)
-    callbacks: list[Any] = [] if on_step is None else [EveryStep(on_step)]
-    callbacks += [table, WatchForCollapse(config.steps), *checkpoints(folder, config)]
-    size = config.batch_size // config.accumulate
-
-    def examples_of(name: str) -> ExamplesOf:
-        return feeds[name].once(config.test_batch_size(size), config.n_examples(name))
-
+    module, batches = TrainingModule(config, data.info), RunData(config, data)
     for name in (["dev"] if config.has_dev else []) + data.tests:
-        _check_labels(name, BatchStream(feeds[name], examples_of(name)))
-    with _quiet():
-        trainer = _make_trainer(config, folder, callbacks, where)
-        claim(folder, config, resume)  # not before all that can be wrong with the settings has been seen
-
-        def evaluation(name: str) -> DataLoader[Any]:
-            return _loader(trainer, feeds[name], examples_of(name))
-
+        batches.check_labels(name)
+    where: dict[str, Any] = {"accelerator": config.accelerator if accelerator == "auto" else accelerator}
+    where |= {"devices": devices, "num_nodes": nodes, "strategy": strategy}
+    with ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(folder)
+        stack.enter_context(_quiet())
+        table = MetricsTable(folder, on_step)
+        trainer = _make_trainer(config, folder, table, where)
+        if trainer.is_global_zero:  # not before all that can be wrong with the settings has been seen
+            stack.enter_context(only_writer(folder))
+            claim(folder, config, resume)
         start = time.perf_counter()
-        done = checkpoint_of(folder / STATE, module, table)["global_step"] if resume else 0
         if resume and config.has_dev:  # found damaged now, not after training; the state's weights replace these
-            load_weights(module.model, weights(folder / BEST, module.run), folder)
-        with _interruptible(), restoring(folder / STATE, table) if resume else nullcontext():
-            trainer.fit(
-                module,
-                _loader(trainer, feeds["train"], feeds["train"].endless(size, config.seed), done * config.accumulate),
-                evaluation("dev") if config.has_dev else None,
-                ckpt_path=folder / STATE if resume else None,
-            )
+            load_weights(module.model, read_tensors(folder / BEST), folder)
+        with _interruptible():
+            trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
         if trainer.global_step < config.steps:
             raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
         if config.has_dev:
-            load_weights(module.model, weights(folder / BEST, module.run), folder)
+            load_weights(module.model, read_tensors(folder / BEST), folder)
         tests = {}
         for name in data.tests:
+            batches.tested = name
             with _interruptible():
-                trainer.test(module, evaluation(name), verbose=False)
+                trainer.test(module, datamodule=batches, verbose=False)
             tests[name] = module.scores
-    about = describe(config, data, table.rows, tests) | origin
-    run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
-    if trainer.is_global_zero:
-        run.save(folder)
-        for name in (STATE, BEST):
-            (folder / name).unlink(missing_ok=True)
-    return run
+        about = describe(config, data, table.rows, tests) | module.about
+        run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
+        if trainer.is_global_zero:
+            if module.fitted and config.steps >= LEAST_STEPS:
+                _warn_of_collapse(run, data.feeds["test"])
+            run.save(folder)
+            for name in (STATE, BEST):
+                (folder / name).unlink(missing_ok=True)
+        return run
 
 
-def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], where: dict[str, Any]) -> "Trainer":
+def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[str, Any]) -> "Trainer":
     from lightning.pytorch import Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-    from sbmt.experiments.training.checkpoints import TensorsAndJson
+    from sbmt.experiments.training.lightning_module import WholeFiles
 
+    state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
+    if not config.has_dev:  # otherwise after every evaluation on dev
+        state["every_n_train_steps"] = config.checkpoint_every
     try:
         trainer = Trainer(
             **where,
@@ -154,8 +132,8 @@ def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], wh
             val_check_interval=config.checkpoint_every * config.accumulate,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
-            callbacks=callbacks,
-            plugins=[TensorsAndJson()],
+            callbacks=[table, ModelCheckpoint(**state, save_on_train_epoch_end=False)],
+            plugins=[WholeFiles()],
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -163,7 +141,7 @@ def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], wh
             inference_mode=False,
             default_root_dir=folder,
         )
-    except (MisconfigurationException, ValueError) as error:
+    except (MisconfigurationException, ValueError, RuntimeError) as error:  # the last of SLURM's variables
         got = str(error).strip().splitlines()[0]
         do = "ask for fewer, or others"
         raise SbmtError("devices that this machine has, and a strategy for them", got, do) from error
@@ -176,33 +154,18 @@ def _make_trainer(config: TrainingConfig, folder: Path, callbacks: list[Any], wh
     return trainer
 
 
-def _check_labels(name: str, batches: Iterable[Batch]) -> None:
-    """Raises SbmtError if no example of an evaluation has a label: a small corpus may have no token to be guessed."""
-    if not any(len(batch.labels) for batch in batches):
-        do = "evaluate on more of them, or on longer ones"
-        raise SbmtError(f"a label to be guessed among the examples of {name}", "none", do)
-
-
-def _loader(trainer: "Trainer", feed: Feed, examples_of: ExamplesOf, first: int = 0) -> DataLoader[Any]:
-    """The batches from number ``first`` on, each divided among the processes of a trainer."""
-    stream = BatchStream(feed, examples_of, rank=trainer.global_rank, n_ranks=trainer.world_size, first=first)
-    return DataLoader(stream, batch_size=None)
-
-
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     """Makes the folder this configuration's, or checks that it is.
 
     Raises:
-        SbmtError: If it holds another run, or none to resume.
+        SbmtError: If it holds another run or other files, or none to resume.
     """
     path = folder / "config.json"
-    if not is_first_process():
-        return
+    check_plain(path)
     if resume:
-        found = read_json(path)
+        before, now = read_config(folder).to_dict(), config.to_dict()
         if not has_kept(folder):
             raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
-        before, now = (one.to_dict() for one in (type(config).from_dict(found), config))
         before, now = before | before.pop("options"), now | now.pop("options")
         if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
             raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
@@ -211,18 +174,50 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     elif has_kept(folder):
         raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
     else:
+        check_free(folder)
         write_json(path, config.to_dict())
     remove_parts(folder)
 
 
 def has_kept(folder: Path) -> bool:
-    """Whether a folder holds a run's checkpoint or its results, so that something would be lost if it began anew."""
-    return any((folder / name).exists() for name in _KEPT)
+    """Whether a folder holds a run's checkpoint or its result, so that something would be lost if it began anew."""
+    return (folder / STATE).exists() or (folder / "result.json").exists()
+
+
+def check_free(folder: Path) -> None:
+    """Raises SbmtError if a folder holds files, and no run that was stopped before it had kept anything."""
+    found = [path.name for path in folder.glob("*") if not path.match(".config.json.*.part")]  # left by a killed writer
+    if found:
+        settings = read_json(folder / "config.json") if "config.json" in found else None
+        if not isinstance(settings, dict) or not {"task", "attention", "options"} <= settings.keys():
+            do = "name a new folder: files of the same names would be replaced"
+            raise SbmtError(f"an empty folder, or that of a run, in {folder}", f"other files ({min(found)})", do)
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one that writes and prints."""
-    return not any(int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
+    """Whether this process prints: the only one, or the first of those that were launched together.
+
+    Raises:
+        SbmtError: If a variable that says so is no number.
+    """
+    numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
+    for name, value in numbers.items():
+        if not (value.isascii() and value.isdigit()):
+            raise SbmtError(f"a number in the environment variable {name}", repr(value), "unset it")
+    is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
+    return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
+
+
+def _warn_of_collapse(run: Run, feed: Feed) -> None:
+    """Warns of each block model whose masks know nothing of the attention that they were fitted to."""
+    batch = next(iter(BatchStream(feed, feed.in_order(4, None))))
+    with torch.random.fork_rng(devices=[]):
+        report = measure_masks(run.model, [inputs(batch)])
+    for name, masks in report.layers.items():
+        for seen, density in zip(masks.attention_mass.tolist(), masks.density.tolist(), strict=True):
+            if seen < LEAST_GAIN * density and density < DENSEST:
+                words = f"the block model of {name} sees {seen:.1%} of the attention with {density:.1%} of all pairs"
+                warnings.warn(f"{words}: try more edges_per_query, or a smaller block_model_rate", stacklevel=3)
 
 
 @contextmanager
@@ -244,19 +239,12 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.ERROR)
+    about = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
+    about += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed"]
+    about += ["Total length of `list` across ranks is zero"]
     try:
         with warnings.catch_warnings():
-            for about in (
-                "does not have many workers",
-                "exists and is not empty",
-                "IterableDataset",
-                "litlogger",
-                "sync_dist",
-                "LeafSpec",
-                "have no `val_dataloader`",
-                "precision='16-mixed'",  # which is refused
-            ):
-                warnings.filterwarnings("ignore", f".*{about}.*")
+            warnings.filterwarnings("ignore", f".*({'|'.join(about)}).*")
             yield
     finally:
         logger.setLevel(level)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass, field
@@ -27,26 +28,14 @@ from sbmt.experiments.files import (
     write_json,
     write_tensors,
 )
-from sbmt.experiments.training.config import TrainingConfig, build_model
+from sbmt.experiments.training.config import TrainingConfig, build_model, is_finite
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.tasks.language import GLUE_TASKS, MLM, TOKENIZER, GlueConfig, MlmConfig, tokenizer_of
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, LongRangeConfig
-from sbmt.experiments.training.tasks.recall import RECALL, RecallConfig
-from sbmt.experiments.training.tasks.repeated_tokens import REPEATED_TOKENS, RepeatedTokensConfig
-from sbmt.experiments.training.tasks.twins import TWINS, TwinsConfig
-
-CONFIGS: dict[str, type[TrainingConfig]] = {
-    REPEATED_TOKENS: RepeatedTokensConfig,
-    RECALL: RecallConfig,
-    TWINS: TwinsConfig,
-    **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
-    MLM: MlmConfig,
-    **dict.fromkeys(GLUE_TASKS, GlueConfig),
-}
-"""The configuration of every task."""
+from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, tokenizer_of
 
 METRICS = ("loss", "accuracy", "density")
 POINTS = 50  # of a curve in a summary
+STATE, BEST = "state.ckpt", "best.safetensors"
+"""Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
 """The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
@@ -90,9 +79,8 @@ class Scores:
         """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
         values = asdict(self)
         layers, metrics = values.pop("densities"), values.pop("metrics")
-        return (
-            values | metrics | {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
-        )
+        heads = {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
+        return values | metrics | heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +136,10 @@ class Run:
         }
 
     def save(self, folder: Path) -> None:
-        """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, ``result.json``, and the tokeniser if any."""
+        """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, the tokeniser if any, and ``result.json``.
+
+        The result comes last: a folder without it holds no finished run.
+        """
         write_json(folder / "config.json", self.config.to_dict())
         table = metrics_csv(self.rows)
         write_bytes(folder / "metrics.csv", table)
@@ -164,66 +155,100 @@ _OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256
 
 
 def load_run(folder: Path | str) -> Run:
-    """Reads a run that :meth:`Run.save` wrote.
-
-    Raises:
-        SbmtError: If a file is missing, damaged, or does not fit the configuration.
-    """
+    """Reads what :meth:`Run.save` wrote; SbmtError if a file is missing, damaged, or does not fit the others."""
     folder = Path(folder)
     config = read_config(folder)
-    result = _read_result(folder)
+    if not (folder / "result.json").exists():
+        do = "go on with --resume, or train again if it has no checkpoint"
+        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
+    result = printable(read_json(folder / "result.json"))
     try:
-        _check_same(config, result, folder)
-        model = build_model(config, result.get("data"))
-        load_weights(model, read_tensors(folder / "model.safetensors"), folder)
-        with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
-            rows = [_numbers(row) for row in csv.DictReader(file)]
-        tokenizer = tokenizer_of(folder) if "tokenizer" in result.get("data", {}) else None
+        if type(config).from_dict(result["config"]) != config:
+            do = "restore the file that was changed, or train again"
+            raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
         about = {name: value for name, value in result.items() if name not in _OWN}
-        test = dict(result["test"])
-        metrics = dict(test.get("metrics", {}))
-        test["metrics"] = {name: inf if value is None else value for name, value in metrics.items()}
-        return Run(config, model, rows, Scores(**test), about, float(result["seconds"]), tokenizer)
-    except (KeyError, TypeError, ValueError, OSError) as error:
+        metrics = {name: inf if x is None else x for name, x in result["test"].get("metrics", {}).items()}
+        test = Scores(**result["test"] | {"metrics": metrics})
+        _check_numbers(test, about | {"seconds": result["seconds"]})
+        rows = _read_metrics(folder / "metrics.csv", result.get("metrics_sha256"))
+        model = _load_model(config, about.get("data", {}), folder)
+        tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
+        return Run(config, model, rows, test, about, float(result["seconds"]), tokenizer)
+    except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
         if isinstance(error, SbmtError):
             raise
         raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
-    """The configuration in a run's folder.
-
-    Raises:
-        SbmtError: If there is none, or it is damaged.
-    """
+    """The configuration in a run's folder; SbmtError if there is none, or it is damaged."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
-    values = read_json(folder / "config.json")
+    for name in ("config.json", "result.json", "metrics.csv", "model.safetensors", TOKENIZER, BEST):
+        check_plain(folder / name)
+    values = printable(read_json(folder / "config.json"))
     if not isinstance(values, dict) or "task" not in values:
         raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")
     return choose("task", values["task"], CONFIGS).from_dict(values)
 
 
-def _read_result(folder: Path) -> Any:
-    """Reads ``result.json``, and compares ``metrics.csv`` with its checksum there; older versions wrote none."""
-    if not (folder / "result.json").exists():
-        do = "go on with --resume, or train again if it has no checkpoint"
-        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
-    result, path = read_json(folder / "result.json"), folder / "metrics.csv"
-    if isinstance(result, dict) and "metrics_sha256" in result:
-        got = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
-        if got != result["metrics_sha256"]:
-            raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
-    return result
+def printable(value: Any) -> Any:
+    """A value from a file with the control characters in its texts escaped: a terminal would obey them."""
+    if isinstance(value, dict):
+        return {printable(name): printable(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [printable(x) for x in value]
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: repr(c[0])[1:-1], value) if isinstance(value, str) else value
 
 
-def _check_same(config: TrainingConfig, result: Any, folder: Path) -> None:
-    """Raises SbmtError unless a run's two files hold the same configuration, so that damage to either one shows."""
-    theirs = result.get("config") if isinstance(result, dict) else None
-    if type(config).from_dict(theirs) != config:  # type: ignore[arg-type]
+def check_plain(path: Path) -> None:
+    """Raises SbmtError if a device, a pipe or a folder has the name of a file that is to be read."""
+    if path.exists() and not path.is_file():
+        raise SbmtError(f"a plain file {path}", "a device, a pipe or a folder", "restore the file")
+
+
+def _load_model(config: TrainingConfig, info: dict[str, Any], folder: Path) -> Any:
+    """The trained model; sizes are compared before anything of them is built."""
+    path = folder / "model.safetensors"
+    tensors = read_tensors(path)
+    least = config.n_layers * config.d_model * (config.d_model + config.d_hidden)
+    if least > (n_weights := sum(tensor.numel() for tensor in tensors.values())):
         do = "restore the file that was changed, or train again"
-        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
+        raise SbmtError(f"at least {least:,} weights in {path}, as config.json says", f"{n_weights:,}", do)
+    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise SbmtError(f"finite weights in {path}", f"others in {broken[0]!r}", "restore the file, or train again")
+    model = build_model(config, info)
+    load_weights(model, tensors, folder)
+    return model
+
+
+def _check_numbers(test: Scores, about: dict[str, Any]) -> None:
+    """Raises ValueError unless what commands print are numbers, and names where names should be."""
+    numbers = [test.loss, test.accuracy, test.density, test.expected_density]
+    numbers += [x for heads in test.densities for x in heads]
+    numbers += [x for x in test.metrics.values() if x != inf] + list(about.get("interval", []))
+    numbers += [about[name] for name in ("seconds", "n_test", "chance") if name in about]
+    if not all(map(is_finite, numbers)):
+        raise ValueError(f"{next(x for x in numbers if not is_finite(x))!r:.20} in the place of a number")
+    if not isinstance(about.get("data", {}).get("sha256", ""), str):
+        raise ValueError("no name of the data")
+
+
+def _read_metrics(path: Path, sha256: str | None) -> list[dict[str, Any]]:
+    """The table of metrics, compared with its checksum; older versions wrote none."""
+    table = path.read_bytes() if path.exists() else None
+    if table is None or sha256 not in (None, hashlib.sha256(table).hexdigest()):
+        raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
+    kinds = {"split": str, "step": int}
+    rows = csv.DictReader(io.StringIO(table.decode(), newline=""))
+    return [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in rows]
+
+
+def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row of the evaluation on dev that did best; among equals, the first."""
+    dev = [row for row in rows if row["split"] == "dev"]
+    return min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
 
 
 def describe(
@@ -232,8 +257,7 @@ def describe(
     """What a result says besides its scores: data, best step, and what to compare the scores with."""
     about: dict[str, Any] = {"data": data.info} if data.info else {}
     if config.has_dev:
-        dev = [row for row in rows if row["split"] == "dev"]
-        best = min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
+        best = best_row(config, rows)
         about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
     for name, scores in tests.items():
         mine = config.baselines(data, name, scores)
@@ -243,18 +267,13 @@ def describe(
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
     """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
-    table = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
+    table, columns = io.StringIO(), list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         cells = {k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
         writer.writerow(cells)
     return table.getvalue().encode()
-
-
-def _numbers(row: dict[str, str]) -> dict[str, Any]:
-    return {k: v if k == "split" else int(v) if k == "step" else float(v or "nan") for k, v in row.items()}
 
 
 def manifest() -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typer.main import get_command
 from sbmt.experiments.cli import app
 from sbmt.experiments.cli.options import attention_options
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, TwinsConfig
-from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, LongRangeConfig
+from sbmt.experiments.training.tasks import LONG_RANGE_TASKS, GlueConfig, LongRangeConfig, MlmConfig
 
 COMMANDS = {
     **{f"train {task}": (LongRangeConfig, {"task"}) for task in LONG_RANGE_TASKS},

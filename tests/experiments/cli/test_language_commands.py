@@ -7,7 +7,7 @@ import pytest
 
 from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.studies import language as language_studies
-from sbmt.experiments.training.tasks.language import MlmConfig
+from sbmt.experiments.training.tasks import MlmConfig
 from tests.experiments.data.glue.layout import table
 from tests.experiments.training.tiny_language import (
     N_MISMATCHED,

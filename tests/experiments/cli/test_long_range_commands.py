@@ -7,7 +7,7 @@ import pytest
 from sbmt.experiments.cli import train
 from sbmt.experiments.data.catalogue import CATALOGUE, Entry
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.training.tasks.long_range import REDUCED
+from sbmt.experiments.training.tasks import REDUCED
 from tests.experiments.data.toy import SIZES, toy_source
 
 TINY = (
@@ -77,12 +77,13 @@ def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
         code, out, _ = run("train", "listops", "--reduced", *TINY, "--output", "r")
     assert code not in (0, 2) and "--resume" in out
     assert run("train", "listops", "--reduced", *TINY, "--output", "r", "--resume")[0] == 0
-    assert not (tmp_path / "r" / "state.safetensors").exists()
+    assert not (tmp_path / "r" / "state.ckpt").exists()
 
 
 @pytest.mark.usefixtures("toys")
 def test_of_several_processes_one_speaks(run, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert run("train", "listops", "--reduced", *TINY, "--output", "r")[:2] == (0, "")
 
 

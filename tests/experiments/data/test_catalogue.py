@@ -9,7 +9,7 @@ from sbmt.experiments.data.catalogue import CATALOGUE, find_source
 from sbmt.experiments.data.glue.tasks import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.source import SPLITS, TASKS
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, REDUCED
+from sbmt.experiments.training.tasks import LONG_RANGE_TASKS, REDUCED
 from tests.experiments.data.layouts import write_files
 
 DIGITS = tuple("0123456789")

@@ -7,7 +7,7 @@ from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import Run, Scores
-from sbmt.experiments.training.tasks.language import GlueConfig, MlmConfig
+from sbmt.experiments.training.tasks import GlueConfig, MlmConfig
 from tests.experiments.plots.tiny_long_range import prepare_few, untrained
 
 _WORDS = ("a", "film", "that", "cost", "$5", "is", "café", "中", "not", "good", "<s>", "films", "\\", "it 's")

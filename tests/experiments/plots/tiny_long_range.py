@@ -6,7 +6,7 @@ from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import Run, Scores, describe
-from sbmt.experiments.training.tasks.long_range import LongRangeConfig
+from sbmt.experiments.training.tasks import LongRangeConfig
 
 N_TEST = 20
 _TEXT = b"a $5 film,\r\n$6 with <br /> it \\ \x00 ~ \xc3\xa9"

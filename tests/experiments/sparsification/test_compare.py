@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.sparsification.compare import (
     KINDS,
-    Inputs,
     compare,
+    examples,
     finished_run,
     fit_run,
     report,
@@ -18,9 +19,10 @@ from sbmt.experiments.sparsification.compare import (
     tuned_run,
 )
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
+from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.fit import fit_block_models, seen_heads
+from sbmt.sparsification.fit import seen_heads
 
 OPTIONS = {"n_clusters": 16}
 
@@ -52,29 +54,9 @@ def test_the_network_keeps_its_weights(full, sparse):
     assert all(torch.equal(theirs[name], t) for name, t in mine.items())
 
 
-def test_the_same_seed_gives_the_same_masks(full, sparse):
-    torch.manual_seed(99)
-    again = fit_run(full, 4.0, 3, **OPTIONS)
-    mine, theirs = sparse.model.state_dict(), again.model.state_dict()
-    assert all(torch.equal(theirs[name], t) for name, t in mine.items())
-
-
-def test_a_step_of_the_fit_takes_as_many_examples_as_asked_for(full, monkeypatch):
-    seen = []
-
-    def watched(model, batches, **options):
-        seen.append(len(next(iter(batches))["tokens"]))
-        return fit_block_models(model, batches, **options)
-
-    monkeypatch.setattr("sbmt.experiments.sparsification.compare.fit_block_models", watched)
-    for n in (2, 5):
-        fit_run(full, 4.0, 1, batch_size=n, **OPTIONS)
-    assert seen == [2, 5]
-
-
 @pytest.mark.parametrize("density", [0.1, 0.4])
 def test_rates_are_scaled_to_a_density(full, sparse, density):
-    seen = [seen_heads(sparse.model, batch) for batch in Inputs(full, "test", 2)]
+    seen = [seen_heads(sparse.model, batch) for batch in map(inputs, islice(examples(full, "test"), 2))]
     set_density(sparse.model, seen, density)
     layers = fitted_layers(sparse.model).items()
     found = torch.stack([heads[name].attend(layer.eval()).density.mean() for heads in seen for name, layer in layers])
@@ -94,13 +76,6 @@ def test_every_kind_is_compared_and_nothing_is_changed(full, sparse):
     assert oracle.masks.mean("attention_mass") > random.masks.mean("attention_mass")
 
 
-def test_without_a_density_the_others_take_that_of_the_fitted_masks(full, sparse):
-    found = compare(full, sparse, n_examples=10)
-    level = found[0].masks.mean("density")
-    random = next(c for c in found if c.name == "random")
-    assert random.masks.mean("density") == pytest.approx(level, abs=0.05)
-
-
 def test_the_report_pairs_answers(full, sparse):
     found = report(full, [compare(full, sparse, 0.3, 10)])
     answers = evaluate(full, 10)
@@ -110,35 +85,11 @@ def test_the_report_pairs_answers(full, sparse):
         assert kind["lost_error"] >= 0 and len(kind["layers"]) == 2
 
 
-def test_pairs_of_documents(toys, tiny):
-    full = fit(tiny("retrieval", attention="full", steps=2), accelerator="cpu")
-    assert compare(full, fit_run(full, 4.0, 2, **OPTIONS), 0.3, 4)[0].masks.mean("density") > 0
-
-
 def test_generated_sequences():
     config = RepeatedTokensConfig(attention="full", length=8, steps=3, batch_size=4, test_sequences=8)
     full = fit(config, accelerator="cpu")
     sparse = fit_run(full, 2.0, 2, **OPTIONS)
     assert sparse.test.density > 0 and compare(full, sparse, 0.5, 8)[0].scores.n_examples == 8
-
-
-def test_what_a_family_of_runs_starts_from_is_left_out():
-    """Full attention has no window, whatever other attentions of its family have."""
-    config = RepeatedTokensConfig(
-        attention="full", length=8, steps=2, batch_size=4, test_sequences=4, option_defaults=(("window", 4),)
-    )
-    sparse = fit_run(fit(config, accelerator="cpu"), 2.0, 2, **OPTIONS)
-    assert sparse.config.options.window is None
-    assert [layer.window for layer in fitted_layers(sparse.model).values()] == [None]
-
-
-def test_a_price_on_density_is_not_passed_on():
-    """Full attention may have been trained with one, which did nothing; fitted masks refuse it."""
-    config = RepeatedTokensConfig(
-        attention="full", length=8, steps=2, batch_size=4, test_sequences=4, density_weight=0.1
-    )
-    sparse = fit_run(fit(config, accelerator="cpu"), 2.0, 2, **OPTIONS)
-    assert sparse.config.density_weight == 0.0 and sparse.test.density > 0
 
 
 def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
@@ -159,8 +110,10 @@ def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
     ):
         with pytest.raises(SbmtError, match="a folder without a run"):
             finished_run(folder, *arguments, **options)
-    (folder / "result.json").unlink()
-    with pytest.raises(SbmtError, match="a folder without a run"):
+    (folder / "result.json").unlink()  # as a full disk leaves it
+    assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(SbmtError, match="other files"):
         finished_run(folder, full, 4.0, 3, **OPTIONS)
 
 
@@ -169,19 +122,6 @@ def test_other_data_are_refused_before_the_fit(full):
     about = full.about | {"data": full.about["data"] | {"sha256": "0" * 64}}
     with pytest.raises(SbmtError, match="examples with checksum 000"):
         fit_run(replace(full, about=about), 4.0, 2, on_step=lambda *_: pytest.fail("it was fitted"), **OPTIONS)
-
-
-@pytest.mark.bad_input
-def test_one_example_is_refused(full, sparse):
-    with pytest.raises(SbmtError, match="at least 2 test examples"):
-        compare(full, sparse, n_examples=1)
-
-
-@pytest.mark.bad_input
-def test_a_run_with_masks_of_its_own_is_refused(toys, tiny):
-    run = fit(tiny("listops", steps=2), accelerator="cpu")
-    with pytest.raises(SbmtError, match="a run trained with attention 'full', got 'sbm'"):
-        fit_run(run, 4.0, 2)
 
 
 def test_a_tuned_run_is_another_network_of_the_same_kind(full, sparse):

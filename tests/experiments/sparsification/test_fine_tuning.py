@@ -57,13 +57,6 @@ def test_block_models_learn_from_attention_alone(sparse):
         assert torch.equal(before[name], p) != (id(p) in block_parameters), name
 
 
-def test_frozen_weights_stay_frozen(sparse):
-    frozen = sparse.layers[0].linear1.weight.requires_grad_(False)
-    before = frozen.clone()
-    fine_tune(sparse, BATCHES, like(encoder()), steps=3)
-    assert torch.equal(frozen, before) and not frozen.requires_grad
-
-
 def test_frozen_block_models_stay_frozen(sparse):
     for layer in fitted_layers(sparse).values():
         layer.requires_grad_(False)
@@ -82,32 +75,6 @@ def test_block_models_learn_under_checkpoints_or_say_why_not(sparse):
     before = sparse.layers[0].self_attn.attention.clusters.detach().clone()
     fine_tune(sparse, BATCHES, lambda *arguments: loss(*arguments, False), steps=2)
     assert not torch.equal(before, sparse.layers[0].self_attn.attention.clusters)
-
-
-def test_one_layer_of_several_under_a_checkpoint_is_noticed(sparse):
-    layer = sparse.layers[1]
-    run = layer.forward
-    layer.forward = lambda x, *_, **__: checkpoint(run, x, use_reentrant=True)
-    with pytest.raises(sbmt.SbmtError, match="from every fitted layer"):
-        fine_tune(sparse, BATCHES, like(encoder()), steps=1)
-
-
-def test_a_teacher_without_gradients_may_be_the_model_itself(sparse):
-    assert len(fine_tune(sparse, BATCHES, lambda model, batch: like(model)(model, batch), steps=2)) == 2
-
-
-def test_a_network_without_masks_is_trained_just_so():
-    model, teacher = encoder(), encoder()
-    with torch.no_grad():
-        model.layers[0].linear1.weight.mul_(0.5)
-    losses = fine_tune(model, BATCHES, like(teacher), steps=60, learning_rate=3e-3)
-    assert losses[-1] < losses[0]
-
-
-def test_the_number_of_each_step_is_told(sparse):
-    told = []
-    losses = fine_tune(sparse, BATCHES, like(encoder()), steps=3, on_step=lambda *args: told.append(args))
-    assert told == list(enumerate(losses, 1))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sbmt.experiments.studies.language import (
     run_language_studies,
 )
 from sbmt.experiments.studies.study import run_study
-from sbmt.experiments.training.tasks.language import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
+from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 from tests.experiments.studies.made_up_glue import made_up_glue
 from tests.experiments.training.tiny_language import N_TRAIN
 

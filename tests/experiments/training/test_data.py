@@ -1,17 +1,14 @@
 """What runs read: streams that begin anywhere, blocks with hidden tokens, packed rows."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.experiments.data.batches import Encoding, make_batch
-from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed
-from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
+from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN
 
 ENCODING = Encoding(1, 20)
 
@@ -53,13 +50,6 @@ def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
             assert torch.equal(part.labels, whole.labels[mine])
         ends = [part.first_example + len(part.labels) for part in parts]
         assert [part.first_example for part in parts] == [0, *ends[:-1]]
-
-
-def test_a_batch_keeps_its_number_on_another_device(feed):
-    batch = next(iter(BatchStream(feed, feed.once(4, 8), rank=1, n_ranks=2)))
-    moved = batch.to(torch.device("meta"))
-    assert (moved.number, moved.first_example) == (0, 2)
-    assert {moved.tokens.device.type, moved.mask.device.type, moved.labels.device.type} == {"meta"}
 
 
 def batches_of(config, split, batch_size=4):
@@ -106,14 +96,3 @@ def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glu
     assert np.bincount(every, minlength=n).tolist() == [64] * n
     later = next(iter(BatchStream(feed, examples_of, first=5)))
     assert is_same(later, take(BatchStream(feed, feed.endless(4, 3)), 6)[5])
-
-
-@pytest.mark.usefixtures("language")
-@pytest.mark.bad_input
-def test_a_tokeniser_with_other_ids_is_refused(tiny_mlm):
-    """RoBERTa's ids need two bytes; those of a larger vocabulary four."""
-    small = train_tokenizer(["a b\n"], VOCABULARY)
-    content = json.loads(small.json)
-    content["model"]["vocab"]["more"] = 70_000
-    with pytest.raises(SbmtError, match="uint32 ids of"):
-        tiny_mlm().open_data(Tokenizer(json.dumps(content)))

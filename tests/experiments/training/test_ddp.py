@@ -15,7 +15,7 @@ from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
-from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
+from sbmt.experiments.training.tasks import RepeatedTokensConfig
 
 FITTED = dict(preset="fitted", edges_per_query=3.0, n_groups=2, block_model_rate=1e-3)
 FITTED |= dict(dense_steps=2, edges_from=6.0, edges_ramp=2)

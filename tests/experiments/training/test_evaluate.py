@@ -18,7 +18,6 @@ from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import Run, Scores, load_run
 from tests.experiments.data.glue.layout import table
 from tests.experiments.data.toy import toy_examples, toy_source
-from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import sentences
 
 
@@ -64,17 +63,6 @@ def test_numbers_are_those_of_single_examples(train, task, attention):
     assert found.loss == pytest.approx(found.losses.mean().item())
     assert found.density == pytest.approx(found.densities.mean().item())
     assert found.extras["weight"].tolist() == prepared.splits["test"].extras["weight"].tolist()
-
-
-@pytest.mark.usefixtures("toys")
-def test_without_masks_it_agrees_with_the_runs_own_test(train):
-    run = train(attention="full")
-    assert run.about["n_test"] == 9
-    found = evaluate(run, 9)
-    assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
-    assert found.n_examples == len(found.extras["weight"]) == 9
-    again = evaluate(run, 9, n_samples=3, seed=1)
-    torch.testing.assert_close(again.losses, found.losses)
 
 
 @pytest.mark.usefixtures("toys")
@@ -160,15 +148,6 @@ def test_answers_are_those_of_single_rows(make, task):
 
 
 @pytest.mark.usefixtures("language")
-def test_the_seed_decides_the_masks(make):
-    run, rows = make(attention="random_mask", mask_density=0.3, window=0), rows_of(1)
-    first, again, other = (predict_labels(run, rows, seed=seed) for seed in (0, 0, 1))
-    assert first.tolist() == again.tolist() != other.tolist()
-    many = [predict_labels(run, rows, n_samples=10, seed=seed) for seed in (0, 1)]
-    assert np.mean(many[0] != many[1]) < np.mean(first != other)  # the mean of many masks depends less on which
-
-
-@pytest.mark.usefixtures("language")
 def test_a_submission_has_a_line_per_row(tmp_path):
     rows = [("good film", "a film"), ("bad", "not bad"), ("$5", "<s>")]
     (tmp_path / "test.tsv").write_bytes(table("mnli", rows, None))
@@ -193,20 +172,3 @@ def test_what_cannot_be_answered_is_told(make, pretrained):
             predict_labels(other, rows)
     with pytest.raises(SbmtError, match="n_samples ≥ 1"):
         predict_labels(run, rows_of(1), n_samples=0)
-
-
-@pytest.mark.bad_input
-@pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("seed", [-1, 1.5, 1 << 62, 1 << 64])
-def test_seeds_out_of_range_are_refused(train, seed):
-    with pytest.raises(SbmtError, match="seed in"):
-        evaluate(train(), 2, seed=seed)
-
-
-@pytest.mark.bad_input
-@pytest.mark.usefixtures("toys")
-def test_a_run_that_has_not_ended_is_told(tmp_path, tiny):
-    with pytest.raises(Stopped):
-        fit(tiny(), tmp_path / "run", on_step=stop_after(3), accelerator="cpu")
-    with pytest.raises(SbmtError, match="a finished run in .*run, got one that was interrupted: go on with --resume"):
-        load_run(tmp_path / "run")

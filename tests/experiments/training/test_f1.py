@@ -72,22 +72,6 @@ def test_the_pipelines_f1_flatters_three_classes():
     assert computed(PipelineF1(), *only_class_two_wrong) == 1.0
 
 
-def test_processes_add_up():
-    predictions, labels = draw(3)
-    whole = {name: computed(metric, predictions, labels) for name, metric in glue_metrics(3).items()}
-    first, second = glue_metrics(3), glue_metrics(3)
-    for name, expected in whole.items():
-        first[name].update(predictions[:70], labels[:70])
-        second[name].update(predictions[70:], labels[70:])
-        first[name].merge_state(second[name])  # by the reduction that processes use
-        assert float(first[name].compute()) == expected
-
-
-@pytest.mark.parametrize(("predictions", "labels"), [([0, 2], [2, 0]), ([2, 2], [2, 2]), ([0, 0], [0, 0])])
-def test_where_it_is_undefined_it_is_0(predictions, labels):
-    assert computed(PipelineF1(), torch.tensor(predictions), torch.tensor(labels)) == 0.0
-
-
 @pytest.mark.bad_input
 def test_other_inputs_are_refused():
     with pytest.raises(SbmtError, match=r"as many predictions as labels, got \(2, 3\) and \(2,\)"):

@@ -12,13 +12,10 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, tasks
 from sbmt.experiments.training import fit as fit_run
-from sbmt.experiments.training.callbacks import _State
-from sbmt.experiments.training.checkpoints import weights
-from sbmt.experiments.training.lightning_module import TrainingModule
+from sbmt.experiments.training.lightning_module import TrainingModule, WholeFiles
 from sbmt.experiments.training.run import Run, Step, load_run
-from sbmt.experiments.training.tasks import generated
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
@@ -39,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("caches")
 @pytest.fixture
 def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
     """Makes a configuration by the name of its family; checkpoints come after steps 2, 4, and so on."""
-    monkeypatch.setattr(generated, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(tasks, "CHECKPOINT_EVERY", 2)
     sizes = dict(length=8, batch_size=4, steps=7, d_model=8, d_hidden=8, test_sequences=16)
     return {
         "listops": lambda: tiny(**ROUGH),
@@ -56,14 +53,15 @@ def script_dev(monkeypatch):
     """Makes a score on dev what a table says for the step that it is measured at; the other score only rises."""
 
     def script(name, values):
-        collect = TrainingModule._collect
+        collect = TrainingModule.on_validation_epoch_end
 
         def scripted(module):
-            scores, step = collect(module), module.global_step
+            collect(module)
+            step = module.global_step
             rising = {"accuracy": step / 10, "loss": 10.0 - step}
-            return scores if module.trainer.testing else replace(scores, **rising | {name: values[step]})
+            module.scores = replace(module.scores, **rising | {name: values[step]})
 
-        monkeypatch.setattr(TrainingModule, "_collect", scripted)
+        monkeypatch.setattr(TrainingModule, "on_validation_epoch_end", scripted)
 
     return script
 
@@ -96,7 +94,7 @@ def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, family):
     subprocess.run(arguments, cwd=Path(__file__).parents[3], check=True)
     for killed, config in configs.items():
         left = sorted(path.name for path in killed.iterdir())
-        assert left == ["best.safetensors", "config.json", "metrics.csv", "state.safetensors"]
+        assert left == ["best.safetensors", "config.json", "metrics.csv", "state.ckpt"]
         seen = []
         run = fit(config, killed, resume=True, on_step=lambda step, seen=seen: seen.append(step.number))
         assert seen == [5, 6, 7]
@@ -165,8 +163,8 @@ def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, tiny_mlm, scri
     assert run.about["best_step"] == 4 and run.about["dev"][name] == best
     with pytest.raises(Stopped):
         fit(config, tmp_path / "then", on_step=stop_after(5))
-    then = weights(tmp_path / "then" / "state.safetensors", {})  # as the evaluation after step 4 left it
-    assert all(torch.equal(then[name], weight) for name, weight in run.model.state_dict().items())
+    then = torch.load(tmp_path / "then" / "state.ckpt", weights_only=True)["state_dict"]  # of step 4
+    assert all(torch.equal(then[f"model.{name}"], weight) for name, weight in run.model.state_dict().items())
 
 
 def test_a_run_says_nothing_of_its_own(tmp_path, tiny, capfd):
@@ -209,16 +207,10 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
     folder, config = str(tmp_path / "run"), tiny(steps=2, eval_every=1)
     with monkeypatch.context() as patch, pytest.raises(Stopped):
         if when != "after a step":
-            patch.setattr(_State, "_save_checkpoint", lambda *_: stop_after(0)(Step(0, 0.0, 0.0, 0.0)))
+            patch.setattr(WholeFiles, "save_checkpoint", lambda *_, **__: stop_after(0)(Step(0, 0.0, 0.0, 0.0)))
         fit(tiny(), folder, on_step=stop_after(1 if when == "after a step" else 99))
     run = fit(config, folder)
     assert run.test == fit(config).test == load_run(folder).test
-
-
-def test_the_result_of_a_study_is_no_place_for_a_run(tmp_path, tiny):
-    (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(SbmtError, match="a folder without a run"):
-        fit(tiny(), tmp_path)
 
 
 def test_a_run_goes_by_any_name_that_files_may_have(tmp_path, tiny):

@@ -8,7 +8,6 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.files import read_json, read_tensors
-from sbmt.experiments.training import evaluate
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
@@ -52,29 +51,11 @@ def test_training_moves_the_embedding_of_tokens_that_no_block_holds(tmp_path, ti
     assert unseen.any() and (moved[unseen] > 0).all()
 
 
-def test_batches_without_a_selected_token_do_no_harm(tmp_path, tiny_mlm):
-    """Blocks of one token, one at a time: 85 % of these batches ask for nothing."""
-    config = tiny_mlm(length=3, batch_size=1, dev_examples=20, test_examples=20)
-    feed = config.open_data().feeds["train"]
-    n_labels = [len(feed.batch(feed.endless(1, config.seed)(i), slice(0, 1), i).labels) for i in range(6)]
-    assert 0 in n_labels
-    run = fit(config, tmp_path / "run")
-    assert all(weight.isfinite().all() for weight in run.model.state_dict().values())
-    train = [row for row in run.rows if row["split"] == "train"]
-    assert [row["loss"] == 0 for row in train] == [n == 0 for n in n_labels]
-
-
 @pytest.mark.bad_input
 def test_an_evaluation_without_a_selected_token_is_refused_before_training(tmp_path, tiny_mlm):
     with pytest.raises(SbmtError, match="a label to be guessed among the examples of dev, got none"):
         fit(tiny_mlm(length=3, batch_size=1, dev_examples=1), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.bad_input
-def test_blocks_without_a_selected_token_are_no_test(pretrained):
-    with pytest.raises(SbmtError, match="a label to be guessed among the examples, got none: take more"):
-        evaluate(load_run(pretrained(length=3, batch_size=1)), 1)
 
 
 def test_a_perplexity_may_overflow(tmp_path, tiny_mlm):
@@ -98,19 +79,3 @@ def test_fine_tuning_starts_from_the_pretrained_encoder(tmp_path, tiny_glue, pre
     assert before["folder"] == str(folder) and len(before["sha256"]) == 64
     assert before["perplexity"] == load_run(folder).test.metrics["perplexity"]
     assert run.tokenizer.sha256 == load_run(folder).tokenizer.sha256
-
-
-def test_without_a_pretrained_run_weights_are_drawn(tmp_path, tiny_glue, pretrained, starts):
-    run = fit(tiny_glue(steps=2), tmp_path / "run")
-    assert "pretrained" not in run.about
-    theirs = read_tensors(pretrained() / "model.safetensors")
-    assert starts[0][f"encoder.{POSITIONS}"].shape == theirs[f"encoder.{POSITIONS}"].shape
-    assert not torch.equal(starts[0][f"encoder.{POSITIONS}"], theirs[f"encoder.{POSITIONS}"])
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == FILES
-
-
-def test_the_seed_of_fine_tuning_changes_the_head_not_the_start(tmp_path, tiny_glue, pretrained, starts):
-    runs = [fit(tiny_glue(pretrained=str(pretrained()), steps=2, seed=s), tmp_path / str(s)) for s in (0, 1)]
-    assert torch.equal(starts[0][f"encoder.{POSITIONS}"], starts[1][f"encoder.{POSITIONS}"])
-    assert not torch.equal(starts[0]["head.1.weight"], starts[1]["head.1.weight"])
-    assert runs[0].rows != runs[1].rows

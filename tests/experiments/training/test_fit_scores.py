@@ -56,25 +56,6 @@ def test_every_attention_trains_on_documents_of_any_length(tmp_path, tiny, atten
     assert np.isfinite(run.test.loss) and 0 <= run.test.density <= 1
 
 
-@pytest.mark.parametrize("settings", [{"length": 16}, {"quirks": True}])
-def test_images_shrink_and_may_lose_black_pixels(tmp_path, tiny, settings):
-    run = fit(tiny("image", steps=2, **settings), tmp_path / "run")
-    assert run.model.is_padded_mean == run.config.quirks
-    assert np.isfinite(run.test.loss)
-
-
-def test_text_with_quirks_chooses_on_test(tmp_path, tiny):
-    config = tiny("text", steps=2, quirks=True)
-    prepared = config.open_prepared()
-    train, dev, test = (config.split_of(prepared, name) for name in ("train", "dev", "test"))
-    assert len(train) == 48 + 14 and dev is test and len(test) == 13
-    assert sorted(train.indices.tolist() + test.indices.tolist()) == list(range(75))
-    assert train.extras["weight"].tolist()[48:] == prepared.splits["dev"].extras["weight"].tolist()
-    run = fit(config, tmp_path / "run")
-    assert run.about["data"]["n_train"] == 62 and run.about["dev"]["accuracy"] == pytest.approx(run.test.accuracy)
-    assert tiny("text").split_of(prepared, "dev") is prepared.splits["dev"]
-
-
 def test_bfloat16_trains_on_a_cpu(tmp_path, tiny):
     """Weights stay float32, and the numbers stay near those of float32."""
     settings = dict(steps=2, dropout=0.0, attention_dropout=0.0)

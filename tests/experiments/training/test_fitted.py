@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from sbmt import SBMAttention, SbmtError
+from sbmt import SBMAttention
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.lightning_module import edges_per_query_at
-from sbmt.experiments.training.tasks.recall import RecallConfig
-from sbmt.experiments.training.tasks.repeated_tokens import SIZES, fitted
+from sbmt.experiments.training.tasks import SIZES, RecallConfig, fitted
 from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after
 
 SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, extra_keys=1.0)
@@ -17,12 +16,6 @@ SMALL |= dict(steps=12, length=16, batch_size=8, test_sequences=16)
 
 def config(**settings):
     return SIZES["demo"].override(**fitted(**SMALL | settings))
-
-
-def test_the_preset_sets_steps_and_rates_unless_they_are_given():
-    mine = SIZES["demo"].override(**fitted(preset="fitted", steps=None, length=64))
-    assert (mine.steps, mine.cooldown, mine.learning_rate, mine.block_model_rate) == (2000, 666, 3e-3, 1e-2)
-    assert (config().steps, config().cooldown, config(cooldown=1).cooldown) == (12, 4, 1)
 
 
 def test_block_models_have_a_rate_of_their_own():
@@ -77,13 +70,6 @@ def test_the_first_steps_attend_all_pairs_and_the_rest_draw(seen):
     assert max(drawn.history["density"]) < 0.9 and drawn.history["loss"][0] != run.history["loss"][0]
 
 
-@pytest.mark.parametrize("settings", [dict(dense_steps=100), dict(edges_from=8.0, edges_ramp=100)])
-def test_a_finished_network_draws_with_the_c_of_its_configuration(settings):
-    run = fit(config(**settings))
-    (layer,) = [module for module in run.model.modules() if isinstance(module, SBMAttention)]
-    assert (layer.is_dense, layer.edges_per_query) == (False, 4.0) and run.test.density < 0.9
-
-
 def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
     mine = config(edges_from=64.0, edges_ramp=4)
     course = [64.0, 32.0, 16.0, 8.0, 4.0, 4.0]
@@ -97,18 +83,9 @@ def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
 def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     """From step 5 of 12, before the courses of dense steps and of c end."""
     settings = dict(dense_steps=6, edges_from=16.0, edges_ramp=9)
-    monkeypatch.setattr("sbmt.experiments.training.tasks.generated.CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr("sbmt.experiments.training.tasks.CHECKPOINT_EVERY", 5)
     whole = fit(config(**settings), tmp_path / "whole")
     with pytest.raises(Stopped):
         fit(config(**settings), tmp_path / "part", on_step=stop_after(7))
     part = fit(config(**settings), tmp_path / "part", resume=True)
     assert part.test == whole.test and has_same_numbers(tmp_path / "part", tmp_path / "whole")
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "settings", [dict(block_model_rate=0.0), dict(auxiliary_weight=-1.0), dict(auxiliary_weight=float("nan"))]
-)
-def test_rates_and_weights_out_of_range_are_refused(settings):
-    with pytest.raises(SbmtError, match="|".join(settings)):
-        config(**settings)

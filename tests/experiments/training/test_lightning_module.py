@@ -7,15 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from sbmt import SbmtError
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 from sbmt.experiments.training.lightning_module import TrainingModule
-from sbmt.experiments.training.tasks.long_range import PAPER
-from sbmt.models import DualEncoder, SequenceClassifier
+from sbmt.experiments.training.tasks import PAPER
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 INFO = {"vocab_size": 6, "class_names": ["a", "b"], "n_documents": 1}
@@ -60,12 +57,6 @@ def test_the_loss_is_cross_entropy_plus_lambda_times_the_density(make, kind):
     torch.testing.assert_close(module.latest["densities"].mean(), density_penalty(module(batch).attention).detach())
 
 
-def test_a_penalty_that_has_not_begun_costs_nothing(make):
-    late, batch = make(density_weight=0.5, density_start=1)
-    without, _ = make()
-    assert late.training_step(batch, 0) == without.training_step(batch, 0)
-
-
 @pytest.mark.parametrize("attention", ["sbm", "full", "reformer"])
 def test_seed_and_number_of_a_batch_decide_what_is_drawn(make, attention):
     module, batch = make(attention=attention, dropout=0.2, attention_dropout=0.2)
@@ -76,13 +67,6 @@ def test_seed_and_number_of_a_batch_decide_what_is_drawn(make, attention):
     other, _ = make(attention=attention, dropout=0.2, attention_dropout=0.2, seed=1)
     other.load_state_dict(module.state_dict())
     assert not torch.equal(other(batch).values, values)
-
-
-def test_evaluation_draws_other_masks_than_training(make):
-    module, batch = make(exploration=0.0)
-    training = [a.density for a in module(batch).attention]
-    evaluation = [a.density for a in module.eval()(batch).attention]
-    assert not any(torch.equal(a, b) for a, b in zip(training, evaluation, strict=True))
 
 
 @pytest.mark.parametrize("is_training", [True, False])
@@ -147,39 +131,6 @@ def test_the_rate_rises_and_falls_along_lines(make):
     defaults = {name: optimizer.defaults[name] for name in ("betas", "eps", "weight_decay")}
     assert defaults == {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.3}
     assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in module.parameters()}
-
-
-@pytest.mark.bad_input
-def test_a_loss_that_is_not_finite_is_told(make):
-    module, batch = make()
-    with torch.no_grad():
-        module.model.head[-1].bias[0] = torch.nan
-    with pytest.raises(SbmtError, match="a finite loss, got nan at step 1: lower the learning rate"):
-        module.training_step(batch, 0)
-
-
-def test_weights_come_from_the_seed_alone(tiny):
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    models = [build_model(tiny(seed=seed), INFO) for seed in (0, 0, 1)]
-    assert torch.equal(torch.rand(3), expected)
-    a, b, c = (torch.nn.utils.parameters_to_vector(model.parameters()) for model in models)
-    assert torch.equal(a, b) and not torch.equal(a, c)
-
-
-@pytest.mark.parametrize("quirks", [False, True])
-def test_the_model_fits_the_examples(tiny, quirks):
-    single = build_model(tiny(quirks=quirks), INFO)
-    assert isinstance(single, SequenceClassifier) and single.is_padded_mean == quirks
-    assert single.encoder.token_embedding.num_embeddings == 6
-    assert single.encoder.position_embedding.num_embeddings == 20
-    assert single.head[-1].out_features == 2
-    for features, width in (("products", 32), ("concatenation", 16)):
-        config = tiny("retrieval", quirks=quirks, pair_features=features)
-        pair = build_model(config, INFO | {"n_documents": 2, "class_names": list("abc")})
-        assert isinstance(pair, DualEncoder) and pair.is_padded_mean == quirks
-        assert (pair.head[0].in_features, pair.head[-1].out_features) == (width, 3)
 
 
 @pytest.mark.slow

@@ -4,12 +4,10 @@ from dataclasses import asdict
 
 import pytest
 
-from sbmt import SBMAttention, SbmtError
-from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.tasks.language import (
+from sbmt import SBMAttention
+from sbmt.experiments.training.tasks import (
     GLUE_TASKS,
     PAPER_MLM,
-    REDUCED_EPOCHS,
     REDUCED_MLM,
     GlueConfig,
     MlmConfig,
@@ -17,10 +15,9 @@ from sbmt.experiments.training.tasks.language import (
     fine_tuning,
     reduced_settings,
 )
-from sbmt.models import MaskedLM, SentenceClassifier
 
 SHARED = dict(n_layers=4, n_heads=8, d_model=512, d_hidden=2048, length=512, dropout=0.1, attention_dropout=0.1)
-SHARED |= dict(attention="sbm", quirks=False)
+SHARED |= dict(attention="sbm")
 
 
 def some(config, expected):
@@ -31,14 +28,13 @@ def some(config, expected):
 def test_defaults_are_the_papers_table_7():
     """Its 50 epochs of pre-training are 5,000 batches each."""
     mlm = SHARED | dict(task="mlm", data="corpus", batch_size=256, learning_rate=1e-4, steps=50 * 5000)
-    del mlm["quirks"]
     assert some(PAPER_MLM, mlm) == mlm
-    assert PAPER_MLM.best_by == "loss" and not PAPER_MLM.is_chosen_on_test
+    assert PAPER_MLM.best_by == "loss"
     glue = SHARED | dict(batch_size=32, learning_rate=3e-5, pooling="mean")
     for task in ("sst2", "qqp", "mnli", "qnli"):
         config = GlueConfig(task=task, tokenizer="t.json")
         assert some(config, glue) == glue
-        assert config.best_by == "accuracy" and not config.is_chosen_on_test and config.data_name == task
+        assert config.best_by == "accuracy" and config.data_name == task
     arguments = {"preset": "recommended", "window": 64}  # δ = 0.01 is the preset's, k = 128 the layer's
     given = PAPER_MLM.attention_arguments()
     assert arguments.items() <= given.items() and not {"exploration", "n_clusters", "self_loops"} & given.keys()
@@ -94,28 +90,3 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
 def test_epochs_become_steps(n_train, batch_size, epochs, expected):
     config = epochs_of(GlueConfig(tokenizer="t", batch_size=batch_size), n_train, epochs)
     assert (config.steps, config.warmup_steps, config.eval_every) == expected
-
-
-def test_a_reduced_pass_through_a_whole_task_stops_early():
-    config = GlueConfig(task="qqp", tokenizer="t")
-    assert epochs_of(config, 363_000).steps == 5 * 11_344
-    assert epochs_of(config, 363_000, is_reduced=True).steps == REDUCED_EPOCHS["qqp"] * 2_188  # of 70,000 examples
-    assert epochs_of(config, 8_100, is_reduced=True).steps == REDUCED_EPOCHS["qqp"] * 254
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("epochs", [0, -1])
-def test_no_epoch_is_refused(epochs):
-    with pytest.raises(SbmtError, match="epochs ≥ 1"):
-        epochs_of(GlueConfig(tokenizer="t"), 100, epochs)
-
-
-def test_the_model_fits_the_task(tiny_mlm, tiny_glue):
-    info = {"vocab_size": 280, "class_names": list("abc"), "n_documents": 1}
-    mlm = build_model(tiny_mlm(), info)
-    assert isinstance(mlm, MaskedLM) and mlm.bias.shape == (280,)
-    glue = build_model(tiny_glue("mnli", pooling="first", dropout=0.25), info)
-    assert isinstance(glue, SentenceClassifier) and glue.pooling == "first"
-    assert glue.head[-1].out_features == 3 and glue.head[0].p == 0.25
-    for model in (mlm, glue):
-        assert model.encoder.position_embedding.num_embeddings == 16 and len(model.encoder.blocks) == 2

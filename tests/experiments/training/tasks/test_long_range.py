@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, PAPER, REDUCED
+from sbmt.experiments.training.tasks import LONG_RANGE_TASKS, PAPER
 
 SHARED = dict(n_layers=2, n_heads=2, d_model=64, d_hidden=128, dropout=0.1, attention_dropout=0.1)
 TABLE_7 = {  # length, batch size, learning rate, steps
@@ -26,15 +26,6 @@ def test_presets_are_the_papers_table_7():
         arguments = PAPER[task].attention_arguments()
         assert arguments["preset"] == "recommended"  # which has δ = 0.01; k = 128 is the layer's
         assert not {"exploration", "n_clusters", "self_loops", "window"} & arguments.keys()
-
-
-def test_reduced_settings_ask_for_less():
-    assert tuple(REDUCED) == LONG_RANGE_TASKS
-    for task, config in REDUCED.items():
-        assert config.task == task
-        assert config.length < PAPER[task].length and config.steps < PAPER[task].steps
-        assert (config.n_layers, config.n_heads, config.d_model, config.options.n_clusters) == (2, 2, 64, 32)
-        assert config.override(attention="linformer").options.n_projected == 64
 
 
 def test_encodings_follow_task_and_quirks(tiny):

@@ -1,29 +1,19 @@
-"""Repeated tokens: sequences and masks in order, the last weights, and checkpoints that no run has written."""
+"""Repeated tokens: sequences and masks in order, and the last weights."""
 
-import shutil
 from dataclasses import replace
 from math import exp
 
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, build_model, evaluate, fit, load_run
-from sbmt.experiments.training.checkpoints import TensorsAndJson
 from sbmt.experiments.training.data import BatchStream, SequenceFeed
-from sbmt.experiments.training.tasks import generated as module
-from tests.experiments.training.runs import Stopped, stop_after
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4}
 )
-
-
-def test_same_seed_same_run_and_other_seed_another():
-    assert fit(TINY).history == fit(TINY).history
-    assert fit(TINY).history != fit(replace(TINY, seed=1)).history
 
 
 def test_sequences_come_in_order_from_one_generator():
@@ -91,16 +81,6 @@ def test_the_density_penalty_reaches_the_block_model():
     assert pressed.test.expected_density < 0.5 * plain.test.expected_density
 
 
-@pytest.mark.parametrize("n_samples", [1, 3])
-def test_evaluation_restores_the_mode_and_is_seeded(n_samples):
-    run = fit(replace(TINY, steps=1))
-    run.model.train()
-    first, again, other = (evaluate(run, 10, n_samples=n_samples, seed=seed) for seed in (0, 0, 1))
-    assert run.model.training
-    assert first.n_examples == 10 and first.labels.shape == (80,)
-    assert torch.equal(first.losses, again.losses) and not torch.equal(first.labels, other.labels)
-
-
 @pytest.mark.slow
 def test_algorithm_1_stops_below_its_cap_and_fails():
     """It cannot draw an edge with more than 63.2 %, and the task shows it."""
@@ -109,57 +89,3 @@ def test_algorithm_1_stops_below_its_cap_and_fails():
     assert 0.6 < max(run.history["density"]) < 0.65
     assert run.test.density < 1 - exp(-1) + 0.005  # a million pairs: five standard deviations are 0.0024
     assert run.test.accuracy < 0.73  # the exact law is at .95 by then
-
-
-FORGERIES = {
-    "masks of another type": lambda s: s.update(masks=s["masks"].float()),
-    "masks cut short": lambda s: s.update(masks=s["masks"][:9]),
-    "masks that are none": lambda s: s.update(masks=torch.zeros_like(s["masks"])),
-    "masks of another seed": lambda s: s.update(masks=torch.Generator().manual_seed(99).get_state()),
-    "no masks": lambda s: s.pop("masks"),
-    "a history cut short": lambda s: s["callbacks"]["MetricsTable"]["rows"].pop(),
-    "a history of text": lambda s: s["callbacks"]["MetricsTable"]["rows"][0].update(loss="0.7"),
-    "a history of other rank": lambda s: s["callbacks"]["MetricsTable"]["rows"][0].update(loss=[0.7]),
-    "no history": lambda s: s["callbacks"].pop("MetricsTable"),
-    "no optimiser": lambda s: s.pop("optimizer_states"),
-    "no state of the optimiser": lambda s: s["optimizer_states"][0].update(state={}),
-    "a parameter without state": lambda s: s["optimizer_states"][0]["state"].pop(0),
-    "a moment missing": lambda s: s["optimizer_states"][0]["state"][0].pop("exp_avg"),
-    "a moment too many": lambda s: s["optimizer_states"][0]["state"][0].update(more=torch.ones(1)),
-    "a moment of another shape": lambda s: s["optimizer_states"][0]["state"][0].update(exp_avg=torch.ones(1)),
-    "a moment of another type": lambda s: s["optimizer_states"][0]["state"][0].update(exp_avg=0.5),
-    "another rate": lambda s: s["optimizer_states"][0]["param_groups"][0].update(lr=5.0),
-    "another schedule": lambda s: s["lr_schedulers"][0].update(last_epoch=2),
-    "no schedule": lambda s: s.update(lr_schedulers=[]),
-    "weights of another shape": lambda s: s["state_dict"].update({"model.head.bias": torch.ones(7)}),
-    "a weight missing": lambda s: s["state_dict"].popitem(),
-    "another step": lambda s: s.update(global_step=4),
-    "a step of text": lambda s: s.update(global_step="5"),
-    "counters of text": lambda s: s["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"].update(ready="5"),
-    "no counters": lambda s: s.pop("loops"),
-}
-"""By what is wrong with it: a checkpoint whose checksum is right, but which no run can have written."""
-
-
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory):
-    """The folder of a run that was stopped after step 8, with a checkpoint of step 5."""
-    folder = tmp_path_factory.mktemp("interrupted")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(module, "CHECKPOINT_EVERY", 5)
-        fit(TINY, folder, on_step=stop_after(8))
-    return folder
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_checkpoints_that_no_run_can_have_written_are_reported(interrupted, tmp_path, monkeypatch, forgery):
-    monkeypatch.setattr(module, "CHECKPOINT_EVERY", 5)
-    folder = shutil.copytree(interrupted, tmp_path / "run")
-    path = folder / "state.safetensors"
-    state = TensorsAndJson().load_checkpoint(path)
-    FORGERIES[forgery](state)
-    TensorsAndJson().save_checkpoint(state, path)
-    with pytest.raises(SbmtError, match="a whole checkpoint") as told:
-        fit(TINY, folder, resume=True)
-    assert "\n" not in str(told.value)

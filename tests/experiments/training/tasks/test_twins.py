@@ -6,7 +6,7 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared, prepare
 from sbmt.experiments.data.twins import low_frequencies, pictures_of
-from sbmt.experiments.training import TwinsConfig, evaluate, fit, load_run
+from sbmt.experiments.training import TwinsConfig, evaluate, fit
 from sbmt.experiments.training.data import BatchStream
 from tests.experiments.data.toy import toy_examples, toy_source
 from tests.experiments.training.tiny_language import SMALL_OPTIONS
@@ -39,14 +39,6 @@ def test_training_and_test_show_pictures_of_their_own_splits(toys):
         for other, known in tokens.items():
             nearest = torch.stack([(known - token).norm(dim=1).min() for token in batch.tokens.flatten(0, 1)])
             assert nearest.max() < 1e-3 if other == name else nearest.min() > 0.02
-
-
-def test_a_saved_run_loads_as_it_was(tmp_path):
-    run = fit(TINY.override(attention="sbm"), tmp_path / "run")
-    loaded = load_run(tmp_path / "run")
-    assert loaded.config == run.config and loaded.test == run.test
-    assert evaluate(loaded).accuracy == run.test.accuracy
-    assert run.about["data"]["name"] == "toy-image"
 
 
 @pytest.mark.bad_input

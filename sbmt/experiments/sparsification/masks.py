@@ -1,0 +1,286 @@
+"""Other masks for a network that was trained with full attention, each tuned to have as many edges as asked for.
+
+All are dense inside, so that they stay simple.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sbmt.block_model.model import SMALLEST_PROBABILITY
+from sbmt.graph.masks import zero_padding
+from sbmt.sparsification.fit import Heads, full_attention
+from sbmt.types import AttentionOutput
+
+BITS, TABLES = range(1, 13), 64
+"""What is tried of hashing: bits of a table, and the most tables."""
+CLUSTERS = 8, 16, 32, 64, 128
+"""What is tried of k-means."""
+NEAR = 1.1
+"""How many times the density asked for, or the inverse of that, a mask may have whose size comes in steps."""
+
+Mask = tuple[Bool[Tensor, "batch heads n m"], Float[Tensor, "batch heads n m"] | None]
+"""Which pairs are edges, and with what probability each of them was drawn; None: nothing is random."""
+
+
+class MaskedAttention(nn.Module):
+    """Full attention's scores under another mask; edges that were drawn are reweighted as those of fitted masks are.
+
+    Args:
+        mask: Makes it from what the layer is given; what it says of padded keys is ignored.
+    """
+
+    def __init__(self, mask: Callable[[Heads], Mask]) -> None:
+        super().__init__()
+        self.mask = mask
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        **_: object,
+    ) -> AttentionOutput:
+        """As every attention of the library; masks come from torch's global generator, and edges are not returned."""
+        heads = Heads(query, key, value, query_mask, key_mask)
+        with torch.no_grad():
+            is_edge, probability = self.mask(heads)
+        real = is_pair(heads)
+        scores = query @ key.mT / query.shape[-1] ** 0.5
+        if probability is not None:
+            scores = scores - probability.clamp(min=SMALLEST_PROBABILITY).log()
+        is_edge = is_edge & real
+        weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
+        density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
+        return AttentionOutput(zero_padding(weights @ value, query_mask), density, density)
+
+
+def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
+    """The pairs of real tokens."""
+    batch, n_heads, n_queries, _ = heads.query.shape
+    pairs = torch.ones(batch, n_heads, n_queries, heads.key.shape[2], dtype=torch.bool, device=heads.query.device)
+    if heads.query_mask is not None:
+        pairs &= heads.query_mask[:, None, :, None]
+    if heads.key_mask is not None:
+        pairs &= heads.key_mask[:, None, None, :]
+    return pairs
+
+
+def n_keys(heads: Heads) -> Float[Tensor, "batch 1 1 1"]:
+    """How many real keys each example has."""
+    if heads.key_mask is None:
+        return torch.full((heads.key.shape[0], 1, 1, 1), float(heads.key.shape[2]))
+    return heads.key_mask.sum(1).clamp(min=1).float()[:, None, None, None]
+
+
+def drawn(probability: Float[Tensor, "batch heads n m"]) -> Mask:
+    """A mask with these probabilities; pairs of probability 1 are certain."""
+    return torch.rand_like(probability) < probability, probability
+
+
+def density_of(layer: Sequence[Heads], found: Sequence[Float[Tensor, "batch heads n m"]]) -> float:
+    """The density of masks, or of their probabilities: per query the mean over real keys, then over queries."""
+    return per_query(layer, [x / n_keys(heads) for heads, x in zip(layer, found, strict=True)])
+
+
+def per_query(layer: Sequence[Heads], found: Sequence[Float[Tensor, "batch heads n m"]]) -> float:
+    """The mean over real queries of sums over real keys."""
+    total = sum(float((x * is_pair(heads)).sum()) for heads, x in zip(layer, found, strict=True))
+    return total / sum(float(is_pair(heads).any(-1).sum()) for heads in layer)
+
+
+def nearest(found: dict[tuple[int, int], tuple[float, float]], density: float) -> tuple[int, int]:
+    """The settings that see the most among those near the density, or else those nearest to it."""
+    near = {key: seen for key, (here, seen) in found.items() if density / NEAR <= here <= density * NEAR}
+    if near:
+        return max(near, key=lambda key: near[key])
+    return min(found, key=lambda key: abs(found[key][0] - density))
+
+
+# --- masks that do not look at tokens --------------------------------------------------------------------------------
+
+
+def local(reach: int, probability: float) -> MaskedAttention:
+    """Keys at most ``reach`` places away, and others at random; reach 0 is the token itself, and −1 none."""
+
+    def mask(heads: Heads) -> Mask:
+        pairs = is_pair(heads)
+        place = torch.arange(pairs.shape[2])[:, None] - torch.arange(pairs.shape[3])
+        return drawn(torch.where(place.abs() <= reach, 1.0, probability).expand(pairs.shape))
+
+    return MaskedAttention(mask)
+
+
+def random(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Any keys."""
+    return local(-1, density)
+
+
+def window(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """The nearest keys on either side."""
+    return local(_reach(layer, density), 0.0)
+
+
+def window_and_random(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Half of the keys near, the other half random."""
+    reach = _reach(layer, density / 2)
+    inside = _band(layer, reach)
+    return local(reach, min(1.0, max(0.0, (density - inside) / max(1e-12, 1 - inside))))
+
+
+def _band(layer: Sequence[Heads], reach: int) -> float:
+    """The density of a window."""
+    return density_of(layer, [local(reach, 0.0).mask(heads)[0].float() for heads in layer])
+
+
+def _reach(layer: Sequence[Heads], density: float) -> int:
+    """The reach of the window whose density is nearest."""
+    reach, last = 0, _band(layer, 0)
+    while last < density:
+        following = _band(layer, reach + 1)
+        if abs(following - density) >= abs(last - density):
+            break
+        reach, last = reach + 1, following
+    return reach
+
+
+# --- hashing ---------------------------------------------------------------------------------------------------------
+
+
+def hashed(n_bits: int, n_tables: int) -> MaskedAttention:
+    r"""Pairs that share a bucket in at least one of L tables, each of K random hyperplanes (SimHash).
+
+    Keys are centred, which changes no attention, and get one more coordinate that makes them equally long, so that a
+    smaller angle is a larger score (Neyshabur and Srebro, 2015; MagicPIG, 2024, weights the drawn keys in the same
+    way). At an angle of θ a pair is drawn with probability $1 - (1 - (1 - θ/π)^K)^L$.
+    """
+
+    def mask(heads: Heads) -> Mask:
+        query, key = directions_of(heads)
+        planes = torch.randn(heads.query.shape[1], query.shape[-1], n_tables * n_bits)
+        codes = ((x @ planes > 0).unflatten(-1, (n_tables, n_bits)) for x in (query, key))
+        of_query, of_key = ((code * 2 ** torch.arange(n_bits)).sum(-1) for code in codes)  # batch heads n tables
+        is_edge = torch.zeros_like(is_pair(heads))
+        for table in range(n_tables):
+            is_edge |= of_query[..., table, None] == of_key[..., None, :, table]
+        return is_edge, collision(query, key, n_bits, n_tables)
+
+    return MaskedAttention(mask)
+
+
+def directions_of(heads: Heads) -> tuple[Tensor, Tensor]:
+    """Unit vectors whose angles order the keys of a query as their scores do."""
+    key = zero_padding(heads.key, heads.key_mask)
+    key = zero_padding(key - key.sum(2, keepdim=True) / n_keys(heads), heads.key_mask)
+    longest = key.norm(dim=-1).amax(-1)[..., None, None].clamp(min=1e-12)
+    key = key / longest
+    rest = (1 - key.square().sum(-1, keepdim=True)).clamp(min=0).sqrt()
+    return nn.functional.normalize(nn.functional.pad(heads.query, (0, 1)), dim=-1), torch.cat([key, rest], -1)
+
+
+def collision(query: Tensor, key: Tensor, n_bits: int, n_tables: int) -> Float[Tensor, "batch heads n m"]:
+    """The probability that two directions share a bucket in at least one table."""
+    angle = (query @ key.mT).clamp(-1, 1).acos()
+    return 1 - (1 - (1 - angle / torch.pi) ** n_bits) ** n_tables
+
+
+def hashing(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Locality-sensitive hashing, with the number of bits that sees the most attention."""
+    best: dict[tuple[int, int], tuple[float, float]] = {}
+    directions = [directions_of(heads) for heads in layer]
+    for n_bits in BITS:
+        once = density_of(layer, [collision(*pair, n_bits, 1) for pair in directions])
+        n_tables = min(TABLES, max(1, round(density / once)))
+        found = [collision(*pair, n_bits, n_tables) for pair in directions]
+        seen = [full_attention(heads) * p for heads, p in zip(layer, found, strict=True)]
+        best[n_bits, n_tables] = density_of(layer, found), per_query(layer, seen)
+    return hashed(*nearest(best, density))
+
+
+# --- k-means ---------------------------------------------------------------------------------------------------------
+
+
+def clustered(centroids: Float[Tensor, "heads clusters d"], n_probed: int) -> MaskedAttention:
+    """Keys in the ``n_probed`` clusters that a query scores highest; a key is in that of the nearest centroid."""
+
+    def mask(heads: Heads) -> Mask:
+        cluster = torch.cdist(heads.key, centroids.expand(len(heads.key), -1, -1, -1)).argmin(-1)  # batch heads m
+        probed = (heads.query @ centroids.mT).topk(n_probed, -1).indices
+        is_probed = torch.zeros(*probed.shape[:3], centroids.shape[1], dtype=torch.bool).scatter(-1, probed, True)
+        return is_probed.gather(-1, cluster[:, :, None].expand(-1, -1, probed.shape[2], -1)), None
+
+    return MaskedAttention(mask)
+
+
+def k_means(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Clusters of keys, in the number that sees the most attention."""
+    best: dict[tuple[int, int], tuple[float, float]] = {}
+    masks: dict[tuple[int, int], MaskedAttention] = {}
+    for n_clusters in CLUSTERS:
+        centroids = _centroids(layer, n_clusters)
+        n_probed = min(n_clusters, max(1, round(density * n_clusters)))
+        for probed in {n_probed, max(1, n_probed - 1), min(n_clusters, n_probed + 1)}:
+            mask = masks[n_clusters, probed] = clustered(centroids, probed)
+            edges = [mask.mask(heads)[0].float() for heads in layer]
+            seen = [full_attention(heads) * edge for heads, edge in zip(layer, edges, strict=True)]
+            best[n_clusters, probed] = density_of(layer, edges), per_query(layer, seen)
+    return masks[nearest(best, density)]
+
+
+def _centroids(layer: Sequence[Heads], n_clusters: int, rounds: int = 20) -> Float[Tensor, "heads clusters d"]:
+    """Lloyd's k-means of all real keys, head by head, from keys drawn at random."""
+    keys = torch.cat([heads.key.transpose(0, 1).flatten(1, 2) for heads in layer], 1)
+    keys = keys[:, torch.cat([is_pair(heads)[:, 0].any(1).flatten() for heads in layer])]
+    centroids = keys[:, torch.randperm(keys.shape[1])[:n_clusters]]
+    for _ in range(rounds):
+        cluster = torch.cdist(keys, centroids).argmin(-1)  # heads keys
+        count = torch.zeros(centroids.shape[:2]).scatter_add(1, cluster, torch.ones_like(cluster, dtype=torch.float))
+        total = torch.zeros_like(centroids).scatter_add(1, cluster[..., None].expand_as(keys), keys)
+        centroids = torch.where(count[..., None] > 0, total / count.clamp(min=1)[..., None], centroids)
+    return centroids
+
+
+# --- masks that know the attention -----------------------------------------------------------------------------------
+
+
+def oracle(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """The keys that each query attends most: the best that as many keys for every query can do."""
+
+    def mask(heads: Heads) -> Mask:
+        rank = full_attention(heads).argsort(-1, descending=True).argsort(-1)
+        return rank < (density * n_keys(heads)).round().clamp(min=1), None
+
+    return MaskedAttention(mask)
+
+
+def at_rates(edges_per_query: float) -> MaskedAttention:
+    """Drawn at rates in proportion to attention, 1 − exp(−c a): what the fit of a block model aims at."""
+    return MaskedAttention(lambda heads: drawn(-torch.expm1(-edges_per_query * full_attention(heads))))
+
+
+def ideal_rates(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Drawn in proportion to attention."""
+    weights = [full_attention(heads) for heads in layer]
+    low, high = 0.0, 1e6
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_less = density_of(layer, [-torch.expm1(-middle * a) for a in weights]) < density
+        low, high = (middle, high) if is_less else (low, middle)
+    return at_rates(high)
+
+
+CONTROLS: dict[str, Callable[[Sequence[Heads], float], MaskedAttention]] = {
+    "random": random,
+    "window": window,
+    "window and random": window_and_random,
+    "hashing": hashing,
+    "k-means": k_means,
+    "ideal rates": ideal_rates,
+    "oracle": oracle,
+}
+"""By the names that tables give them: a function of what a layer was given, and of the density wanted."""

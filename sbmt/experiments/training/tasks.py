@@ -1,0 +1,673 @@
+"""What is trained: the settings of every task, those of the paper's Table 7, and reduced ones for a CPU."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from math import ceil, exp, inf, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sbmt.attention import edge_attention
+from sbmt.attention.dispatch import check_dropout
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.batches import Batch, Encoding, batch_of_tokens
+from sbmt.experiments.data.glue.sentence_pairs import encode_split
+from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.language.masked_blocks import blocks_of
+from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.locate import prepared_folder
+from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
+from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
+from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
+from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
+from sbmt.experiments.files import load_weights, read_json, read_tensors
+from sbmt.experiments.training.config import TrainingConfig, family_defaults
+from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, Sample, SequenceFeed, TaskData
+from sbmt.graph.edges import EdgeList
+from sbmt.models import DualEncoder, Encoder, MaskedLM, ModelOutput, SentenceClassifier, SequenceClassifier, TokenTagger
+from sbmt.models.encoder import Positions
+from sbmt.models.heads import PairFeatures, Pooling
+from sbmt.registration import option
+from sbmt.types import AttentionOutput
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+# --- generated sequences ---------------------------------------------------------------------------------------------
+
+REPEATED_TOKENS, RECALL, TWINS = "repeated_tokens", "recall", "twins"
+CHECKPOINT_EVERY = 200
+TEST_SEED = 1_000_003
+"""Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
+
+
+@dataclass(frozen=True)
+class GeneratedConfig(TrainingConfig):
+    """Everything that decides a run on generated sequences, apart from what one task alone has.
+
+    Adam follows a constant learning rate, with a cooldown if asked for. Sequences and masks are drawn one after the
+    other from a generator each.
+    """
+
+    positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
+    cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
+    test_sequences: int = option(1024, "sequences of the final evaluation")
+
+    accelerator = "cpu"  # networks so small gain nothing from a GPU
+    has_dev = False
+    score_type = torch.float64
+    evaluation_batch = 64
+    has_masks_in_order = True
+    row_every = 1
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws n sequences, the same ones at once as one after the other."""
+        raise NotImplementedError
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Sequences for training and for the test, from different generators."""
+        return self._task_data(self.sample, self.sample, test_seed)
+
+    def _task_data(self, train: Sample, test: Sample, test_seed: int, info: dict[str, Any] | None = None) -> TaskData:
+        feeds = {
+            "train": SequenceFeed(train, self.seed, self.batch_size * self.steps),
+            "test": SequenceFeed(test, TEST_SEED + test_seed, self.test_sequences),
+        }
+        return TaskData(dict(feeds), info or {})
+
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Adam."""
+        return torch.optim.Adam(parameters, self.learning_rate)
+
+    def learning_rate_share(self, step: int) -> float:
+        """1, then a line over the last ``cooldown`` steps towards 0."""
+        return min(1.0, (self.steps - step) / (self.cooldown + 1))
+
+    def evaluation_seed(self, seed: int) -> int:
+        """Far from the seeds of sequences."""
+        return 2 * TEST_SEED + seed
+
+    @property
+    def checkpoint_every(self) -> int:
+        """:data:`CHECKPOINT_EVERY`."""
+        return CHECKPOINT_EVERY
+
+    def n_examples(self, split: str) -> int | None:
+        """``test_sequences``."""
+        return self.test_sequences
+
+    def test_batch_size(self, batch_size: int) -> int:
+        """The same for every run, so that all are tested on the same sequences and masks."""
+        return self.evaluation_batch
+
+
+@dataclass(frozen=True)
+class RepeatedTokensConfig(GeneratedConfig):
+    """Everything that decides a run on repeated tokens, apart from versions and hardware; by default the demo's."""
+
+    task: str = option(REPEATED_TOKENS, "always repeated_tokens")
+    fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
+
+    tasks = (REPEATED_TOKENS,)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of every token."""
+        if self.fresh_values:
+            return TokenTagger(self.make_encoder(None, None, d_input=D_VALUE), 1)
+        return TokenTagger(self.make_encoder(self.length, None), 1)
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every token has a label."""
+        sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
+        return batch_of_tokens(*sample(n, self.length, generator=generator))
+
+
+SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
+"""``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
+
+
+def fitted(**overrides: Any) -> dict[str, Any]:
+    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
+    settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
+    settings |= {name: value for name, value in overrides.items() if value is not None}
+    return {"cooldown": settings["steps"] // 3} | settings
+
+
+@dataclass(frozen=True)
+class TwinsConfig(GeneratedConfig):
+    """Everything that decides a run on twins among photographs, apart from data, versions and hardware."""
+
+    task: str = option(TWINS, "always twins")
+    data: str = option("image-lossy", "name of the prepared images")
+    crop: int = option(30, "side of a crop in pixels")
+    learning_rate: float = option(3e-3, "Adam's learning rate")
+    d_model: int = option(64, "width")
+    d_hidden: int = option(64, "width inside the MLPs")
+
+    tasks = (TWINS,)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of every crop."""
+        return TokenTagger(self.make_encoder(None, None, d_input=min(N_FREQUENCIES, self.crop) ** 2), 1)
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Sequences of crops, from different pictures and generators for training and for the test."""
+        prepared = prepared or open_prepared(prepared_folder() / self.data)
+        if prepared.info["task"] != "image":
+            raise SbmtError("prepared images", f"{prepared.info['task']} in {prepared.folder}", "name others")
+        train, test = (pictures_of(prepared.splits[split]) for split in ("train", "test"))
+        if self.crop > (side := train.shape[1]):
+            raise SbmtError(f"crop ≤ {side}, the side of the pictures", self.crop, "cut smaller crops")
+        info = {name: prepared.info[name] for name in INFO}
+        return self._task_data(partial(self._sample, train), partial(self._sample, test), test_seed, info)
+
+    def _sample(self, pictures: Tensor, n: int, generator: torch.Generator) -> Batch:
+        crops, labels = sample_twins(pictures, n, self.length, self.crop, generator=generator)
+        return batch_of_tokens(low_frequencies(crops), labels)
+
+
+@dataclass(frozen=True)
+class RecallConfig(GeneratedConfig):
+    """Everything that decides a run on associative recall, apart from versions and hardware.
+
+    The length is the number of pairs, queries and distractors, whatever is given.
+    """
+
+    task: str = option(RECALL, "always recall")
+    n_pairs: int = option(16, "items, a key and a value each, that are asked for")
+    n_queries: int = option(16, "keys that ask for their value")
+    n_distractors: int = option(32, "items that are not asked for")
+    n_keys: int = option(128, "keys to draw from")
+    n_values: int = option(32, "values to draw from")
+    permutation: bool = option(False, "ask for each key by the next one")
+    is_oracle: bool = option(False, "with attention full: attend nothing but the item that is asked for, and itself")
+    learning_rate: float = option(3e-3, "Adam's learning rate")
+    d_model: int = option(64, "width")
+    d_hidden: int = option(64, "width inside the MLPs")
+
+    tasks = (RECALL,)
+
+    def __post_init__(self) -> None:
+        check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
+        object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
+        super().__post_init__()
+        if self.is_oracle and (self.attention != "full" or self.options.is_log_scaled):
+            raise SbmtError("an oracle with attention 'full' and no options", self.attention, "leave one of them out")
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of tokens that hold a key and a value side by side."""
+        vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
+        encoder = self.make_encoder(vocab_size, None, n_ids=2)
+        if self.is_oracle:
+            settings: dict[str, Any] = {"permutation": self.permutation, "n_heads": self.n_heads}
+            find_edges = partial(matching_edges, n_keys=self.n_keys, n_values=self.n_values, **settings)
+            return OracleTagger(encoder, self.n_values, find_edges)
+        return TokenTagger(encoder, self.n_values)
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every query has a label."""
+        sizes = self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
+        tokens, answers = sample_recall(n, *sizes, permutation=self.permutation, generator=generator)
+        is_query = answers != NO_ANSWER
+        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)
+
+    @property
+    def evaluation_batch(self) -> int:  # type: ignore[override]
+        """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
+        return max(1, 4096 // self.length)
+
+
+class OracleAttention(nn.Module):
+    """Softmax attention along the edges that it was given before the call, whatever the input."""
+
+    edges: EdgeList
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> AttentionOutput:
+        """Attends; the edges decide which tokens are real."""
+        density = self.edges.density()
+        return AttentionOutput(edge_attention(query, key, value, self.edges), density, density)
+
+
+class OracleTagger(TokenTagger):
+    """A tagger whose layers attend along edges that follow from the tokens by a rule of the task, ``find_edges``."""
+
+    def __init__(self, encoder: Encoder, n_labels: int, find_edges: Callable[[Tensor], EdgeList]) -> None:
+        super().__init__(encoder, n_labels)
+        self.find_edges, self.oracle = find_edges, OracleAttention()
+        for block in encoder.blocks:
+            block.get_submodule("attention").attention = self.oracle
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, **options: Any) -> ModelOutput:
+        """See :class:`~sbmt.models.TokenTagger`."""
+        self.oracle.edges = self.find_edges(tokens)
+        return super().forward(tokens, mask, **options)
+
+
+# --- prepared examples -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SequenceConfig(TrainingConfig):
+    """Everything that decides a run on prepared examples, apart from what one kind of task alone has.
+
+    AdamW follows a learning rate that rises along a line and falls along another.
+    """
+
+    data: str = option("", "name of the prepared examples; the task's own if left out")
+    length: int = option(2048, "tokens kept of a document; pixels of an image")
+    batch_size: int = option(128, "examples per optimiser step, over all devices")
+    steps: int = option(5000, "optimiser steps")
+    warmup_steps: int = option(1000, "steps over which the learning rate rises; then it falls, both along a line")
+    eval_every: int = option(50, "steps between two evaluations on dev, each of which leaves a checkpoint")
+    learning_rate: float = option(5e-4, "AdamW's largest learning rate")
+    weight_decay: float = option(0.0, "AdamW's weight decay")
+    d_model: int = option(64, "width")
+    d_hidden: int = option(128, "width inside the MLPs and the head")
+    n_heads: int = option(2, "heads per layer")
+    n_layers: int = option(2, "layers")
+    embedding_std: float = option(0.02, "standard deviation of embeddings at the start")
+    dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
+    attention_dropout: float = option(0.1, "dropout on the attention weights")
+    dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
+    test_examples: int | None = option(None, "test on that many test examples; all if left out")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.warmup_steps >= self.steps:
+            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
+        check_dropout(self.dropout)
+        check_dropout(self.attention_dropout)
+
+    @property
+    def data_name(self) -> str:
+        """The folder of the prepared examples."""
+        return self.data or self.task
+
+    @property
+    def has_dropout(self) -> bool:  # type: ignore[override]
+        """Whether one of the two dropouts is on."""
+        return self.dropout + self.attention_dropout > 0
+
+    def open_prepared(self) -> Prepared:
+        """The prepared examples that the configuration names; SbmtError if they are not there, or another task's."""
+        prepared = open_prepared(prepared_folder() / self.data_name)
+        if prepared.info["task"] != self.task:
+            raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
+        return prepared
+
+    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
+        """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""
+        from scipy.stats import binomtest
+
+        labels = data.labels[name][: self.test_examples]
+        n, right = len(labels), round(test.accuracy * len(labels))
+        interval = binomtest(right, n).proportion_ci(0.95, "wilson")
+        commonest = int(np.bincount(data.labels["train"]).argmax())
+        bounds = [round(float(interval.low), 4), round(float(interval.high), 4)]
+        found = {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
+        if constant := self.make_metrics(len(data.info["class_names"])):
+            truth = torch.from_numpy(np.array(labels))
+            answer = torch.full_like(truth, commonest)
+            found["chance_metrics"] = {name: float(metric(answer, truth)) for name, metric in constant.items()}
+        return found
+
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+        """AdamW."""
+        return torch.optim.AdamW(parameters, self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
+
+    def learning_rate_share(self, step: int) -> float:
+        """A line up to 1 over ``warmup_steps``, then a line down to 0."""
+        if step < self.warmup_steps:
+            return (step + 1) / (self.warmup_steps + 1)
+        return (self.steps - step) / (self.steps - self.warmup_steps)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """``eval_every``, or the last step of a shorter run."""
+        return min(self.eval_every, self.steps)
+
+    def n_examples(self, split: str) -> int | None:
+        """``dev_examples`` or ``test_examples``."""
+        return self.dev_examples if split == "dev" else self.test_examples
+
+
+def labelled(
+    prepared: Prepared,
+    feeds: dict[str, ExampleFeed],
+    tokenizer: Tokenizer | None = None,
+    info: dict[str, Any] | None = None,
+) -> TaskData:
+    """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
+    known = {name: prepared.info[name] for name in INFO} | (info or {}) | {"n_train": len(feeds["train"])}
+    labels = {name: split.labels for name, split in prepared.splits.items()}
+    return TaskData(dict(feeds), known, labels, tokenizer, prepared.splits["test"].extras)
+
+
+# --- Long Range Arena ------------------------------------------------------------------------------------------------
+
+TASK_TITLES = {
+    "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
+    "text": "Text: is a film review positive, read byte by byte?",
+    "retrieval": "Retrieval: are two documents related, each read by itself?",
+    "image": "Image: which of ten things does a grey picture show, read pixel by pixel?",
+    "pathfinder": "Pathfinder: do two discs lie on the same dashed curve?",
+}
+LONG_RANGE_TASKS = tuple(TASK_TITLES)
+
+
+@dataclass(frozen=True)
+class LongRangeConfig(SequenceConfig):
+    """Everything that decides a run on a task of Long Range Arena, apart from data, versions and hardware."""
+
+    task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
+    pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
+    quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
+
+    tasks = LONG_RANGE_TASKS
+
+    @property
+    def is_image(self) -> bool:  # type: ignore[override]
+        """Whether tokens are pixels."""
+        return self.task in ("image", "pathfinder")
+
+    def encoding(self, first_id: int) -> Encoding:
+        """How this run turns symbols into tokens."""
+        return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A classifier of documents, or of pairs of them."""
+        encoder, n_classes = self.make_encoder(info["vocab_size"], self.length), len(info["class_names"])
+        shared: dict[str, Any] = {"is_padded_mean": self.quirks}
+        if info["n_documents"] == 2:
+            return DualEncoder(encoder, n_classes, self.d_hidden, pair_features=self.pair_features, **shared)
+        return SequenceClassifier(encoder, n_classes, self.d_hidden, **shared)
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Examples whose symbols are tokens already."""
+        prepared = prepared or self.open_prepared()
+        encoding = self.encoding(prepared.info["first_id"])
+        feeds = {name: ExampleFeed(split, encoding) for name, split in prepared.splits.items()}
+        return labelled(prepared, feeds)
+
+
+_TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
+    "listops": (2048, 128, 5e-4, 5000, 1000, 50),
+    "text": (3072, 128, 5e-4, 20000, 8000, 500),
+    "retrieval": (4096, 32, 1e-4, 30000, 800, 300),
+    "image": (1024, 1024, 5e-4, 35000, 175, 175),
+    "pathfinder": (1024, 1024, 5e-4, 62400, 312, 312),
+}
+_COLUMNS = ("length", "batch_size", "learning_rate", "steps", "warmup_steps", "eval_every")
+PAPER = {
+    task: LongRangeConfig(task=task, **dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
+    for task, row in _TABLE_7.items()
+}
+"""The paper's Table 7. It does not give warm-up and evaluations, which are those of the pipeline that it uses."""
+
+_REDUCED: dict[str, dict[str, Any]] = {
+    "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
+    "text": {"length": 256, "steps": 600, "dev_examples": 1000, "test_examples": 4000},
+    "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
+    "image": {"data": "image-lossy", "length": 256, "steps": 600},
+    "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
+    | {"data": "pathfinder-reduced"},  # with black pixels as tokens, 1500 steps stay at chance
+}
+_SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
+_SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
+_SMALL["options"] = None  # anew, from these defaults
+REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
+"""Settings that one CPU core trains in minutes: shorter documents, smaller images, fewer steps, no dropout."""
+
+# --- language --------------------------------------------------------------------------------------------------------
+
+GLUE_TASKS = tuple(GLUE)
+MLM = "mlm"
+TOKENIZER = "tokenizer.json"
+_HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
+_COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
+EPOCHS = 5
+"""Passes of fine-tuning over the examples in the paper's Table 7."""
+REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
+"""Passes of the reduced runs, which train on all of SST-2 and on subsets of the other tasks."""
+REDUCED_EXAMPLES = 70_000
+"""Most examples of a pass of the reduced runs, where the whole task is prepared instead of its subset."""
+
+
+def perplexity(loss: float) -> float:
+    """The exponential of a loss; infinite where that is more than a floating-point number holds."""
+    return exp(loss) if loss <= log(sys.float_info.max) else inf
+
+
+@dataclass(frozen=True)
+class LanguageConfig(SequenceConfig):
+    """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks."""
+
+    length: int = option(512, "tokens of a sequence, start and end included")
+    option_defaults: tuple[tuple[str, Any], ...] = family_defaults(window=64)
+    weight_decay: float = option(0.01, "AdamW's weight decay")
+    d_model: int = option(512, "width")
+    d_hidden: int = option(2048, "width inside the MLPs")
+    n_heads: int = option(8, "heads per layer")
+    n_layers: int = option(4, "layers")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length < 3:
+            raise SbmtError("length ≥ 3: start, end, and a token between them", self.length, "give a larger length")
+
+
+@dataclass(frozen=True)
+class MlmConfig(LanguageConfig):
+    """Everything that decides a run of pre-training, apart from text, tokeniser, versions and hardware.
+
+    The defaults are the BERT column of Table 7: each of its 50 epochs is 5,000 batches, as in the paper's pipeline.
+    """
+
+    task: str = option(MLM, "always mlm")
+    data: str = option("corpus", "name of the prepared corpus")
+    batch_size: int = option(256, "blocks per optimiser step, over all devices")
+    steps: int = option(250_000, "optimiser steps")
+    warmup_steps: int = option(2500, "steps over which the learning rate rises; then it falls, both along a line")
+    eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
+    learning_rate: float = option(1e-4, "AdamW's largest learning rate")
+
+    tasks = (MLM,)
+    best_by: ClassVar = "loss"
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A masked language model."""
+        return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Blocks of the corpus; training hides other tokens each time, evaluations always hide the same ones."""
+        prepared = prepared or self.open_prepared()
+        tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
+        feeds = {}
+        for name in prepared.splits:
+            blocks = blocks_of(prepared.splits[name], self.length, tokenizer)
+            feeds[name] = BlockFeed(blocks, tokenizer, self.seed if name == "train" else _HIDDEN)
+        info = {name: prepared.info[name] for name in INFO}
+        info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
+        return TaskData(dict(feeds), info, tokenizer=tokenizer)
+
+    def metrics_of(self, loss: float) -> dict[str, float]:
+        """Perplexity, e to the loss."""
+        return {"perplexity": perplexity(loss)}
+
+    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
+        """How well the frequencies of tokens in training's text alone do on the test blocks."""
+        train, blocks = (data.feeds[split].blocks for split in ("train", name))  # type: ignore[attr-defined]
+        n_test = min(len(blocks), self.test_examples or len(blocks))
+        counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
+        tokens = blocks.symbols[: n_test * (blocks.length - 2)]
+        loss = float(-np.log(counts / counts.sum())[tokens].mean())
+        alone = {"perplexity": perplexity(loss), "accuracy": float((tokens == counts.argmax()).mean())}
+        return {"n_test": n_test, "frequencies": alone}
+
+
+@dataclass(frozen=True)
+class GlueConfig(LanguageConfig):
+    """Everything that decides a run of fine-tuning, apart from data, pre-trained weights, versions and hardware.
+
+    Raises:
+        SbmtError: If a value is out of range, or nothing says how text becomes tokens.
+    """
+
+    task: str = option("sst2", f"one of: {', '.join(GLUE_TASKS)}")
+    pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")
+    tokenizer: str = option("", "a tokenizer.json, where no pre-training run brings its own")
+    pooling: Pooling = option("mean", "what the head reads: mean (of all tokens) or first (token)")
+    batch_size: int = option(32, "examples per optimiser step, over all devices")
+    learning_rate: float = option(3e-5, "AdamW's largest learning rate")
+
+    tasks = GLUE_TASKS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.pretrained) == bool(self.tokenizer):
+            do = "name a run of sbmt train mlm with --from, or a tokenizer.json with --tokenizer"
+            raise SbmtError("either a pre-training run or a tokeniser", "both" if self.pretrained else "neither", do)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A classifier of sentences and pairs of them."""
+        encoder = self.make_encoder(info["vocab_size"], self.length)
+        return SentenceClassifier(encoder, len(info["class_names"]), pooling=self.pooling, dropout=self.dropout)
+
+    def start_from(self, model: nn.Module) -> dict[str, Any]:
+        """The encoder of the pre-training run, if one is named; of a longer position table its first rows."""
+        if not self.pretrained:
+            return {}
+        encoder, folder = model.get_submodule("encoder"), Path(self.pretrained)
+        path, positions = folder / "model.safetensors", "position_embedding.weight"
+        tensors = read_tensors(path)
+        state = {name.removeprefix("encoder."): x for name, x in tensors.items() if name.startswith("encoder.")}
+        if positions in state and positions in encoder.state_dict():
+            state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
+        try:
+            load_weights(encoder, state, folder)
+        except SbmtError as error:
+            do = "leave out the options that change the network, or pre-train with them"
+            raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", do) from error
+        result = read_json(folder / "result.json")
+        try:
+            reached = result["test"]["metrics"]["perplexity"]
+        except (KeyError, TypeError) as error:
+            raise SbmtError(f"the result of a pre-training run in {folder}", f"{error!r}", "train again") from error
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": reached}}
+
+    def open_data(
+        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
+    ) -> TaskData:
+        """Sentences as tokens of the pre-training run's tokeniser, or of the one that is named."""
+        prepared = prepared or self.open_prepared()
+        tokenizer = tokenizer or self._find_tokenizer()
+        encoded = {name: encode_split(split, tokenizer, self.length) for name, split in prepared.splits.items()}
+        feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
+        info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
+        info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
+        return labelled(prepared, feeds, tokenizer, info)
+
+    def feed(self, tokenizer: Tokenizer, split: Split) -> ExampleFeed:
+        """Encoded examples, those of similar length in one batch."""
+        return ExampleFeed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
+
+    def _find_tokenizer(self) -> Tokenizer:
+        if not self.pretrained:
+            return Tokenizer.load(Path(self.tokenizer))
+        folder = Path(self.pretrained)
+        settings = read_json(folder / "config.json") if (folder / "result.json").exists() else {}
+        if not isinstance(settings, dict) or settings.get("task") != MLM:
+            raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
+        return tokenizer_of(folder)
+
+    def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
+        """F1 of several kinds."""
+        from sbmt.experiments.training.f1 import glue_metrics
+
+        return glue_metrics(n_classes)
+
+
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokeniser of a finished run; SbmtError if it is missing, damaged, or not that of its training."""
+    tokenizer, result = Tokenizer.load(folder / TOKENIZER), read_json(folder / "result.json")
+    try:
+        is_same = result["data"]["tokenizer"] == tokenizer.sha256
+    except (KeyError, TypeError) as error:
+        raise SbmtError(f"the result of a run in {folder}", f"{error!r}", "train again") from error
+    if not is_same:
+        raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
+    return tokenizer
+
+
+ANEW = {
+    *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
+    *("embedding_std", "seed", "block_model_rate", "auxiliary_weight", "dense_steps", "edges_from", "edges_ramp"),
+    *("task", "accumulate", "precision"),
+}
+"""Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
+
+
+def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
+    """The paper's settings of fine-tuning, except for those given, with the network of the pre-training run's config.
+
+    ``pretrained`` is that run's folder.
+    """
+    network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
+    return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
+
+
+def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
+    """A configuration whose steps amount to a number of passes over the examples; None: the paper's, or the reduced.
+
+    The first twentieth of the steps is warm-up, and dev is evaluated after every pass, as in the paper's pipeline.
+    """
+    if epochs is None:
+        epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
+    if epochs < 1:
+        raise SbmtError("epochs ≥ 1", epochs, "train for one pass at least")
+    steps = ceil((min(n_train, REDUCED_EXAMPLES) if is_reduced else n_train) / config.batch_size)
+    return replace(config, steps=epochs * steps, warmup_steps=epochs * steps // 20, eval_every=steps)
+
+
+PAPER_MLM = MlmConfig()
+_SMALL_MLM: dict[str, Any] = {"length": 128, "d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
+_SMALL_MLM |= {"batch_size": 16, "steps": 3000, "warmup_steps": 200, "eval_every": 500, "learning_rate": 2e-3}
+_SMALL_MLM |= {"embedding_std": 0.1, "dropout": 0.0, "attention_dropout": 0.0, "data": "corpus-reduced"}
+_SMALL_MLM |= {"dev_examples": 400, "test_examples": 400}
+_SMALL_OPTIONS = ("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)
+REDUCED_MLM = MlmConfig(**_SMALL_MLM, option_defaults=_SMALL_OPTIONS)
+"""Settings that one CPU core trains in minutes. The window is an eighth of the length, as in the paper."""
+
+
+def reduced_settings(task: str) -> dict[str, Any]:
+    """Settings of fine-tuning that differ for a reduced network: a subset if one is prepared, and a larger rate."""
+    subset = f"{task}-subset"
+    data = subset if (prepared_folder() / subset).is_dir() else task
+    return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}
+
+
+CONFIGS: dict[str, type[TrainingConfig]] = {
+    REPEATED_TOKENS: RepeatedTokensConfig,
+    RECALL: RecallConfig,
+    TWINS: TwinsConfig,
+    **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
+    MLM: MlmConfig,
+    **dict.fromkeys(GLUE_TASKS, GlueConfig),
+}
+"""The configuration of every task."""

@@ -1,0 +1,182 @@
+"""Folders, files and variables that are not what a run expects: one line each, and nothing is lost."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from sbmt import SbmtError
+from sbmt.experiments.cli import app
+from sbmt.experiments.data.glue.files import GlueRows
+from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
+from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
+from sbmt.experiments.training.evaluate import submission
+from tests.experiments.training.runs import Stopped, stop_after
+
+pytestmark = pytest.mark.bad_input
+TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, test_sequences=16)
+TINY = TINY.override(n_clusters=4)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def edit(path, **changes):
+    """Changes entries of a JSON file, ``a__b`` inside ``a``; older versions wrote no checksum."""
+    content = read_json(path)
+    content.pop("checksum", None)
+    for name, value in changes.items():
+        *outer, last = name.split("__")
+        place = content
+        for part in outer:
+            place = place[part]
+        place[last] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
+def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
+    """Whatever a cluster has left in the environment: a finished run is refused as ever."""
+    monkeypatch.setenv(name, "1")
+    fit(TINY, tmp_path / "run")
+    before = files_of(tmp_path / "run")
+    with pytest.raises(SbmtError, match="a folder without a run"):
+        fit(TINY, tmp_path / "run")
+    assert files_of(tmp_path / "run") == before
+    for value in ("abc", "", "-1"):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(SbmtError, match=f"a number in the environment variable {name}"):
+            fit(TINY, tmp_path / "new")
+
+
+def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
+    """A disk that is full after the weights and before the result: the same command begins anew."""
+
+    def fail(path, *arguments, **options):
+        if path.name == "result.json":
+            raise SbmtError("to write", "a full disk", "free some")
+        write_json(path, *arguments, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(SbmtError, match="a full disk"):
+        patch.setattr(run, "write_json", fail)
+        fit(TINY, tmp_path / "run")
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    with pytest.raises(SbmtError, match="one that was interrupted"):
+        load_run(tmp_path / "run")
+    with pytest.raises(SbmtError, match="leave --resume out"):
+        fit(TINY, tmp_path / "run", resume=True)
+    assert fit(TINY, tmp_path / "run").test == load_run(tmp_path / "run").test
+
+
+@pytest.mark.usefixtures("language")
+@pytest.mark.parametrize("what", ["weights", "tokenizer"])
+def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny_mlm, language, what):
+    if what == "weights":
+        fit(tiny_mlm(), tmp_path / "mlm")
+        config, other = tiny_glue(pretrained=str(tmp_path / "mlm")), tmp_path / "mlm" / "model.safetensors"
+    else:
+        other = tmp_path / "tokenizer.json"
+        other.write_bytes((language / "corpus" / "tokenizer.json").read_bytes())
+        config = tiny_glue(tokenizer=str(other))
+    with pytest.raises(Stopped):
+        fit(config, tmp_path / "run", on_step=stop_after(3))
+    if what == "weights":
+        write_tensors(other, {name: x + 0.1 for name, x in read_tensors(other).items()})
+    else:
+        content = json.loads(other.read_text())
+        content["model"]["merges"] = content["model"]["merges"][:-1]
+        other.write_text(json.dumps(content))
+    with pytest.raises(SbmtError, match=f"a checkpoint of this run, got one with other .*{what}"):
+        fit(config, tmp_path / "run", resume=True, on_step=pytest.fail)
+
+
+@pytest.mark.parametrize("name", ["best.safetensors", "metrics.csv", "config.json", ".x.part", "sub/notes.txt"])
+def test_files_of_others_are_left_alone(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(SbmtError, match="other files"):
+        fit(TINY, tmp_path)
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+EDITS = {
+    "checksum of the data": {"data": {"sha256": 5}},
+    "a loss in words": {"test__loss": "low"},
+    "a loss beyond all numbers": {"test__loss": 10**400},
+    "an interval in words": {"interval": ["low", "high"]},
+    "no densities": {"test__densities": None},
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    fit(TINY, folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    for path in finished.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def told(folder):
+    with pytest.raises(SbmtError) as error:
+        evaluate(load_run(folder))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("changes", EDITS.values(), ids=EDITS)
+def test_an_edited_result_is_told(copied, changes):
+    edit(copied / "result.json", **changes)
+    told(copied)
+
+
+def test_a_network_that_its_weights_cannot_fill_is_not_built(copied):
+    edit(copied / "config.json", n_layers=2**31 - 1)
+    edit(copied / "result.json", config__n_layers=2**31 - 1)
+    assert "weights in" in told(copied)
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.csv", "model.safetensors"])
+def test_pipes_are_not_read(copied, name):
+    (copied / name).unlink()
+    os.mkfifo(copied / name)
+    assert f"a plain file {copied / name}" in told(copied)
+    with pytest.raises(SbmtError):
+        fit(TINY, copied)
+
+
+def test_weights_that_are_no_numbers_are_told(copied):
+    tensors = read_tensors(copied / "model.safetensors")
+    next(iter(tensors.values()))[0] = torch.nan
+    write_tensors(copied / "model.safetensors", tensors)
+    assert "finite weights" in told(copied)
+
+
+def test_control_characters_are_shown_escaped(copied):
+    edit(copied / "config.json", seed="\x1b[31mred")
+    assert "x1b[31mred" in told(copied) and "\x1b" not in told(copied)
+
+
+def test_answers_hold_no_formula():
+    rows = GlueRows((("good",), ("bad",)), None, ("=HYPERLINK(1)", "7"), 0, 0)
+    assert submission("sst2", rows, np.array([1, 0])) == "index\tprediction\n'=HYPERLINK(1)\t1\n7\t0\n"
+
+
+@pytest.mark.usefixtures("language")
+def test_answers_do_not_replace_the_questions(tmp_path, tiny_glue, monkeypatch):
+    fit(tiny_glue(steps=2), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    Path("t.tsv").write_text("index\tsentence\n0\tgood film\n")
+    done = CliRunner().invoke(app, ["predict", "run", "t.tsv", "--output", "./t.tsv"])
+    assert isinstance(done.exception, SbmtError) and "which holds the questions" in str(done.exception)
+    assert Path("t.tsv").read_text().startswith("index\tsentence")

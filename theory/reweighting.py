@@ -13,7 +13,7 @@ of two unbiased estimates. Two limits must be kept apart:
   so do weights that are capped. At a fixed c an error remains.
 
 Everywhere, rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that
-is certain and has value zero.
+is certain and has value zero. Below ``smallest`` the probabilities in weights 1/p are capped.
 """
 
 import math
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
-from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -50,23 +49,13 @@ def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float 
 
 
 def drawn_outputs(
-    scores: Matrix,
-    values: Matrix,
-    rates: Matrix,
-    n_draws: int,
-    *,
-    smallest: float = SMALLEST_PROBABILITY,
-    seed: int = 0,
+    scores: Matrix, values: Matrix, rates: Matrix, n_draws: int, smallest: float = SMALLEST_PROBABILITY
 ) -> np.ndarray:
-    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest).
+    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest); seed 0.
 
     A query that draws nothing gives NaN: let every query have a certain edge, or many edges.
-
-    Raises:
-        SbmtError: Unless n_draws ≥ 1.
     """
-    check_sizes(n_draws=n_draws)
-    rng, probability = np.random.default_rng(seed), -np.expm1(-rates)
+    rng, probability = np.random.default_rng(0), -np.expm1(-rates)
     weights = np.exp(scores) / np.maximum(probability, smallest)
     return np.stack([attend(weights * (rng.random(rates.shape) < probability), values) for _ in range(n_draws)])
 
@@ -105,12 +94,8 @@ def fitted_rates(
     """The rates γ·r of a block model with the best overall rate γ, where attention is known exactly.
 
     At that optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with it to less.
-
-    Args:
-        block_model: One example and one head under the Poisson link; gives r.
-        attention: ``(n, n)``, the targets; 0 takes an edge out, as for self-loops.
-        edges_per_query: c.
-        exploration: δ.
+    The block model has one example and one head under the Poisson link. The targets are the attention ``(n, n)``, where
+    0 takes an edge out, as for self-loops; ``edges_per_query`` is c, and ``exploration`` δ.
     """
     edges = EdgeList.from_dense(torch.ones(block_model.shape, dtype=torch.bool))
 

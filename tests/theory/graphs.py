@@ -81,7 +81,7 @@ def count_entries(patterns):
     return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
 
 
-def single_arc(pattern):
+def arcs_of(pattern):
     """Arcs [from, to] of a pattern."""
     return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
 

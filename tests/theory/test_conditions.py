@@ -10,6 +10,7 @@ from sbmt import EdgeList
 from tests.theory.graphs import products, random_patterns, slow_min_layers
 from theory.conditions import (
     as_csr,
+    causal_layers,
     is_ever_full,
     is_strongly_connected,
     min_layers,
@@ -19,7 +20,6 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
-from theory.factorised import causal_layers, links_all_earlier
 from theory.patterns import fixed, strided
 
 
@@ -31,25 +31,17 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
         yield [(rng.random((n, n)) < density) | (np.eye(n, dtype=bool) & has_loops) for _ in range(p)]
 
 
-# --- what counts as a pattern ----------------------------------------------------------------------------------------
-
-
 def test_all_kinds_of_patterns_are_the_same_pattern():
     dense = next(random_patterns(1, 6, seed=1, n_min=6))
     coo = coo_array(dense)
-    twice = coo_array(
-        (np.tile(coo.data, 2), (np.tile(coo.row, 2), np.tile(coo.col, 2))), shape=dense.shape
-    )  # duplicates are one entry
+    places = (np.tile(coo.row, 2), np.tile(coo.col, 2))
+    twice = coo_array((np.tile(coo.data, 2), places), shape=dense.shape)  # duplicates are one entry
     edges = EdgeList.from_dense(torch.from_numpy(dense)[None, None])
     for pattern in (dense, dense.tolist(), csr_array(dense), coo, twice, edges, torch.from_numpy(dense)):
         assert (as_csr(pattern).toarray() == dense).all() and as_csr(pattern).nnz == dense.sum()
-
-
-def test_explicit_zeros_are_no_entries_and_the_source_stays_as_it_is():
     source = csr_array(np.ones((2, 2), dtype=bool))
     source.data[1] = False
-    assert as_csr(source).nnz == 3
-    assert source.nnz == 4 and source.data.tolist() == [True, False, True, True]
+    assert as_csr(source).nnz == 3 and source.nnz == 4  # an explicit zero is no entry, and the source stays as it is
 
 
 def test_heads_are_united_and_padding_is_left_out():
@@ -58,9 +50,6 @@ def test_heads_are_united_and_padding_is_left_out():
     real = torch.tensor([[True, False, True, True]])
     edges = EdgeList.from_dense(mask, real, real)
     assert as_csr(edges).toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
-
-
-# --- conditions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_loops", [True, False])
@@ -129,32 +118,25 @@ def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     assert connected > 30
 
 
-# --- causal patterns -------------------------------------------------------------------------------------------------
-
-
-def slow_link(layers, n_hops):
-    """Whether integer products reach all of {0 … i}."""
-    *_, reached = products(layers, n_hops)
+def is_linked(layers):
+    """Whether integer products of all layers reach all of {0 … i}."""
+    *_, reached = products(layers, len(layers))
     return bool((reached | ~np.tri(len(reached), dtype=bool)).all())
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_two_readings_of_the_criterion_for_factorised_patterns(n):
+def test_what_two_layers_of_factorised_patterns_link(n):
     """Each row of this list of cases is decided by one condition on n, l and c."""
     for stride in range(1, n + 3):
-        assert links_all_earlier(strided(n, stride)) and links_all_earlier(strided(n, stride), (2, 1))
+        near, far = strided(n, stride)
+        assert causal_layers([near, far]) <= 2 and causal_layers([near, far], (2, 1)) <= 2
         for c in range(stride + 1):
-            looped, bare = fixed(n, stride, c, self_loops=True), fixed(n, stride, c)
-            is_short = n <= stride
-            assert links_all_earlier(looped) == (c >= 1 or is_short)
-            assert links_all_earlier(bare) == (c == stride)
-            assert links_all_earlier(bare, is_layered=False) == (c >= 1 or is_short)
-            assert links_all_earlier(looped, (2, 1)) == (c == stride or is_short)
-            assert links_all_earlier([looped[1], *looped]) == (c >= 1 or is_short)
-            for patterns in (looped, bare):
-                assert links_all_earlier(patterns) == slow_link(patterns, 2)
-                joined = patterns[0] | patterns[1] | np.eye(n, dtype=bool)
-                assert links_all_earlier(patterns, is_layered=False) == slow_link([joined], 2)
+            looped, bare, is_short = fixed(n, stride, c, self_loops=True), fixed(n, stride, c), n <= stride
+            assert is_linked(looped) == (c >= 1 or is_short) == ((causal_layers(looped) or 3) <= 2)
+            assert is_linked(bare) == (c == stride)
+            assert is_linked(looped[::-1]) == (c == stride or is_short) == ((causal_layers(looped, (2, 1)) or 3) <= 2)
+            assert is_linked([looped[1], *looped]) == (c >= 1 or is_short)
+            assert is_linked([bare[0] | bare[1] | np.eye(n, dtype=bool)] * 2) == (c >= 1 or is_short)
             both_ways = fixed(n, stride, c, causal=False, self_loops=True)
             holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
             assert (not missing_pairs(both_ways, 2)) == holds

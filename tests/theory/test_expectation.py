@@ -1,18 +1,14 @@
 """The worst case of sharpening, means over masks against enumeration, and how their error falls."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 from sbmt.block_model.model import BlockModel
-from sbmt.errors import SbmtError
-from sbmt.graph.edges import EdgeList
 from theory import expectation
-from theory.patterns import three_patterns
-from theory.realisability import attained, realise
-from theory.sampler_facts import mask_means
 
 
 def model_of(probability):
@@ -65,7 +61,9 @@ def test_the_exact_expectation_is_the_mean_over_each_row_s_masks():
     exact = expectation.exact_expectation(of_mask, model_of(probability))[0, 0]
     for i in range(3):
         order = [i, *(j for j in range(3) if j != i)]
-        row = mask_means([probability[i][j] for j in order], value[order].tolist(), scores[i, order].tolist())
+        row = expectation.mask_means(
+            [probability[i][j] for j in order], value[order].tolist(), scores[i, order].tolist()
+        )
         np.testing.assert_allclose(exact[i].numpy(), row.expectation, rtol=1e-12)
 
 
@@ -108,48 +106,27 @@ def test_the_error_falls_as_one_over_the_root_of_the_draws(judge):
     assert errors[0] == 0.5  # a single draw of one fair edge is always half wrong
 
 
-@pytest.mark.parametrize("sampler", ["exact", "fastrg"])
-def test_the_deviation_is_the_weight_of_all_other_masks(sampler):
-    model = model_of([[0.1, 0.9, 0.2], [0.7, 0.0, 0.05], [0.0, 1.0, 0.0]])
-    pattern = np.array([[0, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=bool)
-    wanted = torch.from_numpy(pattern | np.eye(3, dtype=bool))
-
-    def is_other(edges):
-        return torch.tensor(float(not torch.equal(edges.with_self_loops().to_dense()[0, 0], wanted)))
-
-    exact = float(expectation.exact_expectation(is_other, model, sampler))
-    assert expectation.mask_deviation(model, pattern, sampler) == pytest.approx(exact, abs=1e-12)
+def softmax(scores, weights):
+    weight = np.exp(scores) * weights
+    return weight / weight.sum() if weight.sum() else weight
 
 
-def test_results_carry_over_from_a_pattern_within_the_bound():
-    """The bound holds for every mask law; it is useful for saturated heads and says nothing at the block budget."""
-    of_mask, _, value = attention(3, seed=3)
-    largest = float(value.abs().max())
-    pattern, _, _ = three_patterns(3, 2)
-    bounds = []
-    for model in (realise("A1", 3, 2, "poisson"), realise("A1", 3, 2, "poisson", rate=4.0), realise("A1", 3, 2)):
-        on_pattern = of_mask(EdgeList.from_dense(torch.from_numpy(pattern)[None, None]))
-        gap = float((expectation.exact_expectation(of_mask, model) - on_pattern).abs().max())
-        bounds.append(expectation.transfer_bound(largest, expectation.mask_deviation(model, pattern)))
-        assert gap <= bounds[-1] + 1e-12
-    assert bounds[0] < 1e-12 < bounds[1] < largest < bounds[2]
-    assert attained(realise("A1", 3, 2), pattern).inside == pytest.approx(0.5)
+@pytest.mark.parametrize("self_loop", [True, False])
+def test_means_over_masks_are_what_enumeration_gives(self_loop):
+    p, scores = [0.2, 0.9, 0.5, 1.0, 0.0], np.array([0.3, -1.0, 2.0, 0.0, 5.0])
+    values = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 4.0], [3.0, 3.0], [9.0, 9.0]])
+    law = np.array([1.0 if self_loop else 0.2, *p[1:]])
+    mean = np.zeros(2)
+    for mask in product((0, 1), repeat=5):
+        chance = np.prod([q if bit else 1 - q for bit, q in zip(mask, law, strict=True)])
+        mean += chance * softmax(scores, np.array(mask)) @ values
+    means = expectation.mask_means(p, values.tolist(), scores.tolist(), self_loop)
+    np.testing.assert_allclose(means.expectation, mean, rtol=1e-12)
+    np.testing.assert_allclose(means.on_support, softmax(scores, law > 0) @ values, rtol=1e-12)
+    np.testing.assert_allclose(means.weighted, softmax(scores, law) @ values, rtol=1e-12)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: expectation.sharpening_scale(3, 0, 0.1),
-        lambda: expectation.exact_expectation(lambda edges: edges.density(), model_of(np.full((5, 5), 0.5))),
-        lambda: expectation.error_against_draws(
-            lambda edges: edges.density(), model_of([[0.5]]), [0], 2, truth=torch.zeros(1)
-        ),
-        lambda: expectation.decay_exponent([1, 2], [0.0, 1.0]),
-        lambda: expectation.mask_deviation(model_of([[0.5]]), np.ones((2, 2), dtype=bool)),
-        lambda: expectation.transfer_bound(-1, 0.5),
-    ],
-)
-def test_bad_input_is_named(call):
-    with pytest.raises(SbmtError, match="expected"):
-        call()
+def test_a_row_without_keys_attends_nothing():
+    means = expectation.mask_means(0.5, [1.0], [0.0], self_loop=False)
+    assert (means.expectation, means.on_support, means.weighted) == (0.5, 1.0, 1.0)
+    assert expectation.mask_means(0, [1.0, 2.0], [0.0, 0.0], self_loop=False).expectation == 0

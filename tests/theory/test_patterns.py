@@ -5,30 +5,18 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
-import sbmt.graph.patterns
 from tests.theory.graphs import count_entries
-from theory.patterns import (
-    block_sizes,
-    blocks,
-    fixed,
-    pattern_counts,
-    relay_tokens,
-    sliding_window,
-    strided,
-    three_patterns,
-)
+from theory.patterns import block_sizes, blocks, fixed, pattern_counts, relay_tokens, strided, three_patterns
 
 SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
 
 def test_blocks_are_intervals_of_nearly_equal_size():
     for n, k in SIZES:
-        block, sizes = blocks(n, k), block_sizes(n, k)
-        assert block.tolist() == [int(Fraction(i * k, n)) for i in range(n)]
+        assert blocks(n, k).tolist() == [int(Fraction(i * k, n)) for i in range(n)]
         q, r = divmod(n, k)
-        assert sorted(sizes) == [q] * (k - r) + [q + 1] * r
+        assert sorted(block_sizes(n, k)) == [q] * (k - r) + [q + 1] * r
     n, k = 3 * 10**6, 2 * 10**6
     assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
 
@@ -44,9 +32,6 @@ def test_three_patterns_entry_by_entry(relays):
             assert second[i, j] == (i == j or j in chosen)
             assert third[i, j] == (i == j or i in chosen)
         assert count_entries([first, second, third]) == pattern_counts(n, k, named)
-
-
-def test_relays_are_listed_as_given():
     assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2]
     assert relay_tokens(10, 4, []) == []
 
@@ -68,9 +53,3 @@ def test_fixed_entry_by_entry(stride, c):
             assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
             expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
             assert set(np.flatnonzero(summary[i])) == expected
-
-
-def test_windows_are_those_of_the_layers():
-    for n, window in product((1, 5, 9), (0, 1, 2, 5, 40)):
-        edges = sbmt.graph.patterns.sliding_window((1, 1, n, n), window)
-        assert torch.equal(edges.to_dense()[0, 0], torch.from_numpy(sliding_window(n, window)))

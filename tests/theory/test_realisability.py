@@ -10,7 +10,6 @@ import torch
 from sbmt.block_model.model import BlockModel
 from sbmt.graph.edges import EdgeList
 from sbmt.layers import SBMAttention
-from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import realisability
 from theory.patterns import blocks, three_patterns
 from theory.random_graphs import lemma1_probability
@@ -65,25 +64,12 @@ def test_least_block_size_is_the_first_that_fits(law, cap):
         assert min_block_size(k, law) == first
 
 
-def test_a_vector_may_spell_its_cap_as_a_formula():
-    for cap, m in (("1/k", 8), ("1-exp(-1/k)", 9), ("1 - exp(-1/k)", 9)):
-        assert PROBABILITY_OPERATIONS["min_block_size"]({"k": 2, "cap": cap}) == {"m": m, "n": 2 * m}
-
-
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
 def test_block_matrices_are_those_of_the_layer(link):
     layer = SBMAttention(d_head=5, n_heads=2, n_clusters=3, link=link).double()
     x = torch.randn(1, 2, 4, 5, dtype=torch.float64)
     for clusters, block in zip(layer.clusters, layer.block_model(x, x).block_matrix, strict=True):
         torch.testing.assert_close(block_matrix(clusters, link), block)
-
-
-@pytest.mark.parametrize("k, c", [(1, 2.0), (4, 0.0), (4, 1.5), (7, -1.0)])
-def test_one_hot_blocks_are_those_of_the_softmax(k, c):
-    block = block_matrix(c * torch.eye(k, dtype=torch.float64))
-    expected = 0.25 * float(block[0, 0]), 0.25 * float(block[0, -1]) if k > 1 else 0.0
-    assert realisability.one_hot_block(k, c, 0.5) == pytest.approx(expected, rel=1e-14)
-    assert realisability.one_hot_block(k, 1e200) == (1 / k, 0.0)  # sharper than floats can square
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])

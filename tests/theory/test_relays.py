@@ -1,82 +1,17 @@
-"""Path covers and the relay theorem against dynamic programming; constructions and the paper's walk."""
+"""The relay theorem against dynamic programming; constructions and the paper's walk."""
 
 from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
-from tests.theory.graphs import has_cycle, has_path, least_paths, random_patterns, single_arc, three_triangles
+from tests.theory.graphs import arcs_of, has_cycle, has_path, least_paths, random_patterns, three_triangles
 from theory.conditions import union
-from theory.exact_search import Deadline, Undecided, solve_cover
-from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_path
-from theory.path_cover import (
-    check_arcs,
-    cover_with_few_paths,
-    matching_deficit,
-    path_cover,
-    path_cover_bounds,
-    quick_cover,
-)
+from theory.hamiltonian import check_path, find_hamiltonian_path
+from theory.path_cover import Undecided
 from theory.patterns import block_sizes, blocks, relay_tokens, three_patterns
 from theory.relays import canonical_path, one_relay_per_block_path, paper_walk, relay_theorem
-
-
-def is_cover(pattern, paths):
-    """Whether paths along arcs visit every token once."""
-    steps = [(i, j) for path in paths for j, i in pairwise(path)]
-    return sorted(token for path in paths for token in path) == list(range(len(pattern))) and all(
-        pattern[step] for step in steps
-    )
-
-
-# --- path covers -----------------------------------------------------------------------------------------------------
-
-
-def test_covers_are_covers_and_bounds_are_bounds():
-    """Also the fewest paths, against dynamic programming, on 200 digraphs of up to 8 tokens."""
-    gaps = Counter()
-    for pattern in random_patterns(200, 8, seed=11):
-        arcs, least = arcs_of(pattern), least_paths(pattern)
-        lower, upper = path_cover_bounds(arcs)
-        assert lower <= least <= upper
-        quick, best = quick_cover(arcs), cover_with_few_paths(arcs)
-        assert is_cover(pattern, quick.paths) and lower == quick.lower and least <= len(quick.paths) <= upper
-        assert is_cover(pattern, best.paths) and best.is_minimal and len(best.paths) == least == path_cover(arcs)
-        gaps[upper - lower > 0] += 1
-        lower, paths = solve_cover(arcs, Deadline(60))
-        assert lower == len(paths) == least and is_cover(pattern, paths)
-    assert gaps[True] > 20
-
-
-def test_a_cover_stops_once_the_question_is_settled():
-    """Each part has bounds 1 and 4 and a quick cover of 2; whether 8 paths or 3 suffice needs no search."""
-    parts = np.kron(np.eye(4, dtype=bool), three_triangles())
-    arcs = arcs_of(parts)
-    assert path_cover_bounds(arcs_of(three_triangles())) == (1, 4)
-    for at_most, is_searched in ((8, False), (3, False), (7, True), (None, True)):
-        cover = cover_with_few_paths(arcs, at_most)
-        assert cover.is_searched is is_searched and len(cover.paths) == 8
-        assert cover.lower == (8 if is_searched else 4)
-    assert not cover_with_few_paths(arcs, 7, 0.0).is_searched
-    with pytest.raises(Undecided, match="between 4 and 8"):
-        path_cover(arcs, 0.0)
-
-
-def test_nothing_needs_no_path():
-    empty = csr_array((0, 0), dtype=bool)
-    assert path_cover_bounds(empty) == (0, 0) and path_cover(empty) == 0 == matching_deficit(empty)
-
-
-def test_matching_deficit_by_hand():
-    """A star out of token 0: one arc can be matched, so all but one of five tokens start a path."""
-    assert matching_deficit(check_arcs(5, [[0, 1], [0, 2], [0, 3], [0, 4]])) == 4
-    assert matching_deficit(check_arcs(3, [[0, 1], [1, 2], [2, 0]])) == 0
-    assert matching_deficit(check_arcs(2, [[0, 0], [1, 1]])) == 2  # loops match nothing
-
-
-# --- the relay theorem -----------------------------------------------------------------------------------------------
 
 
 def test_the_relay_theorem_agrees_with_dynamic_programming():
@@ -90,7 +25,7 @@ def test_the_relay_theorem_agrees_with_dynamic_programming():
         chosen = relay_tokens(n, k, relays)
         joined = pattern.copy()
         joined[chosen] = joined[:, chosen] = True
-        verdict = relay_theorem(n, k, single_arc(pattern), relays)
+        verdict = relay_theorem(n, k, arcs_of(pattern), relays)
         assert verdict.limit == len(chosen) + 1
         assert verdict.ham_path == has_path(joined) == (verdict.path_cover <= verdict.limit)
         assert verdict.ham_cycle == (n >= 3 and has_cycle(joined))
@@ -108,10 +43,7 @@ def test_covers_add_over_blocks_and_arcs_at_relays_do_not_count():
 
 def test_relays_without_time_are_undecided():
     with pytest.raises(Undecided):
-        relay_theorem(11, 1, single_arc(three_triangles()), [10], time_limit=0)
-
-
-# --- constructions ---------------------------------------------------------------------------------------------------
+        relay_theorem(11, 1, arcs_of(three_triangles()), [10], time_limit=0)
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block"])
@@ -124,8 +56,7 @@ def test_complete_blocks_always_have_the_canonical_path_and_search_finds_it(rela
 
 
 def test_complete_blocks_with_too_few_relays_have_none():
-    patterns = three_patterns(9, 3, [4])
-    assert canonical_path(9, 3, [4]) is None and not has_path(union(patterns).toarray())
+    assert canonical_path(9, 3, [4]) is None and not has_path(union(three_patterns(9, 3, [4])).toarray())
     assert check_path(union(three_patterns(9, 3, [4, 0])), canonical_path(9, 3, [4, 0]))
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sbmt.block_model.model import BlockModel
-from tests.theory.probability_operations import PROBABILITY_OPERATIONS
 from theory import sampler_facts as facts
 from theory.patterns import blocks, relay_tokens, three_patterns
 from theory.random_graphs import arc_probability
@@ -82,42 +81,3 @@ def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
     if p == 1 and self_loops and relays == "last":
         assert found["sum"] == facts.support_entries(n, k)
-
-
-def softmax(scores, weights):
-    weight = np.exp(scores) * weights
-    return weight / weight.sum() if weight.sum() else weight
-
-
-@pytest.mark.parametrize("self_loop", [True, False])
-def test_means_over_masks_are_what_enumeration_gives(self_loop):
-    p, scores = [0.2, 0.9, 0.5, 1.0, 0.0], np.array([0.3, -1.0, 2.0, 0.0, 5.0])
-    values = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 4.0], [3.0, 3.0], [9.0, 9.0]])
-    law = np.array([1.0 if self_loop else 0.2, *p[1:]])
-    expectation = np.zeros(2)
-    for mask in product((0, 1), repeat=5):
-        chance = np.prod([q if bit else 1 - q for bit, q in zip(mask, law, strict=True)])
-        expectation += chance * softmax(scores, np.array(mask)) @ values
-    means = facts.mask_means(p, values.tolist(), scores.tolist(), self_loop)
-    np.testing.assert_allclose(means.expectation, expectation, rtol=1e-12)
-    np.testing.assert_allclose(means.on_support, softmax(scores, law > 0) @ values, rtol=1e-12)
-    np.testing.assert_allclose(means.weighted, softmax(scores, law) @ values, rtol=1e-12)
-
-
-def test_a_row_without_keys_attends_nothing():
-    means = facts.mask_means(0.5, [1.0], [0.0], self_loop=False)
-    assert (means.expectation, means.on_support, means.weighted) == (0.5, 1.0, 1.0)
-    assert facts.mask_means(0, [1.0, 2.0], [0.0, 0.0], self_loop=False).expectation == 0
-
-
-def test_operations_take_numbers_lists_and_vectors():
-    run = PROBABILITY_OPERATIONS
-    assert run["fastrg_max_density"]({"delta": 0}) == run["fastrg_max_density"]({"delta": [0, 0.5]})[0]
-    assert run["support_edges_sum"]({"n": 16, "k": 4}) == 64 + 76 + 76
-    assert run["support_edges_sum"]({"n": [16, 16], "k": 4}) == [216, 216]
-    counts = run["expected_edges"]({"n": 16, "k": [2, 4], "p": 0.5, "self_loops": False})
-    assert [counts["A2"], counts["A1"]] == [[30, 60], [56, 24]]
-    given = {"Y": [[1.0, 2.0]], "B": [[1, 0], [0, 1]], "Z": [[3, 4]]}
-    assert run["fastrg_rates"](given)["edge_rate"] == [[11.0]]
-    vectors = run["mask_expectation_gap"]({"p": [1, 0.5], "V": [[0, 1], [1, 0]], "scores": [0, 0], "self_loop": False})
-    assert vectors["expectation"] == [0.25, 0.75]

@@ -11,12 +11,11 @@ from sbmt.samplers import sample_edges
 from tests.statistics import binomial_p_values
 from theory import simulation
 from theory.conditions import min_layers
-from theory.draws import certify_draws
-from theory.exact_search import Undecided
+from theory.path_cover import Undecided
 from theory.patterns import blocks, three_patterns
-from theory.random_graphs import prob_cycle_exact, prob_path_exact
+from theory.random_graphs import prob_cycle_exact
 from theory.realisability import realise, saturated_heads
-from theory.simulation import Estimate
+from theory.simulation import Estimate, certify_draws
 
 
 def has_path(pattern):
@@ -29,7 +28,6 @@ def test_estimates_have_the_exact_probabilities(judge):
     n_draws = 150
     cases = [
         (simulation.simulate_cycle(4, 0.6, n_draws), prob_cycle_exact(4, 0.6)),
-        (simulation.simulate_path(4, 0.3, n_draws, seed=1), prob_path_exact(4, 0.3)),
         (simulation.simulate_block_cycles(12, 3, 0.8, n_draws, seed=2), prob_cycle_exact(4, 0.8) ** 3),
         (simulation.simulate_block_cycles(7, 3, 0.7, n_draws, seed=3), prob_cycle_exact(3, 0.7) * 0.49**2),
     ]
@@ -55,13 +53,6 @@ def test_block_arcs_stay_in_their_blocks_without_loops():
     pattern = simulation.draw_graph(9, 0.3, np.random.default_rng(1))
     arcs = simulation.draw_block_arcs(9, 1, 0.3, np.random.default_rng(1)).toarray()
     assert np.array_equal(arcs, pattern.T) and not np.array_equal(arcs, pattern)  # from the key to the query
-
-
-def test_sampled_relay_arcs_reach_from_none_to_certain():
-    paths = [simulation.simulate_relay_path(8, 2, 0.5, 20, relay_probability=q) for q in (0, 0.3, 1 - 1e-12, 1)]
-    assert paths[0].hits == 0 < paths[1].hits < paths[2].hits
-    assert paths[2] == paths[3]  # two ways to decide the same unions
-    assert simulation.simulate_relay_path(3, 3, 0.0, 5).share == 1  # relays only
 
 
 def test_prediction_for_all_blocks_at_the_budget():
@@ -112,8 +103,8 @@ def draw_patterns(heads, n_draws, *, sampler="exact", seed=0):
 def counts(heads, n_draws, **options):
     """In how many draws each condition was proved."""
     report = certify_draws(draw_patterns(heads, n_draws, **options))
-    assert all(condition.unknown == 0 for condition in report.conditions)
-    return [condition.proved for condition in report.conditions]
+    assert all(condition.n_undecided == 0 for condition in report.conditions)
+    return [condition.hits for condition in report.conditions]
 
 
 def layers(heads, n_draws, order=None, **options):

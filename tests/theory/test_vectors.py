@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.theory.vector_operations import GRAPH_OPERATIONS, OPERATIONS, PROBABILITY_OPERATIONS, agrees, is_close
+from tests.theory.vector_operations import OPERATIONS, agrees, is_close
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["vectors"]
 
@@ -20,38 +20,20 @@ def test_vector(vector):
     json.dumps(got)
 
 
-def test_every_operation_has_a_vector_and_one_owner():
+def test_every_operation_has_a_vector():
     assert {vector["op"] for vector in VECTORS} == set(OPERATIONS)
-    assert not set(GRAPH_OPERATIONS) & set(PROBABILITY_OPERATIONS)
     assert len({vector["id"] for vector in VECTORS}) == len(VECTORS) == 56
 
 
 @pytest.mark.parametrize(
     "got, expected",
-    [
-        (True, 1),
-        (1, True),
-        (None, 0),
-        (0, None),
-        ([1, 2], [1, 2, 3]),
-        ({"a": 1}, {"a": 1, "b": 2}),
-        ({"a": [1.0, 2.1]}, {"a": [1.0, 2.0]}),
-        ("1", 1),
-    ],
+    [(True, 1), (1, True), (None, 0), (0, None), ([1, 2], [1, 2, 3]), ({"a": 1}, {"a": 1, "b": 2}), ([2.1], [2.0])],
 )
 def test_the_comparison_sees_differences(got, expected):
     assert not is_close(got, expected, 0.01)
 
 
-def test_the_comparison_allows_tolerance_and_other_paths():
-    assert is_close({"a": [1.0, 2.005]}, {"a": [1, 2]}, 0.01)
-    given = {"n": 16, "k": 4}
-    canonical = OPERATIONS["construct_path_complete_blocks"](given)
-    assert agrees("construct_path_complete_blocks", given, canonical[::-1], canonical, 0)
-    assert not agrees("construct_path_complete_blocks", given, sorted(canonical), canonical, 0)
-
-
-# Facts beyond the published vectors, through the same callables: other sizes, relays by list, null.
+# Facts beyond the published vectors, through the same callables: other sizes, relays by list, lists, other spellings.
 @pytest.mark.parametrize(
     "operation, given, expected",
     [
@@ -73,6 +55,15 @@ def test_the_comparison_allows_tolerance_and_other_paths():
             {"condition2": False, "order": None, "causal_layers": {"12": None, "21": None}},
         ),
         ("min_layers_all_orders", {"n": 9, "k": 9}, {"123": 2, "132": 2, "213": 1, "231": 1, "312": 1, "321": 1}),
+        ("min_block_size", {"k": 2, "cap": "1 - exp(-1/k)"}, {"m": 9, "n": 18}),
+        ("support_edges_sum", {"n": [16, 16], "k": 4}, [216, 216]),
+        ("expected_edges", {"n": 16, "k": [2, 4], "p": 0.5, "self_loops": False}, {"A1": [56, 24], "A2": [30, 60]}),
+        ("fastrg_rates", {"Y": [[1.0, 2.0]], "B": [[1, 0], [0, 1]], "Z": [[3, 4]]}, {"edge_rate": [[11.0]]}),
+        (
+            "mask_expectation_gap",
+            {"p": [1, 0.5], "V": [[0, 1], [1, 0]], "scores": [0, 0], "self_loop": False},
+            {"expectation": [0.25, 0.75]},
+        ),
     ],
 )
 def test_other_inputs(operation, given, expected):

@@ -1,32 +1,309 @@
-"""Every operation that test vectors name, as a callable of the vector's input."""
+"""Every operation that test vectors name, as a callable of the vector's input.
 
-from tests.theory.graph_operations import GRAPH_OPERATIONS, patterns_of
-from tests.theory.probability_operations import PROBABILITY_OPERATIONS
-from theory import check_path, union
+Where the input holds a list of numbers, the answer is a list of the same length.
+"""
 
-OPERATIONS = GRAPH_OPERATIONS | PROBABILITY_OPERATIONS
+import math
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import torch
+
+from sbmt.errors import choose
+from tests.theory.graphs import count_entries
+from theory import (
+    check_path,
+    conditions,
+    expectation,
+    hamiltonian,
+    patterns,
+    random_graphs,
+    realisability,
+    relays,
+    sampler_facts,
+)
 
 PATHS = {"construct_path_complete_blocks"}
 """Operations that return a path; any that :func:`theory.check_path` accepts is right."""
+
+CAPS = {"1/k": "bernoulli", "1-exp(-1/k)": "fastrg", "1-e^(-1/k)": "fastrg", "1": "poisson", "exact": "bernoulli"}
+"""How vectors may spell the law behind a block's cap."""
 
 
 def agrees(operation, given, got, expected, tol):
     """Whether an answer is the expected one: numbers within ``tol``, valid paths instead of equal ones."""
     if operation in PATHS and got is not None and expected is not None:
-        return check_path(union(patterns_of(given)), got)
+        return check_path(conditions.union(patterns_of(given)), got)
     return is_close(got, expected, tol)
 
 
 def is_close(got, expected, tol):
     """Equality of nested JSON values, where numbers may differ by ``tol``."""
     if isinstance(expected, dict):
-        return isinstance(got, dict) and got.keys() == expected.keys() and all(
-            is_close(got[name], expected[name], tol) for name in expected
-        )  # fmt: skip
+        same = isinstance(got, dict) and got.keys() == expected.keys()
+        return same and all(is_close(got[name], expected[name], tol) for name in expected)
     if isinstance(expected, list):
-        return isinstance(got, list) and len(got) == len(expected) and all(
-            is_close(one, other, tol) for one, other in zip(got, expected, strict=True)
-        )  # fmt: skip
-    if isinstance(expected, bool) or isinstance(expected, str) or expected is None:
+        same = isinstance(got, list) and len(got) == len(expected)
+        return same and all(is_close(one, other, tol) for one, other in zip(got, expected, strict=True))
+    if isinstance(expected, bool | str) or expected is None:
         return type(got) is type(expected) and got == expected
     return not isinstance(got, bool | str) and got is not None and abs(got - expected) <= tol
+
+
+# --- what vectors hold -----------------------------------------------------------------------------------------------
+
+
+def relays_of(given):
+    """The vector's relays; the last k tokens where it names none."""
+    return "last" if given.get("relays") is None else given["relays"]
+
+
+def three(given):
+    return patterns.three_patterns(given["n"], given["k"], relays_of(given))
+
+
+def patterns_of(given):
+    """The patterns that a vector writes out in rows of 0 and 1, or the three patterns that it names by n and k."""
+    listed = given.get("rows_per_layer", [given["rows"]] if "rows" in given else None)
+    if listed is None:
+        return three(given)
+    return [[[choose("entry", str(x), {"0": False, "1": True}) for x in row] for row in rows] for rows in listed]
+
+
+def strided_of(given):
+    return patterns.strided(given["n"], given["l"])
+
+
+def fixed_of(given, causal=True):
+    return patterns.fixed(given["n"], given["l"], given["c"], causal=causal, self_loops=given.get("self_loops") is True)
+
+
+def layers_of(order):
+    """The layers, counted from 1, that an order like "132" or [2, 1] names; None where a vector has none."""
+    return None if order is None else [int(layer) for layer in (order if isinstance(order, list) else str(order))]
+
+
+def in_order(listed, order):
+    """Patterns as an order like "12", "212" or [2, 1] lines them up."""
+    return [listed[layer - 1] for layer in layers_of(order)]
+
+
+def by_order(listed, function):
+    """The function's answers for all orders of the patterns, by names like "132"."""
+    orders = permutations(range(1, len(listed) + 1))
+    return {"".join(map(str, order)): function(listed, order) for order in orders}
+
+
+def each(function, values):
+    """``function`` of a number, or of each in a list."""
+    return [function(value) for value in values] if isinstance(values, list) else function(values)
+
+
+def by_name(names, function, values):
+    """A dict of columns, each a number or a list, from a function that returns one row."""
+    if not isinstance(values, list):
+        return dict(zip(names, function(values), strict=True))
+    rows = [function(value) for value in values]
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def of_graph(function):
+    """For functions of n and p."""
+    return lambda given: each(lambda n: function(n, given["p"]), given["n"])
+
+
+def law_of(given):
+    """The law behind a vector's ``cap``, ``law`` or ``sampler``; the Bernoulli law if it has none."""
+    named = given.get("law", given.get("sampler", given.get("cap", "bernoulli")))
+    named = str(named).replace(" ", "").replace("math.", "")
+    return CAPS.get(named, named)
+
+
+# --- patterns, conditions and Hamiltonian paths ----------------------------------------------------------------------
+
+
+def pattern(given):
+    matrices = dict(zip(("A1", "A2", "A3"), three(given), strict=True))
+    matrices["union"] = np.logical_or.reduce(list(matrices.values()))
+    chosen = choose("pattern", given["name"], matrices)
+    return {"rows": ["".join("01"[int(entry)] for entry in row) for row in chosen], "nnz": int(chosen.sum())}
+
+
+def pattern_nnz(given):
+    by_formula = patterns.pattern_counts(given["n"], given["k"], relays_of(given))
+    assert by_formula == count_entries(three(given))
+    return by_formula
+
+
+def one_based(given):
+    sizes = np.bincount(patterns.one_based_blocks(given["n"], given["k"]))
+    return {"sizes": sizes.tolist(), "nnz_A1": int((sizes**2).sum())}
+
+
+def static_and_layered(listed, order):
+    return [conditions.static_layers(listed, order), conditions.min_layers(listed, order)]
+
+
+def paper_walk(given):
+    relay = given.get("relay", "same")
+    walk = relays.paper_walk(given["n"], given["k"], "next" if relay == "new" else relay)
+    visits = Counter(walk)
+    return {
+        "walk": walk,
+        "length": len(walk),
+        "repeats": {str(token): times for token, times in sorted(visits.items()) if times > 1},
+        "is_hamiltonian": check_path(conditions.union(three(given)), walk),
+    }
+
+
+def relay_ham_path(given):
+    verdict = relays.relay_theorem(given["n"], given["k"], given["block_arcs"], relays_of(given))
+    return {name: getattr(verdict, name) for name in ("path_cover", "limit", "ham_path", "ham_cycle")}
+
+
+def causal_rows(listed, tokens):
+    keys = ([np.flatnonzero(matrix[token]).tolist() for token in tokens] for matrix in listed)
+    return {**dict(zip(("A1", "A2"), keys, strict=True)), "nnz": list(count_entries(listed).values())}
+
+
+def fixed_rows(given):
+    listed = fixed_of(given)
+    missing = sum(layer == 2 for layer, _ in conditions.missing_self_loops(listed))
+    return causal_rows(listed, given["i"]) | {"missing_self_loops_A2": missing}
+
+
+def links_all_earlier(listed, order=None):
+    """Whether as many layers as there are patterns link every causal pair; sets of causal patterns stay in {0 … i}."""
+    n = len(listed[0])
+    return conditions.receptive_sizes(listed, len(listed), order)[-1] == list(range(1, n + 1))
+
+
+def fixed_bidirectional_full(given):
+    layers = in_order(fixed_of(given, causal=False), given.get("order", "12"))
+    return not conditions.missing_pairs(layers, len(layers), most=1)
+
+
+def causal_conditions(given):
+    listed = choose("pattern", given["pattern"], {"strided": strided_of, "fixed": fixed_of})(given)
+    order = hamiltonian.find_hamiltonian_path(conditions.union(listed))
+    return {
+        "condition1": conditions.has_self_loops(listed),
+        "condition2": order is not None,
+        "order": order,
+        "condition3": conditions.min_layers(listed) is not None,
+        "causal_layers": by_order(listed, conditions.causal_layers),
+    }
+
+
+# --- block models and samplers ---------------------------------------------------------------------------------------
+
+
+def min_block_size(given):
+    def row(k):
+        m = realisability.min_block_size(k, law_of(given))
+        return m, k * m
+
+    return by_name(("m", "n"), row, given["k"])
+
+
+def fits_in_block_budget(given):
+    budget = realisability.fits_in_block_budget(given["n"], given["k"], law_of(given))
+    return {"needed": budget.needed, "cap": budget.cap, "ok": budget.is_enough}
+
+
+def a1_block_prob(given):
+    def row(k):
+        block = given.get("a", 1.0) ** 2 * realisability.block_matrix(given["c"] * torch.eye(k, dtype=torch.float64))
+        return float(block[0, 0]), float(block[0, -1]) if k > 1 else 0.0
+
+    return by_name(("diag", "off"), row, given["k"])
+
+
+def a2_relay_prob(given):
+    def row(k):
+        model = realisability.realise("A2", k + 1, k, c=given["c"], node=given["a"], relays=[k])
+        p = model.expected_mask()[0, 0, 0]
+        fastrg = realisability.edge_law(model, "fastrg")[0, 0, 0]
+        return float(model.block_matrix[0, 0, 0]), float(p[k]), float(p[0]), float(fastrg[k])
+
+    return by_name(("S11", "p_relay", "p_other", "p_relay_fastrg"), row, given["k"])
+
+
+def expected_edges(given):
+    names = ("A1", "A2", "A3", "sum", "union")
+
+    def row(k):
+        p, loops = given.get("p", "lemma1"), given.get("self_loops", True)
+        counts = sampler_facts.expected_entries(given["n"], k, p, self_loops=loops, relays=relays_of(given))
+        return [counts[name] for name in names]
+
+    return by_name(names, row, given["k"])
+
+
+def support_edges_sum(given):
+    if isinstance(given["n"], list):
+        return [support_edges_sum({"n": n, "k": given["k"]}) for n in given["n"]]
+    return each(lambda k: sampler_facts.support_entries(given["n"], k), given["k"])
+
+
+def fastrg_rates(given):
+    key = given["Y"] if given.get("Z", "Y") == "Y" else given["Z"]
+    rates = sampler_facts.fastrg_rates(given["Y"], given["B"], key)
+    return {
+        "total_rate": rates.total,
+        "edge_rate": rates.edge.tolist(),
+        "edge_prob_in_block": float(rates.probability[0, 0]),  # of the first query with the first key
+        "expected_distinct": rates.distinct,
+        "printed_total_rate": rates.printed_total,
+    }
+
+
+def mask_expectation_gap(given):
+    means = expectation.mask_means(given["p"], given["V"], given["scores"], given.get("self_loop", True))
+    return dict(zip(("expectation", "support_mask", "soft_mask"), (mean.tolist() for mean in means), strict=True))
+
+
+OPERATIONS = {
+    "a1_block_prob": a1_block_prob,
+    "a2_relay_prob": a2_relay_prob,
+    # k blocks of m tokens, the last k of all tokens relays: k/(k(m − 1)/m) paths per block of non-relays.
+    "block_mean_path_cover_limit": lambda given: each(lambda m: m / (m - 1) if m > 1 else math.inf, given["m"]),
+    "block_sizes": lambda given: patterns.block_sizes(given["n"], given["k"]),
+    "block_sizes_one_based_literal": one_based,
+    "causal_conditions": causal_conditions,
+    "check_path": lambda given: check_path(conditions.union(patterns_of(given)), given["order"]),
+    "construct_path_complete_blocks": lambda given: relays.canonical_path(given["n"], given["k"], relays_of(given)),
+    "directed_limit": lambda given: by_name(("cycle", "path"), random_graphs.directed_limit, given["c"]),
+    "expected_cycles": of_graph(random_graphs.expected_hamiltonian_cycles),
+    "expected_edges": expected_edges,
+    "fastrg_max_density": lambda given: each(sampler_facts.fastrg_max_density, given["delta"]),
+    "fastrg_rates": fastrg_rates,
+    "fastrg_two_hop_miss": lambda given: each(lambda k: sampler_facts.two_hop_miss(k, given.get("q")), given["k"]),
+    "fits_in_block_budget": fits_in_block_budget,
+    "fixed_bidirectional_full": fixed_bidirectional_full,
+    "fixed_rows": fixed_rows,
+    "fixed_two_layer_full": lambda given: links_all_earlier(in_order(fixed_of(given), given.get("order", "12"))),
+    "in_block_bound": lambda given: each(lambda p: realisability.in_block_bound(given["groups"], p), given["p_out"]),
+    "lemma1_p": lambda given: each(random_graphs.lemma1_probability, given["n"]),
+    "mask_expectation_gap": mask_expectation_gap,
+    "matching_deficit": lambda given: each(random_graphs.matching_deficiency, given["mean_degree"]),
+    "min_block_size": min_block_size,
+    "min_layers": lambda given: conditions.min_layers(patterns_of(given), layers_of(given.get("order"))),
+    "min_layers_all_orders": lambda given: by_order(patterns_of(given), conditions.min_layers),
+    "paper_walk": paper_walk,
+    "pattern": pattern,
+    "pattern_nnz": pattern_nnz,
+    "pattern_union_nnz": lambda given: pattern_nnz(given)["union"],
+    "prob_cycle_exists_exact": of_graph(random_graphs.prob_cycle_exact),
+    "prob_min_degree": of_graph(random_graphs.prob_all_degrees),
+    "prob_no_zero_outdegree": of_graph(random_graphs.prob_no_zero_out_degree),
+    "receptive_sizes": lambda given: conditions.receptive_sizes(
+        patterns_of(given), given["layers"], layers_of(given.get("order"))
+    ),
+    "relay_ham_path": relay_ham_path,
+    "static_vs_layered": lambda given: by_order(patterns_of(given), static_and_layered),
+    "strided_rows": lambda given: causal_rows(strided_of(given), given["i"]),
+    "strided_two_layer_full": lambda given: by_order(strided_of(given), links_all_earlier),
+    "support_edges_sum": support_edges_sum,
+}

@@ -41,11 +41,10 @@ def has_path(pattern):
 
 def has_cycle(pattern):
     """Whether there is a Hamiltonian cycle of two tokens or more: paths from token 0, closed."""
-    n = len(pattern)
     from_first = pattern.copy()
     from_first[0] = False  # nothing leads into the first token, so paths through all tokens start there
     closing = sum(1 << int(j) for j in np.flatnonzero(pattern[0]) if j != 0)
-    return n > 1 and path_ends(from_first)[-1] & closing != 0
+    return len(pattern) > 1 and path_ends(from_first)[-1] & closing != 0
 
 
 def least_paths(pattern):
@@ -79,11 +78,6 @@ def count_entries(patterns):
     """Numbers of entries of the matrices and their union, under the names of :func:`theory.pattern_counts`."""
     counts = {f"A{layer}": int(pattern.sum()) for layer, pattern in enumerate(patterns, start=1)}
     return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
-
-
-def arcs_of(pattern):
-    """Arcs [from, to] of a pattern."""
-    return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
 
 
 def three_triangles():

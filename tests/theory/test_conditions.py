@@ -1,4 +1,7 @@
-"""Conditions 1 and 3, their static look-alike, and the causal variant, against integer products."""
+"""Patterns entry by entry; conditions 1 and 3, their static look-alike and causal variant, against integer products."""
+
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from sbmt import EdgeList
-from tests.theory.graphs import products, random_patterns, slow_min_layers
+from tests.theory.graphs import count_entries, products, random_patterns, slow_min_layers
 from theory.conditions import (
     as_csr,
     causal_layers,
@@ -20,7 +23,9 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
-from theory.patterns import fixed, strided
+from theory.patterns import block_sizes, blocks, fixed, pattern_counts, relay_tokens, strided, three_patterns
+
+SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
 
 def random_layers(n_cases, has_loops, seed, n_max=7):
@@ -29,6 +34,52 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
         n, p = int(rng.integers(1, n_max + 1)), int(rng.integers(1, 4))
         density = rng.uniform(0.05, 0.6)
         yield [(rng.random((n, n)) < density) | (np.eye(n, dtype=bool) & has_loops) for _ in range(p)]
+
+
+def test_blocks_are_intervals_of_nearly_equal_size():
+    for n, k in SIZES:
+        assert blocks(n, k).tolist() == [int(Fraction(i * k, n)) for i in range(n)]
+        q, r = divmod(n, k)
+        assert sorted(block_sizes(n, k)) == [q] * (k - r) + [q + 1] * r
+    n, k = 3 * 10**6, 2 * 10**6
+    assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block", "list"])
+def test_three_patterns_entry_by_entry(relays):
+    for n, k in SIZES:
+        named = [0] + [n - 1] * (n > 1) if relays == "list" else relays
+        chosen = set(relay_tokens(n, k, named))
+        first, second, third = three_patterns(n, k, named)
+        for i, j in product(range(n), repeat=2):
+            assert first[i, j] == (i * k // n == j * k // n)
+            assert second[i, j] == (i == j or j in chosen)
+            assert third[i, j] == (i == j or i in chosen)
+        assert count_entries([first, second, third]) == pattern_counts(n, k, named)
+    assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2]
+    assert relay_tokens(10, 4, []) == []
+
+
+def test_strided_entry_by_entry():
+    for n, stride in product((1, 2, 7, 16), (1, 3, 4, 20)):
+        near, far = strided(n, stride)
+        for i in range(n):
+            assert set(np.flatnonzero(near[i])) == set(range(max(0, i - stride), i + 1))
+            assert set(np.flatnonzero(far[i])) == {j for j in range(i + 1) if (i - j) % stride == 0}
+
+
+@pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
+def test_fixed_entry_by_entry(stride, c):
+    for n, causal, self_loops in product((1, 2, 7, 16), (True, False), (True, False)):
+        own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
+        for i in range(n):
+            allowed = range(i + 1 if causal else n)
+            assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
+            expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
+            assert set(np.flatnonzero(summary[i])) == expected
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
 
 
 def test_all_kinds_of_patterns_are_the_same_pattern():
@@ -84,19 +135,11 @@ def test_wielandts_matrix_takes_longest():
     assert min_layers([pattern]) == (n - 1) ** 2 + 1 > 64
 
 
-def test_sets_that_cycle_are_recognised():
-    """One pattern permutes within two cycles, another one across: each is walked for ever without being full."""
-    inside = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]]
-    across = np.roll(np.eye(5, dtype=bool), 1, axis=1)
-    assert is_strongly_connected([inside, across])
-    assert min_layers([inside, across]) is None
-    assert slow_min_layers([inside, across], 2 * (4**2 + 2)) is None
-
-
-def test_empty_rows_may_fill_again():
-    """A full set need not follow from full ones when a pattern has an empty row."""
-    first = np.array([[1, 1], [0, 0]], dtype=bool)
-    second = np.array([[1, 0], [1, 0]], dtype=bool)
+def test_sets_may_cycle_or_fill_again():
+    """Two permutations, walked for ever without being full; and a full set that an empty row undoes and restores."""
+    inside, across = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]], np.roll(np.eye(5, dtype=bool), 1, axis=1)
+    assert is_strongly_connected([inside, across]) and min_layers([inside, across]) is None
+    first, second = np.array([[[1, 1], [0, 0]], [[1, 0], [1, 0]]], dtype=bool)
     assert min_layers([first, second]) == 2 and receptive_sizes([first, second], 3) == [[2, 0], [2, 2], [2, 0]]
     assert is_ever_full([as_csr(first), as_csr(second)])
 

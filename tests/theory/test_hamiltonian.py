@@ -1,4 +1,4 @@
-"""Paths, cycles and covers against dynamic programming over all sets of tokens; every outcome has its proof."""
+"""Paths, cycles, covers and the relay theorem against dynamic programming; every outcome has its proof."""
 
 from collections import Counter
 from importlib import import_module
@@ -9,7 +9,6 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.theory.graphs import has_cycle, has_path, least_paths, random_patterns, three_triangles
-from theory import hamiltonian
 from theory.conditions import union
 from theory.hamiltonian import check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
 from theory.path_cover import (
@@ -23,12 +22,17 @@ from theory.path_cover import (
     quick_cover,
     solve_cover,
 )
-from theory.patterns import three_patterns
-from theory.relays import counterexample
+from theory.patterns import block_sizes, blocks, relay_tokens, three_patterns
+from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
 
 
 def arcs_of(pattern):
     return as_arcs(np.asarray(pattern).T)
+
+
+def pairs_of(pattern):
+    """The arcs [from, to]."""
+    return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
 
 
 def is_cover(pattern, paths):
@@ -36,15 +40,6 @@ def is_cover(pattern, paths):
     steps = [(i, j) for path in paths for j, i in pairwise(path)]
     visited = sorted(token for path in paths for token in path)
     return visited == list(range(len(pattern))) and all(pattern[step] for step in steps)
-
-
-def disjoint(*patterns):
-    n = sum(map(len, patterns))
-    joined, start = np.zeros((n, n), dtype=bool), 0
-    for pattern in patterns:
-        joined[start : start + len(pattern), start : start + len(pattern)] = pattern
-        start += len(pattern)
-    return joined
 
 
 def test_the_check_is_the_definition():
@@ -82,7 +77,7 @@ def test_covers_are_covers_and_bounds_are_bounds():
     for pattern in random_patterns(200, 8, seed=11):
         arcs, least = arcs_of(pattern), least_paths(pattern)
         lower, upper = path_cover_bounds(arcs)
-        assert lower <= least <= upper
+        assert matching_deficit(arcs) <= lower <= least <= upper
         quick, best, solved = quick_cover(arcs), cover_with_few_paths(arcs), solve_cover(arcs, 60)
         assert is_cover(pattern, quick.paths) and lower == quick.lower and least <= len(quick.paths) <= upper
         for cover in (best, solved):
@@ -91,6 +86,7 @@ def test_covers_are_covers_and_bounds_are_bounds():
         assert is_cover(pattern, path.paths) and (path.lower == len(path.paths) == 1) == (least == 1)
         n_open += upper > lower
     assert n_open > 20
+    assert matching_deficit(np.arange(25).reshape(5, 5) < 5) == 4  # a star: one arc can be matched, loops never
 
 
 def test_a_cover_stops_once_the_question_is_settled():
@@ -107,18 +103,10 @@ def test_a_cover_stops_once_the_question_is_settled():
     assert cover_with_few_paths(csr_array((0, 0), dtype=bool)) == PathCover(0, [])
 
 
-def test_matching_deficit_by_hand():
-    """A star out of token 0: one arc can be matched, so all but one of five tokens start a path."""
-    star = np.zeros((5, 5), dtype=bool)
-    star[0, 1:] = True
-    assert matching_deficit(star) == 4
-    assert matching_deficit(np.roll(np.eye(3, dtype=bool), 1, axis=1)) == 0
-    assert matching_deficit(np.eye(2, dtype=bool)) == 2  # loops match nothing
-
-
 FAN = np.zeros((6, 6), dtype=bool)  # three tokens that only one leads to: strongly connected, and too few heads
 FAN[[1, 2, 3], 0] = FAN[4, [1, 2, 3]] = FAN[5, 4] = FAN[0, 5] = True
 STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None]
+FOUR_PARTS = np.kron(np.eye(4, dtype=bool), three_triangles())  # each needs two paths, which no bound shows
 
 
 @pytest.mark.parametrize(
@@ -128,47 +116,28 @@ STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None
         (np.tri(6, dtype=bool), "instance", "a path"),
         (np.tri(6, dtype=bool)[np.ix_([2, 0, 1, 5, 4, 3], [2, 0, 1, 5, 4, 3])], "instance", "matching"),
         (union(three_patterns(16, 4)), "instance", "joined by relays"),
-        (disjoint(np.tri(3, dtype=bool), np.tri(2, dtype=bool)), "theorem", "no walk"),
+        (np.kron(np.eye(2, dtype=bool), np.tri(3, dtype=bool)), "theorem", "no walk"),
         (STAR, "theorem", "relays join up to 2"),
         (FAN, "theorem", "matching"),
         (three_triangles(), "exhaustive", "at least 2 disjoint paths (exact search)"),
+        (np.pad(FOUR_PARTS, ((0, 6), (0, 6)), constant_values=True), "exhaustive", "at least 8 disjoint paths"),
+        (np.pad(FOUR_PARTS, ((0, 7), (0, 7)), constant_values=True), "instance", "joined by relays"),
     ],
 )
-def test_outcomes_say_what_they_rest_on(pattern, evidence, reason):
+def test_outcomes_say_what_they_rest_on_and_no_time_is_no_answer(pattern, evidence, reason):
     found = search(pattern)
     assert found.evidence == evidence and reason in found.reason
     assert (found.order is not None) == (evidence == "instance")
-
-
-def test_no_time_is_no_answer():
-    """The same graph is decided with time and left undecided without; never guessed."""
-    pattern = three_triangles()
-    with pytest.raises(Undecided, match="between 1 and 2"):
-        find_hamiltonian_path(pattern, 0.0)
-    assert find_hamiltonian_path(pattern) is None and not has_path(pattern)
-
-
-def test_no_time_leaves_relays_undecided_as_well():
-    """Four parts need two paths each, which no bound shows; six relays join seven paths and seven join eight."""
-    parts = disjoint(*[three_triangles()] * 4)
-    too_few, enough = (np.pad(parts, ((0, many), (0, many)), constant_values=True) for many in (6, 7))
-    with pytest.raises(Undecided, match="between 4 and 8"):
-        search(too_few, 0.0)
-    found = search(too_few)
-    assert found.order is None and found.evidence == "exhaustive" and "exact search" in found.reason
-    assert is_cover(enough, [search(enough, 0.0).order])
+    if evidence == "exhaustive":
+        with pytest.raises(Undecided, match="between"):
+            search(pattern, 0.0)
+    else:
+        assert search(pattern, 0.0) == found
 
 
 def test_graphs_too_large_for_the_solver_are_undecided(monkeypatch):
     monkeypatch.setattr(import_module("theory.path_cover"), "MAX_ARCS", 5)
     with pytest.raises(Undecided, match="too many"):
-        find_hamiltonian_path(three_triangles())
-
-
-def test_a_wrong_path_never_leaves(monkeypatch):
-    """What a search returns is checked against the arcs, whoever found it."""
-    monkeypatch.setattr(hamiltonian, "cover_with_few_paths", lambda *_: PathCover(1, [list(range(10))]))
-    with pytest.raises(AssertionError, match="follow the arcs"):
         find_hamiltonian_path(three_triangles())
 
 
@@ -182,3 +151,65 @@ def test_the_counterexample_is_excluded_by_search_and_by_sets():
     assert not has_path(pattern)
     found = search(pattern)
     assert found.order is None and found.evidence == "theorem" and "at least 5 disjoint paths" in found.reason
+
+
+# --- relays ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_relay_theorem_agrees_with_dynamic_programming():
+    """300 random digraphs with relays added, path and cycle; relays last, one per block, and listed."""
+    rng = np.random.default_rng(5)
+    outcomes = Counter()
+    for number, pattern in enumerate(random_patterns(300, 9, seed=12)):
+        n = len(pattern)
+        k = int(rng.integers(1, min(n, 3) + 1))
+        relays = ("last", "per_block", rng.permutation(n)[: int(rng.integers(0, k + 1))].tolist())[number % 3]
+        chosen = relay_tokens(n, k, relays)
+        joined = pattern.copy()
+        joined[chosen] = joined[:, chosen] = True
+        verdict = relay_theorem(n, k, pairs_of(pattern), relays)
+        assert verdict.limit == len(chosen) + 1
+        assert verdict.ham_path == has_path(joined) == (verdict.path_cover <= verdict.limit)
+        assert verdict.ham_cycle == (n >= 3 and has_cycle(joined))
+        rest = np.setdiff1d(np.arange(n), chosen)
+        assert verdict.path_cover == (least_paths(pattern[np.ix_(rest, rest)]) if rest.size else 0)
+        assert (verdict.order is not None) == verdict.ham_path
+        assert verdict.order is None or check_path(joined, verdict.order)
+        outcomes[verdict.ham_path, verdict.ham_cycle] += 1
+    assert len(outcomes) == 3 and min(outcomes.values()) > 20
+    with pytest.raises(Undecided):
+        relay_theorem(11, 1, pairs_of(three_triangles()), [10], time_limit=0)
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+def test_complete_blocks_always_have_the_canonical_path_and_search_finds_it(relays):
+    for n in range(1, 13):
+        for k in range(1, n + 1):
+            assert check_path(union(three_patterns(n, k, relays)), canonical_path(n, k, relays))
+    for n, k in [(10, 4), (17, 3), (9, 1)]:
+        assert find_hamiltonian_path(union(three_patterns(n, k, relays))) == canonical_path(n, k, relays)
+    assert canonical_path(9, 3, [4]) is None and not has_path(union(three_patterns(9, 3, [4])).toarray())
+    assert check_path(union(three_patterns(9, 3, [4, 0])), canonical_path(9, 3, [4, 0]))
+
+
+@pytest.mark.parametrize("n, k", [(4, 1), (10, 10), (23, 5)])
+def test_one_relay_per_block_needs_only_the_cycles_and_what_relays_send(n, k):
+    rng = np.random.default_rng(n)
+    cycles = [rng.permutation(np.flatnonzero(blocks(n, k) == b)).tolist() for b in range(k)]
+    relays = [int(rng.choice(cycle)) for cycle in cycles]
+    pattern = three_patterns(n, k, relays)[1]
+    for cycle in cycles:
+        pattern[np.roll(cycle, -1), cycle] = True
+    order = one_relay_per_block_path(n, cycles, relays)
+    assert check_path(pattern, order)
+    assert [order[end - 1] for end in np.cumsum(block_sizes(n, k))] == relays
+
+
+@pytest.mark.parametrize("n, k", [(10, 4), (7, 1)])
+@pytest.mark.parametrize("relay", ["same", "next"])
+def test_the_papers_walk_repeats_relays(n, k, relay):
+    walk = paper_walk(n, k, relay)
+    joined = union(three_patterns(n, k)).toarray()
+    assert set(walk) == set(range(n)) and len(walk) == n + k - 1
+    assert all(joined[i, j] for j, i in pairwise(walk))
+    assert check_path(joined, walk) == (k == 1)

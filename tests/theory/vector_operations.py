@@ -95,22 +95,17 @@ def by_order(listed, function):
     return {"".join(map(str, order)): function(listed, order) for order in orders}
 
 
-def each(function, values):
-    """``function`` of a number, or of each in a list."""
-    return [function(value) for value in values] if isinstance(values, list) else function(values)
+def over(name, function):
+    """An operation that answers for each number of a list; several named answers become lists of each."""
 
+    def run(given):
+        if not isinstance(given[name], list):
+            return function(given)
+        answers = [function(given | {name: value}) for value in given[name]]
+        named = answers and isinstance(answers[0], dict)
+        return {key: [answer[key] for answer in answers] for key in answers[0]} if named else answers
 
-def by_name(names, function, values):
-    """A dict of columns, each a number or a list, from a function that returns one row."""
-    if not isinstance(values, list):
-        return dict(zip(names, function(values), strict=True))
-    rows = [function(value) for value in values]
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
-
-
-def of_graph(function):
-    """For functions of n and p."""
-    return lambda given: each(lambda n: function(n, given["p"]), given["n"])
+    return run
 
 
 def law_of(given):
@@ -200,11 +195,8 @@ def causal_conditions(given):
 
 
 def min_block_size(given):
-    def row(k):
-        m = realisability.min_block_size(k, law_of(given))
-        return m, k * m
-
-    return by_name(("m", "n"), row, given["k"])
+    m = realisability.min_block_size(given["k"], law_of(given))
+    return {"m": m, "n": given["k"] * m}
 
 
 def fits_in_block_budget(given):
@@ -213,38 +205,22 @@ def fits_in_block_budget(given):
 
 
 def a1_block_prob(given):
-    def row(k):
-        block = given.get("a", 1.0) ** 2 * realisability.block_matrix(given["c"] * torch.eye(k, dtype=torch.float64))
-        return float(block[0, 0]), float(block[0, -1]) if k > 1 else 0.0
-
-    return by_name(("diag", "off"), row, given["k"])
+    clusters = given["c"] * torch.eye(given["k"], dtype=torch.float64)
+    block = given.get("a", 1.0) ** 2 * realisability.block_matrix(clusters)
+    return {"diag": float(block[0, 0]), "off": float(block[0, -1]) if given["k"] > 1 else 0.0}
 
 
 def a2_relay_prob(given):
-    def row(k):
-        model = realisability.realise("A2", k + 1, k, c=given["c"], node=given["a"], relays=[k])
-        p = model.expected_mask()[0, 0, 0]
-        fastrg = realisability.edge_law(model, "fastrg")[0, 0, 0]
-        return float(model.block_matrix[0, 0, 0]), float(p[k]), float(p[0]), float(fastrg[k])
-
-    return by_name(("S11", "p_relay", "p_other", "p_relay_fastrg"), row, given["k"])
+    k = given["k"]
+    model = realisability.realise("A2", k + 1, k, c=given["c"], node=given["a"], relays=[k])
+    p, fastrg = (realisability.edge_law(model, sampler)[0, 0, 0] for sampler in ("exact", "fastrg"))
+    found = {"S11": model.block_matrix[0, 0, 0], "p_relay": p[k], "p_other": p[0], "p_relay_fastrg": fastrg[k]}
+    return {name: float(number) for name, number in found.items()}
 
 
 def expected_edges(given):
-    names = ("A1", "A2", "A3", "sum", "union")
-
-    def row(k):
-        p, loops = given.get("p", "lemma1"), given.get("self_loops", True)
-        counts = sampler_facts.expected_entries(given["n"], k, p, self_loops=loops, relays=relays_of(given))
-        return [counts[name] for name in names]
-
-    return by_name(names, row, given["k"])
-
-
-def support_edges_sum(given):
-    if isinstance(given["n"], list):
-        return [support_edges_sum({"n": n, "k": given["k"]}) for n in given["n"]]
-    return each(lambda k: sampler_facts.support_entries(given["n"], k), given["k"])
+    p, loops = given.get("p", "lemma1"), given.get("self_loops", True)
+    return sampler_facts.expected_entries(given["n"], given["k"], p, self_loops=loops, relays=relays_of(given))
 
 
 def fastrg_rates(given):
@@ -264,31 +240,38 @@ def mask_expectation_gap(given):
     return dict(zip(("expectation", "support_mask", "soft_mask"), (mean.tolist() for mean in means), strict=True))
 
 
+def of_graph(function):
+    """For functions of n and p."""
+    return over("n", lambda given: function(given["n"], given["p"]))
+
+
 OPERATIONS = {
-    "a1_block_prob": a1_block_prob,
-    "a2_relay_prob": a2_relay_prob,
+    "a1_block_prob": over("k", a1_block_prob),
+    "a2_relay_prob": over("k", a2_relay_prob),
     # k blocks of m tokens, the last k of all tokens relays: k/(k(m − 1)/m) paths per block of non-relays.
-    "block_mean_path_cover_limit": lambda given: each(lambda m: m / (m - 1) if m > 1 else math.inf, given["m"]),
+    "block_mean_path_cover_limit": over(
+        "m", lambda given: given["m"] / (given["m"] - 1) if given["m"] > 1 else math.inf
+    ),
     "block_sizes": lambda given: patterns.block_sizes(given["n"], given["k"]),
     "block_sizes_one_based_literal": one_based,
     "causal_conditions": causal_conditions,
     "check_path": lambda given: check_path(conditions.union(patterns_of(given)), given["order"]),
     "construct_path_complete_blocks": lambda given: relays.canonical_path(given["n"], given["k"], relays_of(given)),
-    "directed_limit": lambda given: by_name(("cycle", "path"), random_graphs.directed_limit, given["c"]),
+    "directed_limit": over("c", lambda given: random_graphs.directed_limit(given["c"])._asdict()),
     "expected_cycles": of_graph(random_graphs.expected_hamiltonian_cycles),
-    "expected_edges": expected_edges,
-    "fastrg_max_density": lambda given: each(sampler_facts.fastrg_max_density, given["delta"]),
+    "expected_edges": over("k", expected_edges),
+    "fastrg_max_density": over("delta", lambda given: sampler_facts.fastrg_max_density(given["delta"])),
     "fastrg_rates": fastrg_rates,
-    "fastrg_two_hop_miss": lambda given: each(lambda k: sampler_facts.two_hop_miss(k, given.get("q")), given["k"]),
+    "fastrg_two_hop_miss": over("k", lambda given: sampler_facts.two_hop_miss(given["k"], given.get("q"))),
     "fits_in_block_budget": fits_in_block_budget,
     "fixed_bidirectional_full": fixed_bidirectional_full,
     "fixed_rows": fixed_rows,
     "fixed_two_layer_full": lambda given: links_all_earlier(in_order(fixed_of(given), given.get("order", "12"))),
-    "in_block_bound": lambda given: each(lambda p: realisability.in_block_bound(given["groups"], p), given["p_out"]),
-    "lemma1_p": lambda given: each(random_graphs.lemma1_probability, given["n"]),
+    "in_block_bound": over("p_out", lambda given: realisability.in_block_bound(given["groups"], given["p_out"])),
+    "lemma1_p": over("n", lambda given: random_graphs.lemma1_probability(given["n"])),
     "mask_expectation_gap": mask_expectation_gap,
-    "matching_deficit": lambda given: each(random_graphs.matching_deficiency, given["mean_degree"]),
-    "min_block_size": min_block_size,
+    "matching_deficit": over("mean_degree", lambda given: random_graphs.matching_deficiency(given["mean_degree"])),
+    "min_block_size": over("k", min_block_size),
     "min_layers": lambda given: conditions.min_layers(patterns_of(given), layers_of(given.get("order"))),
     "min_layers_all_orders": lambda given: by_order(patterns_of(given), conditions.min_layers),
     "paper_walk": paper_walk,
@@ -305,5 +288,5 @@ OPERATIONS = {
     "static_vs_layered": lambda given: by_order(patterns_of(given), static_and_layered),
     "strided_rows": lambda given: causal_rows(strided_of(given), given["i"]),
     "strided_two_layer_full": lambda given: by_order(strided_of(given), links_all_earlier),
-    "support_edges_sum": support_edges_sum,
+    "support_edges_sum": over("n", over("k", lambda given: sampler_facts.support_entries(given["n"], given["k"]))),
 }

@@ -4,14 +4,12 @@ A pattern is a boolean matrix, row = query, column = key; the arc of an entry go
 """
 
 import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
-from theory.certificate import Certificate, Finding, certify
+from theory.certificate import Certificate, certify
 from theory.conditions import (
     causal_layers,
     has_self_loops,
-    is_strongly_connected,
     min_layers,
     missing_pairs,
-    missing_self_loops,
     receptive_sizes,
     static_layers,
     union,
@@ -22,12 +20,10 @@ from theory.patterns import block_sizes, fixed, pattern_counts, strided, three_p
 from theory.random_graphs import expected_hamiltonian_cycles, lemma1_probability
 from theory.realisability import min_block_size
 from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
-from theory.simulation import DrawsReport, certify_draws
+from theory.simulation import certify_draws
 
 __all__ = [
     "Certificate",
-    "DrawsReport",
-    "Finding",
     "Undecided",
     "block_sizes",
     "canonical_path",
@@ -41,12 +37,10 @@ __all__ = [
     "find_hamiltonian_path",
     "fixed",
     "has_self_loops",
-    "is_strongly_connected",
     "lemma1_probability",
     "min_block_size",
     "min_layers",
     "missing_pairs",
-    "missing_self_loops",
     "one_relay_per_block_path",
     "paper_walk",
     "path_cover",

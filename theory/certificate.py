@@ -106,9 +106,6 @@ def certify(
             as through a trained network of finitely many layers.
         time_limit: Seconds for exact search; if that is not enough, condition 2 is unknown.
 
-    Raises:
-        SbmtError: If an argument is invalid.
-
     Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
     a model that samples its masks, a certificate only covers the draw it was given.
 

@@ -22,7 +22,7 @@ from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
-from theory.checks import as_floats, as_number
+from theory.checks import as_floats, is_number
 from theory.realisability import edge_law
 
 OfMask = Callable[[EdgeList], Tensor]
@@ -45,13 +45,9 @@ def mask_means(
 ) -> MaskMeans:
     """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
 
-    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)].
-
-    Args:
-        probability: P(M_j = 1) of each key, or one for all; keys are drawn independently.
-        values: One number or vector per key, for at most 18 keys.
-        scores: One score per key.
-        self_loop: Whether the first key is always attended.
+    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Up to 18 keys have a
+    value, a number or a vector, a score, and a probability, one each or one for all, and are drawn independently; with
+    ``self_loop`` the first is always attended.
     """
     expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "leave keys without a score out"
     value, score = (as_floats(part, expected, do) for part in (values, scores))
@@ -83,12 +79,10 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
     Paper: Assumption 2, for η ≤ ½ (from Yun et al., 2020).
     """
     check_sizes(n_keys=n_keys)
-    gap, tolerance = (
-        as_number(x, "a gap > 0, a tolerance in (0, 1)", "ties are never resolved") for x in (gap, tolerance)
-    )
-    if not 0 < gap < math.inf or not 0 < tolerance < 1:
+    if not is_number(gap, 0) or not is_number(tolerance, 0, 1) or gap in (0, math.inf) or tolerance in (0, 1):
         raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "ties are never resolved")
-    return max(0.0, math.log((int(n_keys) - 1) * (1 - tolerance) / tolerance) / gap) if n_keys > 1 else 0.0
+    odds = (1 - float(tolerance)) / float(tolerance)
+    return max(0.0, math.log((int(n_keys) - 1) * odds) / float(gap)) if n_keys > 1 else 0.0
 
 
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:

@@ -2,13 +2,11 @@
 
 Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. That does not mean that
 one exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) vanish as n grows.
-Everywhere p is an arc probability in [0, 1], or ``"lemma1"``; whatever takes one raises SbmtError for anything else,
-and for n < 1.
+Everywhere p is an arc probability in [0, 1], or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
 """
 
 import math
 import sys
-from functools import cache
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
@@ -58,10 +56,6 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
     At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
 
     Paper: appendix, proof of Lemma 1.
-
-    Example:
-        >>> round(expected_hamiltonian_cycles(4, 0.6), 6)
-        0.7776
     """
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
@@ -105,17 +99,21 @@ def prob_cycle_exact(n: int, p: Probability) -> float:
     probability = arc_probability(n, p)
     if n > MAX_ENUMERATED:
         raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
-    chances = (
-        many * probability**n_arcs * (1 - probability) ** (n * (n - 1) - n_arcs)
-        for n_arcs, many in enumerate(_hamiltonian_counts(int(n)))
-    )
-    return math.fsum(chances)
+    bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
+    graphs = np.arange(1 << len(bit), dtype=np.uint32)
+    is_hamiltonian = np.zeros(graphs.size, dtype=bool)
+    for rest in permutations(range(1, n)) if n > 1 else ():
+        needed = np.uint32(sum(bit[step] for step in pairwise((0, *rest, 0))))
+        is_hamiltonian |= (graphs & needed) == needed
+    found = graphs[is_hamiltonian]
+    n_arcs = sum((((found >> np.uint32(place)) & 1) for place in range(len(bit))), start=np.zeros(found.size))
+    return float((probability**n_arcs * (1 - probability) ** (len(bit) - n_arcs)).sum())
 
 
 def threshold_probability(n: int, c: float | int) -> float:
     """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
-    The additional ln ln n of textbooks belongs to undirected graphs; here it is sufficient, but not sharp.
+    The ln ln n that textbooks add belongs to undirected graphs; here it is sufficient, but not sharp.
     """
     check_sizes(n=n)
     return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "p = (ln n + c)/n")) / n))
@@ -137,11 +135,7 @@ def matching_deficiency(mean_degree: float | int) -> float:
 
     A path cover matches tails to heads, so this is what a maximum matching of the bipartite graph of mean degree c
     leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
-    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
-
-    Example:
-        >>> round(matching_deficiency(math.e), 4)
-        0.1036
+    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = .1036.
     """
     from scipy.optimize import brentq
     from scipy.special import lambertw
@@ -157,17 +151,3 @@ def matching_deficiency(mean_degree: float | int) -> float:
     gamma = brentq(excess, 0.0, 1.0, xtol=1e-15) if c > math.e and excess(1.0) > 0 else both_equal
     other = c * math.exp(-gamma)
     return max(0.0, (gamma + other + gamma * other) / c - 1)
-
-
-@cache
-def _hamiltonian_counts(n: int) -> list[int]:
-    """The numbers of graphs with 0, 1, … arcs that have a Hamiltonian cycle."""
-    bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
-    graphs = np.arange(1 << len(bit), dtype=np.uint32)
-    is_hamiltonian = np.zeros(graphs.size, dtype=bool)
-    for rest in permutations(range(1, n)) if n > 1 else ():
-        needed = np.uint32(sum(bit[step] for step in pairwise((0, *rest, 0))))
-        is_hamiltonian |= (graphs & needed) == needed
-    found = graphs[is_hamiltonian]
-    n_arcs = sum((found >> np.uint32(place)) & 1 for place in range(len(bit)))
-    return np.bincount(np.broadcast_to(n_arcs, found.shape)).tolist()

@@ -40,12 +40,8 @@ def relay_theorem(
     Without block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number of
     blocks that contain a non-relay, so k relays are always enough.
 
-    Args:
-        n: Tokens.
-        k: Blocks.
-        block_arcs: The arcs [from, to]; those at relays are ignored.
-        relays: See :func:`~theory.patterns.relay_tokens`.
-        time_limit: Seconds for the solver, after which it raises :class:`~theory.path_cover.Undecided`.
+    The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths in time, in
+    seconds, it raises :class:`~theory.path_cover.Undecided`.
 
     Example:
         >>> relay_theorem(9, 4, []).ham_path, relay_theorem(10, 4, []).ham_path
@@ -109,10 +105,6 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
     Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
     ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
-
-    Example:
-        >>> len(paper_walk(16, 4))
-        19
     """
     block, chosen = blocks(n, k), relay_tokens(n, k)
     step = choose("relay", relay, {"same": 0, "next": 1})

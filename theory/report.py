@@ -81,7 +81,6 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
     does not hold, for two cycles, or for one pass if the patterns act once.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     from sbmt.experiments.plots.style import BLUE, FAINT, GREEN, INK, QUIET, VERMILLION, use_style
 
@@ -104,7 +103,7 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
         right.set(ylim=(0, 1.05 * n), xlabel="layer", ylabel="tokens that have arrived")
         right.legend()
         for axis in (left.xaxis, left.yaxis, right.xaxis):
-            axis.set_major_locator(MaxNLocator(integer=True))
+            axis.get_major_locator().set_params(integer=True)
         colours = {"proved": GREEN, "refuted": VERMILLION, "unknown": QUIET}
         for axes, finding in ((left, path), (right, reach)):
             name = NAMES[finding.condition]

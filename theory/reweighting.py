@@ -5,9 +5,9 @@ of two unbiased estimates. Two limits must be kept apart:
 
 - *All rates grow, n stays.* Masks become complete, so that the output tends to full attention's, at a speed that
   :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
-  from 0 on a compact set of inputs. So layer by layer whatever Transformers with full attention approximate there is
-  approximated, which is every continuous function (Yun et al., 2020; with positions, and the sink's logit tending to
-  −∞). That is universality, capped weights or not; but nothing in it is sparse, and it does not need reweighting.
+  from 0 on a compact set of inputs. So every continuous function is approximated there, as by full attention (Yun et
+  al., 2020; with positions, and the sink's logit tending to −∞). That is universality, capped weights or not; but
+  nothing in it is sparse, and it does not need reweighting.
 - *Edges stay rare, c and n grow.* This is where reweighting counts: the error falls like c^(−½), whatever n
   (:func:`predicted_error`), while attention that is not reweighted tends to something else (:func:`limit_output`), and
   so do weights that are capped. At a fixed c an error remains.
@@ -41,8 +41,7 @@ def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float 
 
     A drawn edge weighs e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
     (``smallest=0``) that is full attention. With one, keys below it count less than they should; and without
-    reweighting (``smallest=1``) every key counts p times, which squares attention where the rates are proportional
-    to it.
+    reweighting (``smallest=1``) every key counts p times, which squares attention in proportion to which it is drawn.
     """
     probability = -np.expm1(-rates)
     return attend(np.exp(scores) * probability / np.maximum(probability, smallest), values)

@@ -67,7 +67,7 @@ def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed
 
 
 class DrawsReport(NamedTuple):
-    """How often conditions 1, 2 and 3 were proved, and how often all of them in the same draw."""
+    """How often each condition was proved, and how often all of them in the same draw."""
 
     conditions: tuple[Estimate, Estimate, Estimate]
     together: Estimate
@@ -123,10 +123,7 @@ def simulate_path(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Est
 def simulate_relay_path(
     n: int, k: int, p: Probability = "lemma1", n_draws: int = 100, *, relays: Relays = "last", seed: int = 0
 ) -> Estimate:
-    """P(the union of the three patterns has a Hamiltonian path), n tokens in k blocks drawn at p, relay arcs certain.
-
-    ``"lemma1"`` is p_L of each block's size; for ``relays`` see :func:`~theory.patterns.relay_tokens`.
-    """
+    """P(the union of the three patterns has a Hamiltonian path), with blocks drawn at p and all relay arcs."""
     chosen = relay_tokens(n, k, relays)
     rest = np.delete(np.arange(n), chosen)
 
@@ -156,8 +153,8 @@ def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed:
 def predict_block_cycles(n: int, k: int) -> float:
     """Approximation of :func:`simulate_block_cycles` at p = 1/k: exp(−2km (1 − 1/k)^(m − 1)), m = n/k.
 
-    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and their number Poisson. For m = 1
-    every block is one token, which needs no cycle: the answer is 1.
+    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and their number Poisson. Blocks of
+    one token need no cycle, so that for m = 1 it is 1.
     """
     block_sizes(n, k)  # checks both
     n, k = int(n), int(k)

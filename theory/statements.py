@@ -10,42 +10,17 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
 from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
 from sbmt.samplers import sample_edges
+from theory import random_graphs as graphs
+from theory import realisability as models
+from theory import relays, reweighting, simulation
 from theory.conditions import causal_layers, min_layers, static_layers, union
 from theory.expectation import decay_exponent, mask_means
 from theory.hamiltonian import Evidence, check_path
 from theory.patterns import block_sizes, fixed, one_based_blocks, relay_tokens, strided, three_patterns
-from theory.random_graphs import (
-    directed_limit,
-    expected_hamiltonian_cycles,
-    lemma1_probability,
-    matching_deficiency,
-    prob_all_degrees,
-    prob_cycle_exact,
-    prob_no_zero_out_degree,
-    threshold_probability,
-)
-from theory.realisability import (
-    attained,
-    fits_in_block_budget,
-    in_block_bound,
-    min_block_size,
-    realise,
-    saturated_heads,
-)
-from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
-from theory.reweighting import distance_bound, drawn_outputs, fitted_rates, limit_output, predicted_error
-from theory.sampler_facts import (
-    expected_entries,
-    exploration_edges,
-    fastrg_max_density,
-    fastrg_rates,
-    simulate_two_hops,
-    two_hop_miss,
-)
-from theory.simulation import simulate_cycle, simulate_path, simulate_relay_path
 
 Numbers = Sequence[Any]
 SMALL = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
@@ -111,13 +86,13 @@ def _factorised() -> Numbers:
 
 
 def _revisited() -> Numbers:
-    same, fresh = (paper_walk(16, 4, relay) for relay in ("same", "next"))
+    same, fresh = (relays.paper_walk(16, 4, relay) for relay in ("same", "next"))
     return len(same), same.count(12), len(fresh), check_path(union(three_patterns(16, 4)), same)
 
 
 def _counterexample() -> Numbers:
-    n, k, arcs = counterexample()
-    verdict = relay_theorem(n, k, arcs)
+    n, k, arcs = relays.counterexample()
+    verdict = relays.relay_theorem(n, k, arcs)
     return verdict.path_cover, k, verdict.limit, verdict.ham_path
 
 
@@ -127,13 +102,15 @@ def _mended() -> Numbers:
     pattern = np.eye(n, dtype=bool) | three_patterns(n, k, "per_block")[1]
     for cycle in cycles:
         pattern[np.roll(cycle, -1), cycle] = True  # query after key
-    order = one_relay_per_block_path(n, cycles, relay_tokens(n, k, "per_block"))
+    order = relays.one_relay_per_block_path(n, cycles, relay_tokens(n, k, "per_block"))
     return order[:7], check_path(pattern, order)
 
 
 def _complete() -> Numbers:
     cases = [(n, k) for n in range(1, 25) for k in range(1, n + 1)]
-    return sum(check_path(union(three_patterns(*case)), canonical_path(*case) or []) for case in cases), len(cases)
+    return sum(check_path(union(three_patterns(*case)), relays.canonical_path(*case) or []) for case in cases), len(
+        cases
+    )
 
 
 # --- block models and samplers ---------------------------------------------------------------------------------------
@@ -147,26 +124,28 @@ def _block_budget() -> Numbers:
         weights = rng.random((k, k)) ** rng.choice([1, 20])
         p = query @ (weights / weights.sum()) @ key.T
         p_in, p_out = np.diag(p).mean(), p[~np.eye(g, dtype=bool)].mean()
-        closest = min(closest, in_block_bound(g, float(p_out)) - p_in)
+        closest = min(closest, models.in_block_bound(g, float(p_out)) - p_in)
     return (closest,)
 
 
 def _poisson() -> Numbers:
     named = dict(zip(("A1", "A2", "A3"), three_patterns(16, 4), strict=True))
-    found = [attained(realise(name, 16, 4, "poisson"), pattern, "fastrg") for name, pattern in named.items()]
-    bilinear = attained(realise("A1", 16, 4), named["A1"])
+    found = [
+        models.attained(models.realise(name, 16, 4, "poisson"), pattern, "fastrg") for name, pattern in named.items()
+    ]
+    bilinear = models.attained(models.realise("A1", 16, 4), named["A1"])
     return found[0].inside, bilinear.inside, min(p.inside for p in found), max(p.outside for p in found)
 
 
 def _heads() -> Numbers:
-    heads, a1 = saturated_heads(16, 4), three_patterns(16, 4)[0]
+    heads, a1 = models.saturated_heads(16, 4), three_patterns(16, 4)[0]
     law = torch.stack([head.expected_mask()[0, 0] for head in heads[:4]]).amax(0).numpy()
     return len(heads), law[a1].min(), law[~a1].max()
 
 
 def _as_printed() -> Numbers:
     pairs = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], dtype=float)
-    rates = fastrg_rates(pairs, 0.5 * np.eye(2), pairs)
+    rates = models.fastrg_rates(pairs, 0.5 * np.eye(2), pairs)
     return rates.total, rates.printed_total
 
 
@@ -174,7 +153,7 @@ def _collapse() -> Numbers:
     ones = torch.ones(1, 1, 512, 1)
     model = BlockModel(ones, torch.ones(1, 1, 1), ones)
     drawn = sample_edges(model, "fastrg", generator=torch.Generator().manual_seed(0)).density().item()
-    return drawn, fastrg_max_density(), fastrg_max_density(0.01)
+    return drawn, models.fastrg_max_density(), models.fastrg_max_density(0.01)
 
 
 # --- masks fitted by likelihood, which are ours: what reweighting buys, and what c bounds ----------------------------
@@ -190,18 +169,14 @@ def _tokens(n_keys: int, n_queries: int = 32) -> tuple[np.ndarray, np.ndarray]:
     return 0.7 * np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, (n_keys, 2))
 
 
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    return np.asarray(np.exp(scores) / np.exp(scores).sum(1, keepdims=True))
-
-
 def _ideal_rates(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Attention itself: rates that sum to 1."""
-    return _softmax(query @ key.T)
+    return softmax(query @ key.T, axis=1)
 
 
 def _block_rates(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Rates of a block model that sum to about 1."""
-    return _softmax(query @ CLUSTERS.T) @ BLOCK @ _softmax(key @ CLUSTERS.T).T / len(key)
+    return softmax(query @ CLUSTERS.T, axis=1) @ BLOCK @ softmax(key @ CLUSTERS.T, axis=1).T / len(key)
 
 
 def _distance(outputs: np.ndarray, target: np.ndarray) -> float:
@@ -217,10 +192,13 @@ def _consistent() -> Numbers:
         for c in sizes:
             query, key = _tokens(4 * c)
             scores, rates = query @ key.T, c * rates_of(query, key)
-            full, predicted = limit_output(scores, key, rates, 0.0), predicted_error(scores, key, rates)
-            errors.append(_distance(drawn_outputs(scores, key, rates, 256), full))
+            full, predicted = (
+                reweighting.limit_output(scores, key, rates, 0.0),
+                reweighting.predicted_error(scores, key, rates),
+            )
+            errors.append(_distance(reweighting.drawn_outputs(scores, key, rates, 256), full))
             ratios.append(errors[-1] / predicted)
-            variance = (limit_output(scores, key**2, rates, 0.0) - full**2).sum(1).mean()
+            variance = (reweighting.limit_output(scores, key**2, rates, 0.0) - full**2).sum(1).mean()
             holds &= -np.expm1(-rates.min()) > SMALLEST_PROBABILITY
             holds &= predicted <= np.sqrt(variance / c) or rates_of is _block_rates
         found += [*errors, *ratios, decay_exponent(sizes, errors)]
@@ -233,8 +211,8 @@ def _tends_elsewhere(sizes: tuple[int, ...], keys_per_edge: int, smallest: float
     for c in sizes:
         query, key = _tokens(keys_per_edge * c)
         scores, rates = query @ key.T, c * _ideal_rates(query, key)
-        drawn = drawn_outputs(scores, key, rates, 1024 // keys_per_edge, smallest=smallest)
-        full, limit = (limit_output(scores, key, rates, cap) for cap in (0.0, smallest))
+        drawn = reweighting.drawn_outputs(scores, key, rates, 1024 // keys_per_edge, smallest=smallest)
+        full, limit = (reweighting.limit_output(scores, key, rates, cap) for cap in (0.0, smallest))
         to_limit.append(_distance(drawn, limit))
         to_full.append(_distance(drawn, full))
     gap = _distance(limit[None], full)
@@ -246,8 +224,11 @@ def _growing_rates() -> Numbers:
     largest = float(np.linalg.norm(key, axis=1).max())
     for c in (64, 128, 256):
         rates = c * _block_rates(query, key)
-        drawn, full = drawn_outputs(query @ key.T, key, rates, 1000), limit_output(query @ key.T, key, rates, 0.0)
-        distances, bound = np.linalg.norm(drawn - full, axis=-1).mean(0), distance_bound(rates, largest)
+        drawn, full = (
+            reweighting.drawn_outputs(query @ key.T, key, rates, 1000),
+            reweighting.limit_output(query @ key.T, key, rates, 0.0),
+        )
+        distances, bound = np.linalg.norm(drawn - full, axis=-1).mean(0), reweighting.distance_bound(rates, largest)
         holds &= bool((distances <= bound).all())
         found += [distances.max(), bound.max()]
     return *found, holds
@@ -259,9 +240,11 @@ def _density() -> Numbers:
     others = ~np.eye(n, dtype=bool)
     attention = np.where(others, np.exp(3 * query @ key.T), 0.0)
     attention /= attention.sum(1, keepdims=True) + n / 8  # a sink
-    memberships = (torch.from_numpy(_softmax(tokens @ CLUSTERS.T))[None, None] for tokens in (query, key))
+    memberships = (torch.from_numpy(softmax(tokens @ CLUSTERS.T, axis=1))[None, None] for tokens in (query, key))
     model = BlockModel(next(memberships), torch.from_numpy(BLOCK)[None], next(memberships), link="poisson")
-    rates, explored = (fitted_rates(model, torch.from_numpy(attention), c, epsilon / n) for epsilon in (0, 8))
+    rates, explored = (
+        reweighting.fitted_rates(model, torch.from_numpy(attention), c, epsilon / n) for epsilon in (0, 8)
+    )
     rate, given, edges = rates.sum(1), attention.sum(1), -np.expm1(-rates)[others].sum() / n
     times = rate / (c * given)
     return rate.mean(), given.mean(), times.min(), times.max(), edges, explored.sum() / n
@@ -294,47 +277,57 @@ CHECKS: dict[str, Callable[[], Numbers]] = {
     "complete blocks": _complete,
     "relays alone": lambda: (
         len(SMALL),
-        sum(relay_theorem(n, k, []).ham_path != (n <= 2 * k + 1) for n, k in SMALL),
+        sum(relays.relay_theorem(n, k, []).ham_path != (n <= 2 * k + 1) for n, k in SMALL),
     ),
     "expectation is not existence": lambda: (
-        expected_hamiltonian_cycles(100, "lemma1"),
-        1 - prob_no_zero_out_degree(100, "lemma1"),
+        graphs.expected_hamiltonian_cycles(100, "lemma1"),
+        1 - graphs.prob_no_zero_out_degree(100, "lemma1"),
     ),
     "all degrees": lambda: (
-        *(prob_all_degrees(n, "lemma1") for n in (16, 32, 100)),
-        prob_all_degrees(4, 0.6),
-        prob_cycle_exact(4, 0.6),
+        *(graphs.prob_all_degrees(n, "lemma1") for n in (16, 32, 100)),
+        graphs.prob_all_degrees(4, 0.6),
+        graphs.prob_cycle_exact(4, 0.6),
     ),
-    "cycles at Lemma 1's probability": lambda: [simulate_cycle(n, "lemma1", 200).hits for n in (16, 50)],
-    "a probability above 1": lambda: [lemma1_probability(n) for n in range(1, 1001) if lemma1_probability(n) > 1],
-    "n^(1/n) misprinted": lambda: (10**4 * lemma1_probability(10**4), e * sqrt(10**4)),
+    "cycles at Lemma 1's probability": lambda: [simulation.simulate_cycle(n, "lemma1", 200).hits for n in (16, 50)],
+    "a probability above 1": lambda: [
+        graphs.lemma1_probability(n) for n in range(1, 1001) if graphs.lemma1_probability(n) > 1
+    ],
+    "n^(1/n) misprinted": lambda: (10**4 * graphs.lemma1_probability(10**4), e * sqrt(10**4)),
     "the directed threshold": lambda: [
         number
         for c in (1, 4)
-        for number in (simulate_cycle(100, threshold_probability(100, c), 60).share, directed_limit(c).cycle)
+        for number in (
+            simulation.simulate_cycle(100, graphs.threshold_probability(100, c), 60).share,
+            graphs.directed_limit(c).cycle,
+        )
     ],
     "the path's limit": lambda: [
         number
         for c in (0, 1)
-        for number in (simulate_path(100, threshold_probability(100, c), 60).share, directed_limit(c).path)
+        for number in (
+            simulation.simulate_path(100, graphs.threshold_probability(100, c), 60).share,
+            graphs.directed_limit(c).path,
+        )
     ],
     "relays to the rescue": lambda: (
-        *(simulate_relay_path(64, k, "lemma1", 60).hits for k in (8, 2)),
-        matching_deficiency(e),
+        *(simulation.simulate_relay_path(64, k, "lemma1", 60).hits for k in (8, 2)),
+        graphs.matching_deficiency(e),
     ),
-    "the figure's budget": lambda: fits_in_block_budget(16, 4),
+    "the figure's budget": lambda: models.fits_in_block_budget(16, 4),
     "block budget": _block_budget,
-    "minimal block sizes": lambda: [k * min_block_size(k) for k in (2, 16, 128)],
+    "minimal block sizes": lambda: [k * models.min_block_size(k) for k in (2, 16, 128)],
     "the Poisson link lifts the budget": _poisson,
     "k + 2 heads": _heads,
     "O(n) or O(kn)": lambda: [
-        expected_entries(n, k)["union"] / per for n, k, per in ((16, 4, 1), (1024, 16, 1), (1024, 16, 1024))
+        models.expected_entries(n, k)["union"] / per for n, k, per in ((16, 4, 1), (1024, 16, 1), (1024, 16, 1024))
     ],
     "Algorithm 1 as printed": _as_printed,
     "repeated draws collapse": _collapse,
-    "two hops through relays": lambda: [two_hop_miss(k) for k in (4, 16, 30)],
-    "two layers under Algorithm 1": lambda: [simulate_two_hops(n, k, 100) for n, k in ((16, 4), (64, 16), (256, 30))],
-    "exploration is quadratic": lambda: (exploration_edges(1024, 0.01),),
+    "two hops through relays": lambda: [models.two_hop_miss(k) for k in (4, 16, 30)],
+    "two layers under Algorithm 1": lambda: [
+        models.simulate_two_hops(n, k, 100) for n, k in ((16, 4), (64, 16), (256, 30))
+    ],
+    "exploration is quadratic": lambda: (models.exploration_edges(1024, 0.01),),
     "the mean over masks is not a mask": lambda: [float(mean) for mean in mask_means(0.5, [0, 1], [0, 0])],
     "reweighting is consistent": _consistent,
     "reweighting is needed": lambda: _tends_elsewhere((64, 256, 1024), 4, smallest=1.0),

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 import theory
 from sbmt import EdgeList, SbmtError
-from theory import conditions, expectation, patterns, random_graphs, realisability, relays, sampler_facts, simulation
+from theory import conditions, expectation, patterns, random_graphs, realisability, relays, simulation
 from theory.certificate import certify
 from theory.simulation import certify_draws
 
@@ -83,13 +83,13 @@ MISTAKES = {  # by what the error says: a function, and lists of arguments that 
     "link among": (realisability.realise, [("A1", 8, 2, "softmax")]),
     "sampler among": (realisability.edge_law, [(A1_MODEL, "gibbs")]),
     "a finite number": (realisability.saturated_heads, [(8, 2, "x"), (8, 2, math.nan)]),
-    "shapes (n, k), (k, k), (m, k)": (sampler_facts.fastrg_rates, [(SQUARE, SQUARE[:2, :2], SQUARE)]),
+    "shapes (n, k), (k, k), (m, k)": (realisability.fastrg_rates, [(SQUARE, SQUARE[:2, :2], SQUARE)]),
     "rows of finite numbers ≥ 0": (
-        sampler_facts.fastrg_rates,
+        realisability.fastrg_rates,
         [(y, [[1]], [[1]]) for y in ([[1, -2]], [[math.nan]], [[1], [1, 1]], "x", [["a"]], None)],
     ),
-    "exploration": (sampler_facts.fastrg_max_density, [(1,), ("x",), (False,)]),
-    "a relay probability": (sampler_facts.two_hop_miss, [(2, 1.1), (2, "x"), (2, True)]),
+    "exploration": (realisability.fastrg_max_density, [(1,), ("x",), (False,)]),
+    "a relay probability": (realisability.two_hop_miss, [(2, 1.1), (2, "x"), (2, True)]),
     "probabilities in [0, 1]": (expectation.mask_means, [(p, [1.0], [0.0]) for p in (1.5, "x", math.nan)]),
     "finite values and scores": (
         expectation.mask_means,
@@ -134,8 +134,8 @@ def test_what_cannot_be_realised_is_refused():
         lambda n, k, one: realisability.in_block_bound(k, 0.1),
         lambda n, k, one: realisability.fits_in_block_budget(n, k),
         lambda n, k, one: [list(realisability.realise(a, n, k, "poisson").shape) for a in ("A1", "A2")],
-        lambda n, k, one: sampler_facts.expected_entries(n, k),
-        lambda n, k, one: sampler_facts.exploration_edges(n, 0.5),
+        lambda n, k, one: realisability.expected_entries(n, k),
+        lambda n, k, one: realisability.exploration_edges(n, 0.5),
         lambda n, k, one: simulation.predict_block_cycles(n, k),
     ],
 )

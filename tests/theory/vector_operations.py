@@ -21,7 +21,6 @@ from theory import (
     random_graphs,
     realisability,
     relays,
-    sampler_facts,
 )
 
 PATHS = {"construct_path_complete_blocks"}
@@ -220,12 +219,16 @@ def a2_relay_prob(given):
 
 def expected_edges(given):
     p, loops = given.get("p", "lemma1"), given.get("self_loops", True)
-    return sampler_facts.expected_entries(given["n"], given["k"], p, self_loops=loops, relays=relays_of(given))
+    return realisability.expected_entries(given["n"], given["k"], p, self_loops=loops, relays=relays_of(given))
+
+
+def support_edges(n, k):
+    return sum(patterns.pattern_counts(n, k)[name] for name in ("A1", "A2", "A3"))
 
 
 def fastrg_rates(given):
     key = given["Y"] if given.get("Z", "Y") == "Y" else given["Z"]
-    rates = sampler_facts.fastrg_rates(given["Y"], given["B"], key)
+    rates = realisability.fastrg_rates(given["Y"], given["B"], key)
     return {
         "total_rate": rates.total,
         "edge_rate": rates.edge.tolist(),
@@ -260,9 +263,9 @@ OPERATIONS = {
     "directed_limit": over("c", lambda given: random_graphs.directed_limit(given["c"])._asdict()),
     "expected_cycles": of_graph(random_graphs.expected_hamiltonian_cycles),
     "expected_edges": over("k", expected_edges),
-    "fastrg_max_density": over("delta", lambda given: sampler_facts.fastrg_max_density(given["delta"])),
+    "fastrg_max_density": over("delta", lambda given: realisability.fastrg_max_density(given["delta"])),
     "fastrg_rates": fastrg_rates,
-    "fastrg_two_hop_miss": over("k", lambda given: sampler_facts.two_hop_miss(given["k"], given.get("q"))),
+    "fastrg_two_hop_miss": over("k", lambda given: realisability.two_hop_miss(given["k"], given.get("q"))),
     "fits_in_block_budget": fits_in_block_budget,
     "fixed_bidirectional_full": fixed_bidirectional_full,
     "fixed_rows": fixed_rows,
@@ -288,5 +291,5 @@ OPERATIONS = {
     "static_vs_layered": lambda given: by_order(patterns_of(given), static_and_layered),
     "strided_rows": lambda given: causal_rows(strided_of(given), given["i"]),
     "strided_two_layer_full": lambda given: by_order(strided_of(given), links_all_earlier),
-    "support_edges_sum": over("n", over("k", lambda given: sampler_facts.support_entries(given["n"], given["k"]))),
+    "support_edges_sum": over("n", over("k", lambda given: support_edges(given["n"], given["k"]))),
 }

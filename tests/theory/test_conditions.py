@@ -60,19 +60,14 @@ def test_three_patterns_entry_by_entry(relays):
     assert relay_tokens(10, 4, []) == []
 
 
-def test_strided_entry_by_entry():
-    for n, stride in product((1, 2, 7, 16), (1, 3, 4, 20)):
+@pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
+def test_strided_and_fixed_entry_by_entry(stride, c):
+    for n, causal, self_loops in product((1, 2, 7, 16), (True, False), (True, False)):
         near, far = strided(n, stride)
+        own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
         for i in range(n):
             assert set(np.flatnonzero(near[i])) == set(range(max(0, i - stride), i + 1))
             assert set(np.flatnonzero(far[i])) == {j for j in range(i + 1) if (i - j) % stride == 0}
-
-
-@pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
-def test_fixed_entry_by_entry(stride, c):
-    for n, causal, self_loops in product((1, 2, 7, 16), (True, False), (True, False)):
-        own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
-        for i in range(n):
             allowed = range(i + 1 if causal else n)
             assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
             expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
@@ -93,37 +88,26 @@ def test_all_kinds_of_patterns_are_the_same_pattern():
     source = csr_array(np.ones((2, 2), dtype=bool))
     source.data[1] = False
     assert as_csr(source).nnz == 3 and source.nnz == 4  # an explicit zero is no entry, and the source stays as it is
-
-
-def test_heads_are_united_and_padding_is_left_out():
     mask = torch.zeros(1, 2, 4, 4, dtype=torch.bool)
     mask[0, 0, 0, 2] = mask[0, 1, 2, 0] = mask[0, 1, 0, 2] = mask[0, 0, 3, 3] = True
     real = torch.tensor([[True, False, True, True]])
-    edges = EdgeList.from_dense(mask, real, real)
-    assert as_csr(edges).toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    padded = as_csr(EdgeList.from_dense(mask, real, real))  # heads are united, and padding is left out
+    assert padded.toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
 @pytest.mark.parametrize("has_loops", [True, False])
-def test_layers_agree_with_integer_products(has_loops):
-    for patterns in random_layers(60, has_loops, seed=2):
-        n = len(patterns[0])
-        expected = list(products(patterns, 6))
-        assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
-        for t, reached in enumerate(expected, start=1):
-            missing = [(int(i), int(j)) for i, j in np.argwhere(~reached)]
-            assert missing_pairs(patterns, t, most=n * n) == missing
-            assert missing_pairs(patterns, t, most=2) == missing[:2]
-
-
-@pytest.mark.parametrize("has_loops", [True, False])
-def test_least_layers_agree_with_waiting_long_enough(has_loops):
+def test_layers_agree_with_integer_products_and_with_waiting_long_enough(has_loops):
     """With and without self-loops; any full set shows within p ((n − 1)² + 2) layers."""
     never = 0
     for patterns in random_layers(150, has_loops, seed=4, n_max=6):
         n, p = len(patterns[0]), len(patterns)
-        expected = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
-        assert min_layers(patterns) == expected
-        never += expected is None
+        expected = list(products(patterns, 6))
+        assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
+        missing = [(int(i), int(j)) for i, j in np.argwhere(~expected[2])]
+        assert missing_pairs(patterns, 3, most=n * n) == missing and missing_pairs(patterns, 3, most=2) == missing[:2]
+        s = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
+        assert min_layers(patterns) == s
+        never += s is None
     assert 10 < never < 140
 
 

@@ -17,20 +17,19 @@ SCORES, VALUES = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 RATES = np.array([[math.inf, 0.2, 0.9, 2.0], [0.4, math.inf, 0.1, 0.01], [1.5, 0.3, math.inf, 0.7]])
 
 
-def probabilities():
-    return 1 - np.exp(-RATES)
+PROBABILITIES = 1 - np.exp(-RATES)
 
 
-def masks(certain):
-    """Every mask that can be drawn for one query."""
+def masks(p):
+    """Every mask that can be drawn for one query, with its probability."""
     for bits in product((0.0, 1.0), repeat=4):
         mask = np.array(bits)
-        if (mask >= certain).all():
-            yield mask
+        if chance := np.where(mask > 0, p, 1 - p).prod():
+            yield mask, chance
 
 
 def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
-    drawn = np.random.default_rng(0).random((3, 4)) < probabilities()
+    drawn = np.random.default_rng(0).random((3, 4)) < PROBABILITIES
     outputs = reweighting.drawn_outputs(SCORES, VALUES, RATES, 1)[0]
     edges = EdgeList.from_dense(torch.from_numpy(drawn)[None, None])
     bias = reweighting_bias(probability("poisson", torch.from_numpy(RATES[drawn])))
@@ -42,39 +41,32 @@ def test_drawn_outputs_are_those_of_the_library_for_the_same_edges():
 @pytest.mark.parametrize("smallest", [0.0, 0.15, 1.0])
 def test_the_limit_has_the_mean_numerator_and_denominator(smallest):
     limit = reweighting.limit_output(SCORES, VALUES, RATES, smallest)
-    for i, p in enumerate(probabilities()):
-        above = below = 0.0
-        for mask in masks(p == 1):
-            weights = mask * np.exp(SCORES[i]) / np.maximum(p, smallest)
-            chance = np.where(mask > 0, p, 1 - p).prod()
-            above, below = above + chance * weights @ VALUES, below + chance * weights.sum()
-        np.testing.assert_allclose(limit[i], above / below, rtol=1e-12)
+    for i, p in enumerate(PROBABILITIES):
+        weights = sum(chance * mask * np.exp(SCORES[i]) / np.maximum(p, smallest) for mask, chance in masks(p))
+        np.testing.assert_allclose(limit[i], weights @ VALUES / weights.sum(), rtol=1e-12)
 
 
 def test_the_predicted_error_is_the_delta_method_s():
     """Its square is the variance of N̂ - o D̂ over D², for unbiased estimates N̂ and D̂ of o D and D."""
     total = 0.0
-    for i, p in enumerate(probabilities()):
-        weights = np.exp(SCORES[i])
-        output, denominator = weights @ VALUES / weights.sum(), weights.sum()
-        for mask in masks(p == 1):
+    for i, p in enumerate(PROBABILITIES):
+        weights = np.exp(SCORES[i]) / np.exp(SCORES[i]).sum()
+        for mask, chance in masks(p):
             estimate = mask * weights / p
-            chance = np.where(mask > 0, p, 1 - p).prod()
-            total += chance * (((estimate @ VALUES - output * estimate.sum()) / denominator) ** 2).sum()
+            total += chance * ((estimate @ VALUES - weights @ VALUES * estimate.sum()) ** 2).sum()
     assert reweighting.predicted_error(SCORES, VALUES, RATES) == pytest.approx(math.sqrt(total / 3), rel=1e-12)
 
 
 def test_the_bound_holds_for_every_query_and_says_nothing_of_capped_ones():
-    full, p = reweighting.limit_output(SCORES, VALUES, RATES, 0.0), probabilities()
+    full = reweighting.limit_output(SCORES, VALUES, RATES, 0.0)
     largest = float(np.linalg.norm(VALUES, axis=1).max())
     bound = reweighting.distance_bound(RATES, largest)
-    np.testing.assert_allclose(bound, 4 * largest * (np.nan_to_num(1 / p) - 1).sum(1), rtol=1e-12)
-    for i in range(3):
+    np.testing.assert_allclose(bound, 4 * largest * (1 / PROBABILITIES - 1).sum(1), rtol=1e-12)
+    for i, p in enumerate(PROBABILITIES):
         distance = 0.0
-        for mask in masks(p[i] == 1):
-            weights = mask * np.exp(SCORES[i]) / np.maximum(p[i], SMALLEST_PROBABILITY)
-            output = weights @ VALUES / weights.sum()
-            distance += np.where(mask > 0, p[i], 1 - p[i]).prod() * np.linalg.norm(output - full[i])
+        for mask, chance in masks(p):
+            weights = mask * np.exp(SCORES[i]) / np.maximum(p, SMALLEST_PROBABILITY)
+            distance += chance * np.linalg.norm(weights @ VALUES / weights.sum() - full[i])
         assert 0 < distance <= bound[i]
     assert bound[1] > 2 * largest  # it holds a capped key
 

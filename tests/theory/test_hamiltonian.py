@@ -21,8 +21,8 @@ from theory.path_cover import (
     quick_cover,
     solve_cover,
 )
-from theory.patterns import block_sizes, blocks, relay_tokens, three_patterns
-from theory.relays import canonical_path, counterexample, one_relay_per_block_path, relay_theorem
+from theory.patterns import relay_tokens, three_patterns
+from theory.relays import canonical_path, counterexample, relay_theorem
 
 
 def arcs_of(pattern):
@@ -183,16 +183,3 @@ def test_complete_blocks_always_have_the_canonical_path_and_search_finds_it(rela
         assert find_hamiltonian_path(union(three_patterns(n, k, relays))) == canonical_path(n, k, relays)
     assert canonical_path(9, 3, [4]) is None and not has_path(union(three_patterns(9, 3, [4])).toarray())
     assert check_path(union(three_patterns(9, 3, [4, 0])), canonical_path(9, 3, [4, 0]))
-
-
-@pytest.mark.parametrize("n, k", [(4, 1), (10, 10), (23, 5)])
-def test_one_relay_per_block_needs_only_the_cycles_and_what_relays_send(n, k):
-    rng = np.random.default_rng(n)
-    cycles = [rng.permutation(np.flatnonzero(blocks(n, k) == b)).tolist() for b in range(k)]
-    relays = [int(rng.choice(cycle)) for cycle in cycles]
-    pattern = three_patterns(n, k, relays)[1]
-    for cycle in cycles:
-        pattern[np.roll(cycle, -1), cycle] = True
-    order = one_relay_per_block_path(n, cycles, relays)
-    assert check_path(pattern, order)
-    assert [order[end - 1] for end in np.cumsum(block_sizes(n, k))] == relays

@@ -54,20 +54,14 @@ def test_every_statement_comes_out_as_stated_and_as_published(monkeypatch, tmp_p
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 2
 
 
-@pytest.mark.parametrize(
-    "found, within, outcome",
-    [((1, [2, 3.0]), 0, "as stated"), ((1, [2, 3.1]), 0, "NOT as stated"), ((1, [2, 3.1]), [0, 0, 0.2], "as stated")],
-)
-def test_a_number_that_differs_fails_the_report(monkeypatch, found, within, outcome):
-    monkeypatch.setitem(CHECKS, STATED.name, lambda: found)
-    [result] = run([replace(STATED, shown="{0} and {1}", numbers=[1, [2, 3]], within=within)])
-    assert result.outcome == outcome and result.shown == f"1 and {found[1]}"
-
-
-def test_a_check_that_breaks_hides_no_other_and_a_heuristic_is_never_passed(monkeypatch):
-    monkeypatch.setitem(CHECKS, STATED.name, lambda: 1 / 0)
-    results = run([STATED, STATEMENTS[1], replace(STATEMENTS[1], evidence="heuristic")])
+def test_numbers_that_differ_and_checks_that_break_fail_the_report_and_heuristics_are_never_passed(monkeypatch):
+    monkeypatch.setitem(CHECKS, STATED.name, lambda: (1, [2, 3.1]))
+    off = replace(STATED, shown="{0} and {1}", numbers=[1, [2, 3]])
+    results = run([off, replace(off, within=[0, 0, 0.2]), replace(off, evidence="heuristic")])
     assert [result.outcome for result in results] == ["NOT as stated", "as stated", "reported"]
+    assert results[0].shown == "1 and [2, 3.1]"
+    monkeypatch.setitem(CHECKS, STATED.name, lambda: 1 / 0)
+    assert [result.outcome for result in run([STATED, STATEMENTS[1]])] == ["NOT as stated", "as stated"]
 
 
 def test_python_m_theory_certifies_a_case(tmp_path):
@@ -83,14 +77,11 @@ def test_python_m_theory_certifies_a_case(tmp_path):
     [
         ("--n 64 --k 4 --relays per_block", 0, "after 2 layers"),
         ("--n 16 --k 4 --relays=", 2, "relays"),
-        ("--n 4 --k 9", 2, "1 ≤ k ≤ n"),
         ("--n 4", 2, "--n and --k together"),
-        ("--n 4 --k 2 --order 1", 2, "permutation"),
         ("--n 4 --k 2 --order 3x21", 2, "digits"),
         ("--order 321", 2, "--n and --k beside"),
         ("--n 4 --k 2 --only x", 2, "--only without a case"),
         ("--only nothing", 2, "statement among 'blocks counted from 1', "),
-        ("--help", 0, "otherwise 1."),
     ],
 )
 def test_one_case_is_certified_and_mistakes_are_answered_plainly(monkeypatch, capsys, arguments, code, words):

@@ -50,9 +50,6 @@ def is_close(got, expected, tol):
     return not isinstance(got, bool | str) and got is not None and abs(got - expected) <= tol
 
 
-# --- what vectors hold -----------------------------------------------------------------------------------------------
-
-
 def relays_of(given):
     """The vector's relays; the last k tokens where it names none."""
     return "last" if given.get("relays") is None else given["relays"]
@@ -75,17 +72,15 @@ def strided_of(given):
 
 
 def fixed_of(given, causal=True):
-    return patterns.fixed(given["n"], given["l"], given["c"], causal=causal, self_loops=given.get("self_loops") is True)
+    has_loops = given.get("self_loops") is True
+    listed = patterns.fixed(given["n"], given["l"], given["c"], causal=causal, self_loops=has_loops)
+    order = given.get("order")  # such as "212", which repeats a layer
+    return listed if order is None else [listed[layer - 1] for layer in layers_of(order)]
 
 
 def layers_of(order):
     """The layers, counted from 1, that an order like "132" or [2, 1] names; None where a vector has none."""
     return None if order is None else [int(layer) for layer in (order if isinstance(order, list) else str(order))]
-
-
-def in_order(listed, order):
-    """Patterns as an order like "12", "212" or [2, 1] lines them up."""
-    return [listed[layer - 1] for layer in layers_of(order)]
 
 
 def by_order(listed, function):
@@ -114,9 +109,6 @@ def law_of(given):
     return CAPS.get(named, named)
 
 
-# --- patterns, conditions and Hamiltonian paths ----------------------------------------------------------------------
-
-
 def pattern(given):
     matrices = dict(zip(("A1", "A2", "A3"), three(given), strict=True))
     matrices["union"] = np.logical_or.reduce(list(matrices.values()))
@@ -133,10 +125,6 @@ def pattern_nnz(given):
 def one_based(given):
     sizes = np.bincount(patterns.one_based_blocks(given["n"], given["k"]))
     return {"sizes": sizes.tolist(), "nnz_A1": int((sizes**2).sum())}
-
-
-def static_and_layered(listed, order):
-    return [conditions.static_layers(listed, order), conditions.min_layers(listed, order)]
 
 
 def paper_walk(given):
@@ -174,7 +162,7 @@ def links_all_earlier(listed, order=None):
 
 
 def fixed_bidirectional_full(given):
-    layers = in_order(fixed_of(given, causal=False), given.get("order", "12"))
+    layers = fixed_of(given, causal=False)
     return not conditions.missing_pairs(layers, len(layers), most=1)
 
 
@@ -188,9 +176,6 @@ def causal_conditions(given):
         "condition3": conditions.min_layers(listed) is not None,
         "causal_layers": by_order(listed, conditions.causal_layers),
     }
-
-
-# --- block models and samplers ---------------------------------------------------------------------------------------
 
 
 def min_block_size(given):
@@ -220,10 +205,6 @@ def a2_relay_prob(given):
 def expected_edges(given):
     p, loops = given.get("p", "lemma1"), given.get("self_loops", True)
     return realisability.expected_entries(given["n"], given["k"], p, self_loops=loops, relays=relays_of(given))
-
-
-def support_edges(n, k):
-    return sum(patterns.pattern_counts(n, k)[name] for name in ("A1", "A2", "A3"))
 
 
 def fastrg_rates(given):
@@ -269,7 +250,7 @@ OPERATIONS = {
     "fits_in_block_budget": fits_in_block_budget,
     "fixed_bidirectional_full": fixed_bidirectional_full,
     "fixed_rows": fixed_rows,
-    "fixed_two_layer_full": lambda given: links_all_earlier(in_order(fixed_of(given), given.get("order", "12"))),
+    "fixed_two_layer_full": lambda given: links_all_earlier(fixed_of(given)),
     "in_block_bound": over("p_out", lambda given: realisability.in_block_bound(given["groups"], given["p_out"])),
     "lemma1_p": over("n", lambda given: random_graphs.lemma1_probability(given["n"])),
     "mask_expectation_gap": mask_expectation_gap,
@@ -288,8 +269,10 @@ OPERATIONS = {
         patterns_of(given), given["layers"], layers_of(given.get("order"))
     ),
     "relay_ham_path": relay_ham_path,
-    "static_vs_layered": lambda given: by_order(patterns_of(given), static_and_layered),
+    "static_vs_layered": lambda given: by_order(
+        patterns_of(given), lambda *case: [conditions.static_layers(*case), conditions.min_layers(*case)]
+    ),
     "strided_rows": lambda given: causal_rows(strided_of(given), given["i"]),
     "strided_two_layer_full": lambda given: by_order(strided_of(given), links_all_earlier),
-    "support_edges_sum": over("n", over("k", lambda given: support_edges(given["n"], given["k"]))),
+    "support_edges_sum": over("n", over("k", lambda given: sum(list(pattern_nnz(given).values())[:3]))),
 }

@@ -39,8 +39,7 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
 def test_blocks_are_intervals_of_nearly_equal_size():
     for n, k in SIZES:
         assert blocks(n, k).tolist() == [int(Fraction(i * k, n)) for i in range(n)]
-        q, r = divmod(n, k)
-        assert sorted(block_sizes(n, k)) == [q] * (k - r) + [q + 1] * r
+        assert sorted(block_sizes(n, k)) == [n // k] * (k - n % k) + [n // k + 1] * (n % k)
     n, k = 3 * 10**6, 2 * 10**6
     assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
 
@@ -56,8 +55,7 @@ def test_three_patterns_entry_by_entry(relays):
             assert second[i, j] == (i == j or j in chosen)
             assert third[i, j] == (i == j or i in chosen)
         assert count_entries([first, second, third]) == pattern_counts(n, k, named)
-    assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2]
-    assert relay_tokens(10, 4, []) == []
+    assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2] and relay_tokens(10, 4, []) == []
 
 
 @pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
@@ -126,17 +124,14 @@ def test_sets_may_cycle_or_fill_again():
 def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     connected = 0
     for patterns in random_layers(150, True, seed=5):
-        joined = union(patterns)
         s, pair = min_layers(patterns), unreachable_pair(patterns)
-        distances = shortest_path(joined.astype(float), unweighted=True)
+        distances = shortest_path(union(patterns).astype(float), unweighted=True)
         assert (s is not None) == is_strongly_connected(patterns) == bool(np.isfinite(distances).all())
         if s is None:
             assert np.isinf(distances[pair])
         else:
             connected += 1
-            assert pair is None
-            assert s <= len(patterns) * max(1, int(distances.max()))
-            assert static_layers(patterns) <= s
+            assert pair is None and static_layers(patterns) <= s <= len(patterns) * max(1, int(distances.max()))
     assert connected > 30
 
 
@@ -160,8 +155,7 @@ def test_causal_layers_agree_with_waiting_long_enough():
         n = len(patterns[0])
         below = np.tri(n, dtype=bool)
         causal = [np.tril(pattern) | (np.eye(n, dtype=bool) if n % 2 else False) for pattern in patterns]
-        full = (t for t, s in enumerate(products(causal, 40), start=1) if (s == below).all())
-        expected = next(full, None)
+        expected = next((t for t, s in enumerate(products(causal, 40), start=1) if (s == below).all()), None)
         assert causal_layers(causal) == expected
         reached_at.add(expected)
     assert {None, 1, 2, 3} <= reached_at

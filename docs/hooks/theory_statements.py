@@ -7,6 +7,8 @@ import json
 import logging
 from pathlib import Path
 
+from markdown.extensions.toc import slugify
+
 LOG = logging.getLogger("mkdocs.plugins.theory_statements")
 ROOT = Path(__file__).parent.parent.parent
 MARK = "<!-- theory statements -->"
@@ -16,7 +18,6 @@ HEAD = "| Claim, as printed or needed | What holds | Found | Evidence | `--only`
 def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri != "theory.md":
         return markdown
-    from results.tables.links import anchor
     from theory.report import GRADES
     from theory.statements import STATEMENTS
 
@@ -28,10 +29,10 @@ def on_page_markdown(markdown, page, config, files):
         lines.append(f"| **{grade.capitalize()}: {meaning}** | | | | |")
         for statement in (one for one in STATEMENTS if one.grade == grade):
             row = found.get(statement.name, {"shown": "not run", "outcome": "not run"})
-            claim = statement.claim.replace("(needed)", "*needed:*")
+            place, claim = slugify(statement.name, "-"), statement.claim.replace("(needed)", "*needed:*")
             outcome = "" if row["outcome"] == "as stated" else f" (*{row['outcome']}*)"
             cells = (
-                f'<a id="{anchor(statement.name)}"></a>{claim}',
+                f'<a id="{place}"></a>{claim}',
                 statement.verdict,
                 row["shown"] + outcome,
                 f"{statement.evidence}: {statement.reach}; `{statement.function.removeprefix('theory.')}`",

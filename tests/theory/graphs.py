@@ -3,11 +3,11 @@
 import numpy as np
 
 
-def random_patterns(n_graphs, n_max, seed, n_min=1):
+def random_patterns(n_graphs, n_max, seed):
     """Random patterns of all sizes and densities; some with a few universal tokens, some with planted paths."""
     rng = np.random.default_rng(seed)
     for number in range(n_graphs):
-        n = int(rng.integers(n_min, n_max + 1))
+        n = int(rng.integers(1, n_max + 1))
         pattern = rng.random((n, n)) < rng.uniform(0, 0.9) / (1 + number % 3)
         if number % 4 == 1:
             relays = rng.permutation(n)[: int(rng.integers(1, 4))]

@@ -72,10 +72,6 @@ def test_degrees_by_another_inclusion_and_exclusion_in_rationals(n, p):
     assert graphs.prob_all_degrees(60, 1e-9) == 0  # below the least float
 
 
-def test_no_digits_are_lost_where_arcs_are_rare():
-    assert graphs.prob_no_zero_out_degree(2, 1e-17) == pytest.approx(1e-34, rel=1e-13, abs=0)
-
-
 def test_limits_belong_to_the_threshold():
     """The law of the obstacles settles at (ln n + c)/n, and not at the undirected threshold with its ln ln n."""
     for c in (-1, 0, 2):

@@ -12,7 +12,7 @@ from markdown.extensions.toc import slugify
 LOG = logging.getLogger("mkdocs.plugins.theory_statements")
 ROOT = Path(__file__).parent.parent.parent
 MARK = "<!-- theory statements -->"
-HEAD = "| Claim, as printed or needed | What holds | Found | Evidence | `--only` |\n|---|---|---|---|---|"
+HEAD = "| Claim, as printed or needed | What holds | What the check finds, and its evidence |\n|---|---|---|"
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -26,17 +26,15 @@ def on_page_markdown(markdown, page, config, files):
         LOG.warning("results/theory.json is stale: run python -m theory --json results/theory.json")
     lines = [HEAD]
     for grade, meaning in GRADES.items():
-        lines.append(f"| **{grade.capitalize()}: {meaning}** | | | | |")
+        lines.append(f"| **{grade.capitalize()}: {meaning}** | | |")
         for statement in (one for one in STATEMENTS if one.grade == grade):
             row = found.get(statement.name, {"shown": "not run", "outcome": "not run"})
             place, claim = slugify(statement.name, "-"), statement.claim.replace("(needed)", "*needed:*")
-            outcome = "" if row["outcome"] == "as stated" else f" (*{row['outcome']}*)"
+            outcome = "" if row["outcome"] == "as stated" else f" ({row['outcome']})"
             cells = (
-                f'<a id="{place}"></a>{claim}',
+                f'<a id="{place}"></a>**{statement.name}**: {claim}',
                 statement.verdict,
-                row["shown"] + outcome,
-                f"{statement.evidence}: {statement.reach}; `{statement.function.removeprefix('theory.')}`",
-                f"`{statement.name}`",
+                f"{row['shown']}{outcome}. *{statement.evidence.capitalize()}:* {statement.reach}",
             )
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;').replace('{', '&#123;') for cell in cells)} |")
     return markdown.replace(MARK, "\n".join(lines))

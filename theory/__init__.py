@@ -4,32 +4,26 @@ A pattern is a boolean matrix, row = query, column = key; the arc of an entry go
 """
 
 import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
-from theory.certificate import Certificate, Finding, certify
+from theory.certificate import Certificate, certify
 from theory.conditions import (
+    causal_layers,
     has_self_loops,
-    is_strongly_connected,
     min_layers,
     missing_pairs,
-    missing_self_loops,
     receptive_sizes,
     static_layers,
     union,
 )
-from theory.draws import DrawsReport, certify_draws
-from theory.exact_search import Undecided
-from theory.factorised import causal_layers, links_all_earlier
 from theory.hamiltonian import check_path, find_hamiltonian_cycle, find_hamiltonian_path
-from theory.path_cover import path_cover, path_cover_bounds
-from theory.patterns import block_sizes, fixed, pattern_counts, sliding_window, strided, three_patterns
-from theory.pictures import draw_certificate
+from theory.path_cover import Undecided, path_cover, path_cover_bounds
+from theory.patterns import block_sizes, fixed, pattern_counts, strided, three_patterns
 from theory.random_graphs import expected_hamiltonian_cycles, lemma1_probability
 from theory.realisability import min_block_size
 from theory.relays import canonical_path, counterexample, one_relay_per_block_path, paper_walk, relay_theorem
+from theory.simulation import certify_draws
 
 __all__ = [
     "Certificate",
-    "DrawsReport",
-    "Finding",
     "Undecided",
     "block_sizes",
     "canonical_path",
@@ -38,19 +32,15 @@ __all__ = [
     "certify_draws",
     "check_path",
     "counterexample",
-    "draw_certificate",
     "expected_hamiltonian_cycles",
     "find_hamiltonian_cycle",
     "find_hamiltonian_path",
     "fixed",
     "has_self_loops",
-    "is_strongly_connected",
     "lemma1_probability",
-    "links_all_earlier",
     "min_block_size",
     "min_layers",
     "missing_pairs",
-    "missing_self_loops",
     "one_relay_per_block_path",
     "paper_walk",
     "path_cover",
@@ -58,7 +48,6 @@ __all__ = [
     "pattern_counts",
     "receptive_sizes",
     "relay_theorem",
-    "sliding_window",
     "static_layers",
     "strided",
     "three_patterns",

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any, Literal
 
 from scipy.sparse import csr_array
@@ -19,8 +18,8 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
-from theory.exact_search import TIME_LIMIT, Undecided
 from theory.hamiltonian import Evidence, search
+from theory.path_cover import TIME_LIMIT, Undecided
 
 Outcome = Literal["proved", "refuted", "unknown"]
 NAMES = {1: "self-loops", 2: "Hamiltonian path", 3: "every token reaches every token"}
@@ -29,15 +28,10 @@ _SHOWN = 10  # witnesses listed
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known about one condition.
+    """What is known about condition 1, 2 or 3, what it rests on, and why, in one sentence.
 
-    Attributes:
-        condition: 1, 2 or 3.
-        outcome: ``"proved"``, ``"refuted"`` or ``"unknown"``.
-        evidence: What it rests on.
-        reason: One sentence.
-        witness: JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a list
-            of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
+    The witness is JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a
+    list of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
     """
 
     condition: int
@@ -46,34 +40,25 @@ class Finding:
     reason: str
     witness: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """The condition in words."""
-        return NAMES[self.condition]
+    def text(self) -> str:
+        """A readable line, with the first entries of the witness."""
+        line = f"condition {self.condition} ({NAMES[self.condition]}): {self.outcome} [{self.evidence}]: {self.reason}"
+        if "missing" in self.witness:
+            return f"{line}: " + ", ".join(str(tuple(pair)) for pair in self.witness["missing"])
+        order = self.witness.get("order", [])
+        shown = " ".join(map(str, order[:_SHOWN])) + (" …" if len(order) > _SHOWN else "")
+        return f"{line}: {shown}" if order else line
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The three conditions for one sequence of patterns.
+    """The three conditions for one sequence of patterns."""
 
-    Attributes:
-        n_tokens: Number of real tokens.
-        n_entries: Entries of each pattern, in the order given.
-        order: 1-based order in which the patterns act.
-        repeat: Whether they repeat for ever or act only once.
-        findings: One per condition.
-    """
-
-    n_tokens: int
-    n_entries: tuple[int, ...]
-    order: tuple[int, ...]
-    repeat: bool
+    n_tokens: int  # real ones, without padding
+    n_entries: tuple[int, ...]  # of each pattern, in the order given
+    order: tuple[int, ...]  # in which the patterns act, counted from 1
+    repeat: bool  # for ever, or do they act only once?
     findings: tuple[Finding, Finding, Finding]
-
-    @property
-    def n_patterns(self) -> int:
-        """The number of patterns."""
-        return len(self.n_entries)
 
     @property
     def outcome(self) -> Outcome:
@@ -82,31 +67,23 @@ class Certificate:
         return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
 
     def condition(self, number: int) -> Finding:
-        """The finding on condition 1, 2 or 3.
-
-        Raises:
-            SbmtError: For any other number.
-        """
+        """The finding on condition 1, 2 or 3; any other number raises SbmtError."""
         if number not in NAMES:
             raise SbmtError("condition 1, 2 or 3", number, "pick one of the three")
         return self.findings[number - 1]
 
     def text(self) -> str:
         """A few readable lines."""
+        patterns = count_of(len(self.n_entries), "pattern", "patterns")
+        size = f"{count_of(self.n_tokens, 'token', 'tokens')}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
         act = "repeated for ever" if self.repeat else "acting once"
-        layers = ", ".join(map(str, self.order))
-        on = f"{count_of(self.n_patterns, 'pattern', 'patterns')} on {count_of(self.n_tokens, 'token', 'tokens')}"
-        size = f"{on}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
-        lines = [f"{size}; order {layers}, {act}"]
-        for finding in self.findings:
-            head = f"condition {finding.condition} ({finding.name}): {finding.outcome} [{finding.evidence}]"
-            lines.append(f"{head}: {finding.reason}{_shown(finding.witness)}")
-        return "\n".join([*lines, f"all three: {self.outcome}"])
+        lines = [f"{patterns} on {size}; order {', '.join(map(str, self.order))}, {act}"]
+        return "\n".join([*lines, *(finding.text() for finding in self.findings), f"all three: {self.outcome}"])
 
     def to_json(self) -> str:
         """All fields, the names of the conditions and the overall outcome as a JSON document."""
-        findings = [{"name": finding.name, **asdict(finding)} for finding in self.findings]
-        fields = {**asdict(self), "n_patterns": self.n_patterns, "outcome": self.outcome, "findings": findings}
+        findings = [{"name": NAMES[finding.condition], **asdict(finding)} for finding in self.findings]
+        fields = {**asdict(self), "n_patterns": len(self.n_entries), "outcome": self.outcome, "findings": findings}
         return json.dumps(fields, indent=2)
 
 
@@ -119,9 +96,7 @@ def certify(
 ) -> Certificate:
     """Decides the three conditions for a sequence of patterns, one per layer.
 
-    1. Every pattern has a full diagonal.
-    2. The union of the patterns has a Hamiltonian path.
-    3. After some number of layers every token has read every token.
+    They are full diagonals, a Hamiltonian path of the union, and a layer after which every token has read every token.
 
     Args:
         patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
@@ -130,9 +105,6 @@ def certify(
         repeat: True repeats the patterns cyclically, as the theorem does; False applies condition 3 to a single pass,
             as through a trained network of finitely many layers.
         time_limit: Seconds for exact search; if that is not enough, condition 2 is unknown.
-
-    Raises:
-        SbmtError: If the patterns or the order are invalid.
 
     Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
     a model that samples its masks, a certificate only covers the draw it was given.
@@ -183,29 +155,18 @@ def _reach(layers: list[csr_array]) -> Finding:
         return Finding(3, "refuted", "theorem", reason, {"missing": [list(pair)]})
     n_layers = min_layers(layers)
     if n_layers is None:
-        reason = "without self-loops walks of one length never join all tokens at once"
-        return Finding(3, "refuted", "theorem", reason)
-    return Finding(3, "proved", "instance", _after(n_layers), {"n_layers": n_layers})
+        return Finding(3, "refuted", "theorem", "without self-loops walks of one length never join all tokens at once")
+    return _reached(n_layers)
 
 
 def _reach_once(layers: list[csr_array]) -> Finding:
-    n_full = [t for t, reached in enumerate(islice(layer_by_layer(layers), len(layers)), start=1) if reached.all()]
-    if n_full and n_full[-1] == len(layers):
-        return Finding(3, "proved", "instance", _after(n_full[0]), {"n_layers": n_full[0]})
-    missing = [list(pair) for pair in missing_pairs(layers, len(layers), most=_SHOWN)]
+    missing = missing_pairs(layers, len(layers), most=_SHOWN)
+    if not missing:
+        return _reached(next(t for t, reached in enumerate(layer_by_layer(layers), start=1) if reached.all()))
     hint = "; more cycles would help" if is_strongly_connected(layers) else ""
     reason = f"after the last layer, number {len(layers)}, some tokens have not read others{hint}, as (query, key)"
-    return Finding(3, "refuted", "instance", reason, {"missing": missing})
+    return Finding(3, "refuted", "instance", reason, {"missing": [list(pair) for pair in missing]})
 
 
-def _after(n_layers: int) -> str:
-    return f"after {count_of(n_layers, 'layer', 'layers')}"
-
-
-def _shown(witness: dict[str, Any]) -> str:
-    if "missing" in witness:
-        return ": " + ", ".join(str(tuple(pair)) for pair in witness["missing"])
-    if "order" in witness:
-        order = witness["order"]
-        return ": " + " ".join(map(str, order[:_SHOWN])) + (" …" if len(order) > _SHOWN else "")
-    return ""
+def _reached(n_layers: int) -> Finding:
+    return Finding(3, "proved", "instance", f"after {count_of(n_layers, 'layer', 'layers')}", {"n_layers": n_layers})

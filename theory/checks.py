@@ -21,22 +21,14 @@ def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> b
 
 
 def as_number(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> float:
-    """A real number in [least, most] as a float.
-
-    Raises:
-        SbmtError: With these words, if it is anything else.
-    """
+    """A real number in [least, most] as a float; raises SbmtError, with these words, for anything else."""
     if not is_number(given, least, most):
         raise SbmtError(expected, shorten(given), do)
     return float(given)
 
 
 def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> np.ndarray:
-    """A new array of finite numbers in [least, most].
-
-    Raises:
-        SbmtError: With these words, for ragged lists, text, NaN and whatever else is no such array.
-    """
+    """A new array of finite numbers in [least, most]; raises SbmtError, with these words, for anything else."""
     try:
         array = np.asarray(given)
         array = array.astype(np.float64) if array.dtype.kind in "biuf" else np.array(math.nan)
@@ -48,11 +40,7 @@ def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of an iterable.
-
-    Raises:
-        SbmtError: With these words, for text and whatever is not iterable.
-    """
+    """The items of an iterable; raises SbmtError, with these words, for text and whatever is not iterable."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)

@@ -1,4 +1,4 @@
-"""Conditions 1 and 3 of universality, and what a static graph says in place of the third.
+"""Conditions 1 and 3 of universality, the static graph that is no substitute for 3, and what replaces 3 if causal.
 
 Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mod:`theory.relays`.
 """
@@ -21,12 +21,11 @@ PATIENCE = 64  # cycles to follow before asking whether sets without self-loops 
 def as_csr(pattern: Any) -> csr_array:
     """A pattern as a sparse matrix in CSR form: sorted, without duplicates, and never sharing memory with its source.
 
-    Args:
-        pattern: Square boolean array, scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
-            united, since a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
+    It may be a square boolean array, a scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
+    united, since a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
 
     Raises:
-        SbmtError: If it is not boolean or not square.
+        SbmtError: If it is anything else, as for all functions below.
     """
     if isinstance(pattern, EdgeList):
         return _from_edges(pattern)
@@ -44,14 +43,9 @@ def as_csr(pattern: Any) -> csr_array:
 
 
 def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
-    """Patterns of one size, in the order in which the layers apply them.
+    """One pattern or more, all of one size, in the order in which the layers apply them.
 
-    Args:
-        patterns: At least one.
-        order: 1-based, a permutation such as (1, 3, 2); None keeps the order as listed.
-
-    Raises:
-        SbmtError: If sizes differ or ``order`` is not a permutation.
+    The order counts from 1, a permutation such as (1, 3, 2); None keeps the patterns as listed.
     """
     if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
         raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern into a list")
@@ -69,33 +63,19 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """The union of the patterns: an entry that any of them has.
-
-    Raises:
-        SbmtError: If the patterns are invalid or of different sizes.
-    """
+    """The union of the patterns: an entry that any of them has."""
     first, *rest = as_csrs(patterns)
-    for matrix in rest:
-        first = first + matrix
-    return csr_array(first, dtype=bool)
+    return csr_array(sum(rest, start=first), dtype=bool)
 
 
 def missing_self_loops(patterns: Sequence[Any]) -> list[tuple[int, int]]:
-    """Pairs (layer counted from 1, token) whose diagonal entry is missing.
-
-    Raises:
-        SbmtError: If the patterns are invalid or of different sizes.
-    """
+    """Pairs (layer counted from 1, token) whose diagonal entry is missing."""
     layers = enumerate(as_csrs(patterns), start=1)
     return [(layer, int(token)) for layer, matrix in layers for token in np.flatnonzero(~matrix.diagonal())]
 
 
 def has_self_loops(patterns: Sequence[Any]) -> bool:
-    """Condition 1: every pattern has a full diagonal.
-
-    Raises:
-        SbmtError: If the patterns are invalid or of different sizes.
-    """
+    """Condition 1: every pattern has a full diagonal."""
     return not missing_self_loops(patterns)
 
 
@@ -103,9 +83,6 @@ def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int]
     """Sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
 
     The patterns act in ``order``, counted from 1, and repeat cyclically.
-
-    Raises:
-        SbmtError: If the patterns or the order are invalid, or n_layers < 1.
     """
     check_sizes(n_layers=n_layers)
     return [reached.sum(1).tolist() for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
@@ -129,14 +106,7 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
     shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the
     product of all patterns decide that.
 
-    Raises:
-        SbmtError: If the patterns or the order are invalid.
-
     Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
-
-    Args:
-        patterns: Repeated cyclically.
-        order: 1-based, e.g. (1, 3, 2); None keeps the order as listed.
 
     Cost: O(s · entries · n).
 
@@ -163,9 +133,7 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
     Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays full in every cycle:
     the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
     an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so one high enough
-    power, reached by squaring, decides.
-
-    Cost: O(n³ log n).
+    power, reached by squaring, decides. Cost: O(n³ log n).
     """
     power = next(islice(layer_by_layer(layers), len(layers) - 1, None))
     for _ in range(((len(power) - 1) ** 2 + 1).bit_length()):
@@ -180,32 +148,21 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
 def missing_pairs(
     patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
 ) -> list[tuple[int, int]]:
-    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``.
-
-    Raises:
-        SbmtError: If the patterns or the order are invalid, or a number is below 1.
-    """
+    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``."""
     check_sizes(n_layers=n_layers, most=most)
     reached = next(islice(layer_by_layer(as_csrs(patterns, order)), n_layers - 1, None))
     return [(int(i), int(j)) for i, j in np.argwhere(~reached)[:most]]
 
 
 def is_strongly_connected(patterns: Sequence[Any]) -> bool:
-    """Whether the union of the patterns has a walk from every token to every token.
-
-    Raises:
-        SbmtError: If the patterns are invalid or of different sizes.
-    """
-    return connected_components(union(patterns), directed=True, connection="strong", return_labels=False) == 1
+    """Whether the union of the patterns has a walk from every token to every token."""
+    return unreachable_pair(patterns) is None
 
 
 def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
     """Tokens (i, j) such that no walk in the union leads from j to i; None if there are none.
 
     Token j lies in a strong component that no arc leaves, and i lies outside it.
-
-    Raises:
-        SbmtError: If the patterns are invalid or of different sizes.
     """
     joined = union(patterns)
     n_components, label = connected_components(joined, directed=True, connection="strong")
@@ -223,17 +180,36 @@ def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 
     This connectivity of a static graph is a lower bound on :func:`min_layers`, but no substitute: the layers act one
     after the other, and a walk must take its arcs in their order.
-
-    Raises:
-        SbmtError: If the patterns or the order are invalid.
-
-    Example:
-        >>> from theory.patterns import three_patterns
-        >>> static_layers(three_patterns(16, 4)), min_layers(three_patterns(16, 4))
-        (3, 5)
     """
     layers = as_csrs(patterns, order)
     return next((t for t in range(1, len(layers) + 1) if is_strongly_connected(layers[:t])), None)
+
+
+def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
+    """Condition 3 for causal patterns: the least s such that S_i = {0 … i} for every token i; None if never.
+
+    No causal pattern of two tokens or more can meet condition 3 itself, since the sets stay within {0 … i}. Every cycle
+    of the union is a loop at one token, so the sets settle: once a full cycle through the patterns leaves them
+    unchanged, they never change again. A pattern that is not causal raises SbmtError.
+
+    Example:
+        >>> from theory.patterns import strided
+        >>> causal_layers(strided(16, 4))
+        2
+    """
+    layers = as_csrs(patterns, order)
+    queries, keys = union(layers).nonzero()
+    if (queries < keys).any():
+        raise SbmtError("causal patterns, j ≤ i", "one that attends a later token", "use min_layers")
+    wanted, before = np.tri(layers[0].shape[0], dtype=bool), None
+    for t, reached in enumerate(layer_by_layer(layers), start=1):
+        if (reached == wanted).all():
+            return t
+        if t % len(layers) == 0:
+            if before is not None and (reached == before).all():
+                return None
+            before = reached
+    raise AssertionError("layers never end")
 
 
 def _from_edges(edges: EdgeList) -> csr_array:
@@ -246,10 +222,8 @@ def _from_edges(edges: EdgeList) -> csr_array:
     )
     if (is_query != is_key).any() or not is_key.any():
         raise SbmtError("the same real tokens as queries and keys", "two masks that differ", "use self-attention")
-    merged = edges.to_scipy(0, 0)
-    for head in range(1, heads):
-        merged = merged + edges.to_scipy(0, head)
+    first, *rest = (edges.to_scipy(0, head) for head in range(heads))
     real = np.flatnonzero(is_key)
-    joined = csr_array(merged[real][:, real], dtype=bool)
+    joined = csr_array(sum(rest, start=first)[real][:, real], dtype=bool)
     joined.sort_indices()
     return joined

@@ -2,18 +2,17 @@
 
 The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what one forward pass
 returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
-:mod:`theory.certificate`, never on E[M], whose support says nothing about E[g(X)] (see
-:func:`theory.sampler_facts.mask_means`). *Assumption 2*, that softmax sharpens to a hard maximum, holds for each mask
-at the scale of :func:`sharpening_scale`. :func:`transfer_bound` joins the two: where the mask equals a fixed pattern
-with probability near 1, E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the
-paper shows that E[g(X)] is universal.
+:mod:`theory.certificate`, never on E[M], whose support says nothing about E[g(X)] (see :func:`mask_means`).
+*Assumption 2*, that softmax sharpens to a hard maximum, holds for each mask at the scale of :func:`sharpening_scale`.
+If |g| ≤ G, then |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A), so where the mask equals a fixed pattern A with probability near 1,
+E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the paper shows that E[g(X)]
+is universal. Numbers out of range and lists that do not fit raise SbmtError.
 """
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +23,51 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers import sample_edges
 from theory.checks import as_floats, is_number
-from theory.realisability import edge_law, law_and_pattern
+from theory.realisability import edge_law
 
 OfMask = Callable[[EdgeList], Tensor]
-MAX_OPEN_CELLS = 16
+MAX_UNCERTAIN = 18  # edges, which make 262,144 masks
+
+
+class MaskMeans(NamedTuple):
+    """One token's attention under a random mask, averaged in three ways."""
+
+    expectation: np.ndarray  # exact, by enumerating all masks; the empty one gives 0
+    on_support: np.ndarray  # over all keys with P(M_j = 1) > 0
+    weighted: np.ndarray  # with weights proportional to P(M_j = 1) e^score
+
+
+def mask_means(
+    probability: float | int | Sequence[float | int],
+    values: Sequence[float | int] | Sequence[Sequence[float | int]],
+    scores: Sequence[float | int],
+    self_loop: bool = True,
+) -> MaskMeans:
+    """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
+
+    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Up to 18 keys have a
+    value, a number or a vector, a score, and a probability, one each or one for all, and are drawn independently; with
+    ``self_loop`` the first is always attended.
+    """
+    expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "leave keys without a score out"
+    value, score = (as_floats(part, expected, do) for part in (values, scores))
+    p = as_floats(probability, "probabilities in [0, 1]", "give P(M_j = 1)", 0, 1)
+    n = score.size
+    fits = score.ndim == 1 and value.ndim in (1, 2) and len(value) == n and p.shape in ((), (n,))
+    if not fits or not 1 <= n <= MAX_UNCERTAIN:
+        raise SbmtError(expected, f"shapes {value.shape}, {score.shape} and {p.shape}", do)
+    p = np.array(np.broadcast_to(p, n))
+    if self_loop:
+        p[0] = 1.0
+
+    def attend(masks: np.ndarray) -> np.ndarray:
+        weights = masks * np.exp(score - score.max())
+        total = weights.sum(-1, keepdims=True)
+        return np.asarray(weights / np.where(total > 0, total, 1) @ value)
+
+    masks = np.array(list(product((0.0, 1.0), repeat=n)))
+    chance = np.where(masks > 0, p, 1 - p).prod(1)
+    return MaskMeans(np.asarray(chance @ attend(masks)), attend(p > 0), attend(p))
 
 
 def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
@@ -37,35 +77,24 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
     1/(1 + (m − 1) e^(−tζ)), so t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no larger scale.
 
     Paper: Assumption 2, for η ≤ ½ (from Yun et al., 2020).
-
-    Raises:
-        SbmtError: If a number is out of range; without a gap no scale suffices.
     """
     check_sizes(n_keys=n_keys)
-    if not (is_number(gap) and is_number(tolerance)) or not (0 < gap < math.inf and 0 < tolerance < 1):
+    if not is_number(gap, 0) or not is_number(tolerance, 0, 1) or gap in (0, math.inf) or tolerance in (0, 1):
         raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "ties are never resolved")
     odds = (1 - float(tolerance)) / float(tolerance)
     return max(0.0, math.log((int(n_keys) - 1) * odds) / float(gap)) if n_keys > 1 else 0.0
 
 
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """E[g(M)] by enumerating all masks with positive probability.
+    """E[g(M)] by enumerating all masks that the sampler can draw, in 2^(uncertain edges) calls, for at most 18 of them.
 
-    Args:
-        of_mask: g, a function of an EdgeList of the block model's shape.
-        block_model: At most 16 of its edges may be uncertain.
-        sampler: The sampler whose law is used, see :func:`~sbmt.samplers.sample_edges`.
-
-    Raises:
-        SbmtError: If more than 16 edges are uncertain.
-
-    Cost: 2^(uncertain edges) calls.
+    g is a function of an EdgeList of the block model's shape.
     """
     law = edge_law(block_model, sampler).double().flatten()
     uncertain = ((law > 0) & (law < 1)).nonzero()[:, 0]
-    if uncertain.numel() > MAX_OPEN_CELLS:
+    if uncertain.numel() > MAX_UNCERTAIN:
         do = "estimate the expectation instead"
-        raise SbmtError(f"at most {MAX_OPEN_CELLS} uncertain edges", uncertain.numel(), do)
+        raise SbmtError(f"at most {MAX_UNCERTAIN} uncertain edges", uncertain.numel(), do)
     total = torch.zeros((), dtype=torch.float64)
     for bits in product((False, True), repeat=uncertain.numel()):
         mask = law == 1
@@ -82,72 +111,27 @@ def error_against_draws(
     n_repetitions: int,
     *,
     truth: Tensor,
-    sampler: str = "exact",
     generator: torch.Generator | None = None,
 ) -> list[float]:
-    """Root mean square error of means over several numbers of masks, taken over entries and repetitions.
+    """Root mean square errors of means of g over so many masks each, taken over entries and repetitions.
 
-    Args:
-        of_mask: g.
-        block_model: What to draw from.
-        n_draws: Numbers of masks per mean, each ≥ 1.
-        n_repetitions: Means per number.
-        truth: E[g(M)], for example from :func:`exact_expectation`.
-        sampler: See :func:`~sbmt.samplers.sample_edges`.
-        generator: Source of randomness.
-
-    Returns:
-        One error per number of masks; its square is σ²/n_draws in expectation.
-
-    Raises:
-        SbmtError: If a number of masks or repetitions is below 1, or the sampler is unknown.
+    The truth is E[g(M)], for example from :func:`exact_expectation`. Of each number of masks, ``n_repetitions`` means
+    are taken; the square of the error is σ²/n_draws in expectation.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
-    errors = []
-    for many in n_draws:
-        squares = 0.0
-        for _ in range(n_repetitions):
-            draws = (sample_edges(block_model, sampler, generator=generator) for _ in range(many))
-            mean = torch.stack([of_mask(edges).detach().double() for edges in draws]).mean(0)
-            squares += float((mean - truth).square().mean())
-        errors.append(math.sqrt(squares / n_repetitions))
-    return errors
+
+    def mean(many: int) -> Tensor:
+        draws = (sample_edges(block_model, generator=generator) for _ in range(many))
+        return torch.stack([of_mask(edges).detach().double() for edges in draws]).mean(0)
+
+    squares = ([float((mean(many) - truth).square().mean()) for _ in range(n_repetitions)] for many in n_draws)
+    return [math.sqrt(sum(one) / n_repetitions) for one in squares]
 
 
 def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
-    """The least-squares slope of log error over log draws; −½ for means of independent draws.
-
-    Raises:
-        SbmtError: Unless there are two different numbers of draws or more, and a positive error for each.
-    """
+    """The least-squares slope of log error over log draws; −½ for means of independent draws."""
     expected, do = "two or more numbers of draws, and positive errors", "measure more"
     draws, found = (as_floats(part, expected, do) for part in (n_draws, errors))
     if draws.ndim != 1 or draws.shape != found.shape or len(set(draws)) < 2 or min(*draws, *found) <= 0:
         raise SbmtError(expected, (n_draws, errors), do)
     return float(np.polyfit(np.log(draws), np.log(found), 1)[0])
-
-
-def mask_deviation(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> float:
-    """P(the first head's mask differs from a pattern, both with self-loops added) under a sampler's law.
-
-    Raises:
-        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
-    """
-    law, is_wanted = law_and_pattern(block_model, pattern, sampler)
-    wrong = np.where(is_wanted, 1 - law, law)
-    with np.errstate(divide="ignore"):
-        return float(-np.expm1(np.log1p(-wrong).sum()))
-
-
-def transfer_bound(largest: float | int, deviation: float | int) -> float:
-    """The bound |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A) for |g| ≤ G: how well a result on the pattern A carries over.
-
-    For P(M ≠ A) see :func:`mask_deviation`; those of several independent masks add up. The paper argues from the
-    support of E[M] instead, without a bound.
-
-    Raises:
-        SbmtError: Unless G ≥ 0 is finite and P(M ≠ A) a probability.
-    """
-    if not is_number(largest, 0, sys.float_info.max) or not is_number(deviation, 0, 1):
-        raise SbmtError("a finite G ≥ 0 and a probability", (largest, deviation), "bound |g| from above")
-    return 2 * float(largest) * float(deviation)

@@ -6,6 +6,7 @@ relays, and finally an exact search.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -16,8 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from sbmt.errors import SbmtError, is_integer
 from theory.checks import as_list
 from theory.conditions import as_csr
-from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_circuit
-from theory.path_cover import cover_with_few_paths, matching_deficit, without_loops
+from theory.path_cover import TIME_LIMIT, Undecided, as_arcs, cover_with_few_paths
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
 """What a statement rests on: a proved theorem applied to the case at hand, all cases gone through, the case itself
@@ -26,16 +26,10 @@ checked entry by entry, a share of random draws, or a heuristic, which proves no
 
 @dataclass(frozen=True)
 class PathSearch:
-    """What a search for a Hamiltonian path or cycle established.
+    """What a search for a Hamiltonian path established, and why, in one sentence."""
 
-    Attributes:
-        order: The tokens in the order of the path; None if there is none.
-        evidence: ``"instance"`` if a path was found; ``"theorem"`` or ``"exhaustive"`` if none exists.
-        reason: One sentence.
-    """
-
-    order: list[int] | None
-    evidence: Evidence
+    order: list[int] | None  # the tokens in the order of the path; None if there is none
+    evidence: Evidence  # "instance" if a path was found; "theorem" or "exhaustive" if none exists
     reason: str
 
 
@@ -43,9 +37,6 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
     """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
 
     It only looks at the entries, independently of any solver.
-
-    Raises:
-        SbmtError: If ``order`` holds anything but integers.
 
     Example:
         >>> mask = np.tri(3, dtype=bool)
@@ -63,17 +54,10 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
 
 
 def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """A Hamiltonian path of a pattern's graph.
-
-    Args:
-        pattern: Square boolean array; row = query, so the arc of an entry goes from key to query.
-        time_limit: Seconds for exact search.
-
-    Returns:
-        The tokens in the order of the path, or None if it is proved that there is none.
+    """The tokens of a Hamiltonian path of a pattern's graph in order; None if it is proved that there is none.
 
     Raises:
-        SbmtError: If the pattern or the time limit is invalid.
+        SbmtError: If the pattern or the time limit, in seconds of exact search, is invalid.
         Undecided: If the time limit is reached.
 
     Paper: condition 2 of the theorem on universal approximation.
@@ -81,8 +65,6 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
     Example:
         >>> find_hamiltonian_path(np.tri(4, dtype=bool))
         [0, 1, 2, 3]
-        >>> find_hamiltonian_path(np.eye(2, dtype=bool)) is None
-        True
     """
     return search(pattern, time_limit).order
 
@@ -90,120 +72,67 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
 def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
     """The tokens of a Hamiltonian cycle in order; None if it is proved that there is none.
 
-    Two tokens that attend each other form a cycle; a loop at a single token does not count as one.
-
-    Raises:
-        SbmtError: If the pattern or the time limit is invalid.
-        Undecided: If the time limit is reached.
+    Two tokens that attend each other form a cycle; a loop at a single token does not. A cycle is a path from token 0 to
+    a copy of it that takes over all arcs into token 0.
     """
-    return search(pattern, time_limit, is_closed=True).order
+    entries = as_arcs(pattern).tocoo()  # row = where an arc ends
+    n = entries.shape[0]
+    ends = np.where(entries.row == 0, n, entries.row)
+    order = search(csr_array((entries.data, (ends, entries.col)), shape=(n + 1, n + 1)), time_limit).order
+    return order[:-1] if order is not None else None
 
 
-def search(pattern: Any, time_limit: float | int = TIME_LIMIT, *, is_closed: bool = False) -> PathSearch:
-    """A Hamiltonian path (or cycle) together with how it was found or excluded.
+def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
+    """A Hamiltonian path together with how it was found or excluded.
 
     Tokens that read all tokens and are read by all are relays. R relays join at most R + 1 disjoint paths of the other
-    tokens into a path, or R into a cycle (see :func:`theory.relays.relay_theorem`).
-
-    Raises:
-        SbmtError: If the pattern or the time limit is invalid.
-        Undecided: If the time limit is reached.
+    tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path`.
     """
-    arcs, deadline = arcs_of(pattern), Deadline(time_limit)
-    found = _search(arcs, deadline, is_closed)
-    if found.order is not None:
-        closing = found.order + found.order[:1] if is_closed else found.order
-        is_right = sorted(found.order) == list(range(arcs.shape[0]))
-        if not is_right or not all(arcs[source, target] for source, target in pairwise(closing)):
-            raise AssertionError(f"the order found does not follow the arcs: {found.reason}")
-    return found
-
-
-def arcs_of(pattern: Any) -> csr_array:
-    """The arcs key → query of a pattern, without loops; row = where an arc starts.
-
-    Raises:
-        SbmtError: If the pattern is not boolean or not square.
-    """
-    return without_loops(csr_array(as_csr(pattern).T))
+    arcs = as_arcs(as_csr(pattern).T)  # row = where an arc starts
+    n = arcs.shape[0]
+    if apart := _unordered_pair(arcs):
+        return PathSearch(None, "theorem", f"no walk leads from token {apart[0]} to token {apart[1]} or back")
+    relays = np.flatnonzero(np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n)) == n - 1)
+    rest, limit = np.setdiff1d(np.arange(n), relays), relays.size + 1
+    cover = cover_with_few_paths(arcs[rest][:, rest], limit, time_limit)
+    tokens, joined = (
+        ("the other tokens", f"which relays join up to {limit}") if relays.size else ("the tokens", "not one")
+    )
+    if len(cover.paths) > limit >= cover.lower:
+        needed = f"{tokens} need between {cover.lower} and {len(cover.paths)} disjoint paths, {joined}"
+        raise Undecided(f"{needed}; exact search ran out of time, or there are too many arcs for it")
+    order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
+    if order is None:
+        how = "exact search" if cover.is_searched else "degrees and matching"
+        reason = f"{tokens} need at least {cover.lower} disjoint paths ({how}), {joined}"
+        return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", reason)
+    if sorted(order) != list(range(n)) or not all(arcs[source, target] for source, target in pairwise(order)):
+        raise AssertionError(f"the order found does not follow the arcs: {order}")
+    how = "by exact search" if cover.is_searched else "from a maximum matching"
+    return PathSearch(order, "instance", f"paths {how}, joined by relays" if relays.size else f"a path {how}")
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
     """Joins paths with a relay between any two, and puts the unused relays at the end; None if relays are too few."""
     if len(paths) > len(relays) + 1:
         return None
-    order: list[int] = []
-    for place, path in enumerate(paths):
-        order += [int(token) for token in path]
-        order += [int(relay) for relay in relays[place : place + 1]]
-    return order + [int(relay) for relay in relays[len(paths) :]]
+    pieces = [[*path, *relays[place : place + 1]] for place, path in enumerate(paths)]
+    return [int(token) for piece in [*pieces, relays[len(paths) :]] for token in piece]
 
 
-def _search(arcs: csr_array, deadline: Deadline, is_closed: bool) -> PathSearch:
-    n = arcs.shape[0]
-    if n == 1:
-        return PathSearch(None if is_closed else [0], "instance", "there is one token")
-    for along in [] if is_closed else [list(range(n)), list(range(n))[::-1]]:  # the easiest to read
-        if all(arcs[source, target] for source, target in pairwise(along)):
-            return PathSearch(along, "instance", "a path along the numbering")
-    chain = _chain_of_components(arcs)
-    if isinstance(chain, str) or (is_closed and len(chain) > 1):
-        return PathSearch(None, "theorem", chain if isinstance(chain, str) else "the graph is not strongly connected")
-    if len(chain) == n:
-        return PathSearch([int(tokens[0]) for tokens in chain], "instance", "the only order of a graph without cycles")
-    relays = np.flatnonzero(np.minimum(np.diff(arcs.indptr), np.bincount(arcs.indices, minlength=n)) == n - 1)
-    if relays.size:
-        return _search_with_relays(arcs, relays, deadline, is_closed)
-    cover = cover_with_few_paths(arcs, 1, 0.0)
-    if cover.lower > 1:
-        reason = f"any cover by disjoint paths has at least {cover.lower} of them (degrees and matching)"
-        return PathSearch(None, "theorem", reason)
-    if not is_closed and len(cover.paths) == 1:
-        return PathSearch(cover.paths[0], "instance", "a maximum matching, its pieces joined")
-    if is_closed and matching_deficit(arcs) > 0:
-        return PathSearch(None, "theorem", "no cover by cycles (matching)")
-    order = solve_circuit(arcs, deadline, is_closed=is_closed)
-    if order is None:
-        return PathSearch(None, "exhaustive", f"every order of {n} tokens excluded by the solver")
-    return PathSearch(order, "instance", "found by the solver")
+def _unordered_pair(arcs: csr_array) -> tuple[int, int] | None:
+    """Two tokens neither of which leads to the other, which excludes a Hamiltonian path; None if there are none.
 
-
-def _search_with_relays(arcs: csr_array, relays: np.ndarray, deadline: Deadline, is_closed: bool) -> PathSearch:
-    rest = np.setdiff1d(np.arange(arcs.shape[0]), relays)
-    limit = relays.size + (0 if is_closed else 1)
-    cover = cover_with_few_paths(arcs[rest][:, rest], limit, deadline)
-    if len(cover.paths) <= limit:
-        order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
-        return PathSearch(order, "instance", "disjoint paths of the other tokens, joined by relays")
-    if cover.lower <= limit:
-        needed = f"between {cover.lower} and {len(cover.paths)}"
-        raise Undecided(f"the other tokens need {needed} paths, and relays can join at most {limit}")
-    how = "exact search" if cover.is_searched else "degrees and matching"
-    reason = f"the other tokens need at least {cover.lower} disjoint paths ({how}); relays can join at most {limit}"
-    return PathSearch(None, "exhaustive" if cover.is_searched else "theorem", reason)
-
-
-def _chain_of_components(arcs: csr_array) -> list[np.ndarray] | str:
-    """The strong components in the only order in which a walk can visit them all, or why there is no such walk.
-
-    Two components neither of which leads to the other exclude a Hamiltonian path; such a pair exists exactly if the
-    topological order of the components is not unique.
+    Such tokens exist exactly if the topological order of the strong components is not unique.
     """
     n_components, label = connected_components(arcs, directed=True, connection="strong")
-    starts, ends = (label[tokens] for tokens in arcs.nonzero())
-    between = csr_array((np.ones(starts.size, dtype=np.int64), (starts, ends)), shape=(n_components, n_components))
-    between = without_loops(between)
-    waits_for = np.bincount(between.indices, minlength=n_components)
-    ready = np.flatnonzero(waits_for == 0).tolist()
-    chain: list[np.ndarray] = []
-    members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
-    while ready:
+    sorter = TopologicalSorter({component: set[int]() for component in range(n_components)})
+    for start, end in set(zip(*(label[tokens].tolist() for tokens in arcs.nonzero()), strict=True)):
+        if start != end:
+            sorter.add(end, start)
+    sorter.prepare()
+    while ready := sorter.get_ready():
         if len(ready) > 1:
-            one, other = (int(members[component][0]) for component in ready[:2])
-            return f"no walk leads from token {one} to token {other} or back"
-        component = ready.pop()
-        chain.append(members[component])
-        nexts = between.indices[between.indptr[component] : between.indptr[component + 1]]
-        waits_for[nexts] -= 1
-        ready = nexts[waits_for[nexts] == 0].tolist()
-    return chain
+            return int(np.argmax(label == ready[0])), int(np.argmax(label == ready[1]))
+        sorter.done(*ready)
+    return None

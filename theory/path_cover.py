@@ -1,84 +1,52 @@
-"""Covering a digraph with vertex-disjoint paths: bounds, a quick cover, and a cover by the fewest paths.
+"""Covering a digraph with the fewest vertex-disjoint paths: bounds, a quick cover, and exact search.
 
-Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops do not count.
+Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops do not count. A Hamiltonian
+path is a cover by one path, so that one model for the constraint solver decides both.
 """
 
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
-from sbmt.errors import SbmtError
-from theory.checks import as_list
+from theory.checks import as_number
 from theory.conditions import as_csr
-from theory.exact_search import TIME_LIMIT, Deadline, Undecided, solve_cover
+
+TIME_LIMIT = 20.0  # seconds that exact search may take
+MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that time
+
+
+class Undecided(RuntimeError):
+    """Nothing was found or excluded within the limits; an outcome, not the caller's mistake."""
 
 
 @dataclass(frozen=True)
 class PathCover:
-    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many are needed.
+    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many are needed."""
 
-    Attributes:
-        lower: No cover has fewer paths.
-        paths: A cover; a smallest one if it has ``lower`` paths.
-        is_searched: Whether ``lower`` rests on exhaustive search, and not only on degrees and matchings.
-    """
-
-    lower: int
+    lower: int  # no cover has fewer paths, so that this is a smallest one if it has as many
     paths: list[list[int]]
-    is_searched: bool = False
-
-    @property
-    def is_minimal(self) -> bool:
-        """Whether it is proved that no cover has fewer paths."""
-        return self.lower == len(self.paths)
-
-
-def check_arcs(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
-    """Arcs [from, to] as a sparse boolean matrix without loops.
-
-    Raises:
-        SbmtError: If an end is out of range.
-    """
-    listed = as_list(arcs, "a list of arcs [from, to]", "give pairs of integers")
-    is_pairs = all(np.shape(arc) == (2,) for arc in listed)
-    ends = np.array(listed if is_pairs and listed else np.zeros((0, 2), dtype=np.int64))
-    if not is_pairs or ends.dtype.kind not in "iu" or ends.min(initial=0) < 0:
-        raise SbmtError("arcs [from, to] between tokens counted from 0", listed[:5], "give pairs of integers")
-    if ends.max(initial=0) >= n:
-        raise SbmtError(f"arcs between tokens in [0, {n})", int(ends.max()), "count tokens from 0")
-    return without_loops(csr_array((np.ones(len(ends), dtype=bool), tuple(ends.T)), shape=(n, n)))
+    is_searched: bool = False  # whether the bound rests on exhaustive search, and not only on degrees and matchings
 
 
 def as_arcs(arcs: Any) -> csr_array:
-    """Arcs given as a square boolean array or scipy sparse array, possibly empty, without loops.
+    """A square boolean array or scipy sparse array without its diagonal, in CSR form.
 
     Raises:
-        SbmtError: If it is anything else.
+        SbmtError: If it is anything else, as for the functions below.
     """
-    is_empty = getattr(arcs, "shape", None) == (0, 0)
-    return csr_array((0, 0), dtype=bool) if is_empty else without_loops(as_csr(arcs))
-
-
-def without_loops(arcs: csr_array) -> csr_array:
-    """The arcs between different vertices, each once and in order."""
-    coo = arcs.tocoo()
-    keep = (coo.row != coo.col) & coo.data.astype(bool)
-    clean = csr_array((np.ones(int(keep.sum()), dtype=bool), (coo.row[keep], coo.col[keep])), shape=arcs.shape)
-    clean.sum_duplicates()
-    return clean
+    coo = as_csr(arcs).tocoo()
+    keep = coo.row != coo.col
+    return csr_array((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape)
 
 
 def matching_deficit(arcs: Any) -> int:
-    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover.
-
-    Raises:
-        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
-    """
-    return int((_match(as_arcs(arcs)) < 0).sum())
+    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover."""
+    return int((maximum_bipartite_matching(as_arcs(arcs), perm_type="column") < 0).sum())
 
 
 def path_cover_bounds(arcs: Any) -> tuple[int, int]:
@@ -86,18 +54,57 @@ def path_cover_bounds(arcs: Any) -> tuple[int, int]:
 
     Lower: the largest of the numbers of sources and sinks and N − ν, since a cover with P paths uses N − P arcs, which
     form a matching. Upper: N − ν plus the number of cycles in that matching, each of which is cut open once.
+    """
+    lower, _, pieces = _bounds(as_arcs(arcs))
+    return lower, len(pieces)
+
+
+def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
+    """The path cover number pc: the least number of vertex-disjoint paths that cover all vertices.
 
     Raises:
-        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
+        Undecided: If the time limit, in seconds, is reached.
     """
-    arcs = as_arcs(arcs)
-    n = arcs.shape[0]
-    if n == 0:
-        return 0, 0
-    pieces, is_cycle = _pieces(_match(arcs))
-    sources = int((np.bincount(arcs.indices, minlength=n) == 0).sum())
-    sinks = int((np.diff(arcs.indptr) == 0).sum())
-    return max(sources, sinks, len(pieces) - sum(is_cycle), 1), len(pieces)
+    return smallest_cover(as_arcs(arcs), time_limit).lower
+
+
+def smallest_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> PathCover:
+    """A cover with the fewest paths; raises Undecided if it is not found in time."""
+    cover = cover_with_few_paths(arcs, time_limit=time_limit)
+    if cover.lower < len(cover.paths):
+        raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
+    return cover
+
+
+def cover_with_few_paths(
+    arcs: csr_array, at_most: int | None = None, time_limit: float | int = TIME_LIMIT
+) -> PathCover:
+    """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
+
+    The numbers of paths of the weak components add up. Each component is bounded first; while the question is open,
+    those whose bounds differ are searched exactly. If time runs out first, ``lower`` and the number of paths differ.
+    The arcs are without loops, and the time limit is in seconds for all components together.
+    """
+    end = monotonic() + as_number(time_limit, "a time limit of 0 seconds or more", "0 leaves only the cheap proofs", 0)
+    if arcs.shape[0] == 0:
+        return PathCover(0, [])
+    _, label = connected_components(arcs, directed=True, connection="weak")
+    members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+    parts = [csr_array(arcs[tokens][:, tokens]) for tokens in members]
+    covers = [quick_cover(part) for part in parts]
+    open_ones = (i for i, cover in enumerate(covers) if cover.lower < len(cover.paths))
+    for i in sorted(open_ones, key=lambda i: parts[i].nnz):
+        lower, upper = sum(cover.lower for cover in covers), sum(len(cover.paths) for cover in covers)
+        if at_most is not None and (upper <= at_most or lower > at_most):
+            break
+        try:
+            found = solve_cover(parts[i], end - monotonic(), at_most and at_most - lower + covers[i].lower)
+        except Undecided:
+            continue
+        best = min(found.paths, covers[i].paths, key=len)
+        covers[i] = PathCover(max(found.lower, covers[i].lower), best, is_searched=True)
+    paths = [tokens[path].tolist() for tokens, cover in zip(members, covers, strict=True) for path in cover.paths]
+    return PathCover(sum(cover.lower for cover in covers), paths, any(cover.is_searched for cover in covers))
 
 
 def quick_cover(arcs: csr_array) -> PathCover:
@@ -109,29 +116,27 @@ def quick_cover(arcs: csr_array) -> PathCover:
     Cost: O(arcs · √n) for the matching.
     """
     starts, ends = arcs.nonzero()
-    if arcs.shape[0] and int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
+    if int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
         return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, which is the easiest to read
-    lower, _ = path_cover_bounds(arcs)
-    pieces, is_cycle = _pieces(_match(arcs))
+    lower, head, pieces = _bounds(arcs)
     owner = np.empty(arcs.shape[0], dtype=np.int64)
     is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a walk through a whole piece can begin
     for piece, tokens in enumerate(pieces):
         owner[tokens] = piece
-        is_entry[tokens if is_cycle[piece] else tokens[:1]] = True
+        is_entry[tokens if head[tokens[-1]] >= 0 else tokens[:1]] = True
 
     def way_out(piece: int, end: int) -> int | None:
         targets = arcs.indices[arcs.indptr[end] : arcs.indptr[end + 1]]
         open_targets = targets[is_entry[targets] & (owner[targets] != piece)]
         return int(open_targets[0]) if open_targets.size else None
 
-    for piece in range(len(pieces)):
-        tokens = pieces[piece]
+    for piece, tokens in enumerate(pieces):
         if not tokens:
             continue
-        if is_cycle[piece]:  # cut it open where an arc leads on
+        if head[tokens[-1]] >= 0:  # a cycle: cut it open where an arc leads on
             cut = next((place for place, end in enumerate(tokens) if way_out(piece, end) is not None), -1)
             tokens = tokens[cut + 1 :] + tokens[: cut + 1]
-        is_entry[tokens[1:]] = False
+        is_entry[tokens] = False
         is_entry[tokens[0]] = True
         while (target := way_out(piece, tokens[-1])) is not None:
             other = int(owner[target])
@@ -143,80 +148,69 @@ def quick_cover(arcs: csr_array) -> PathCover:
     return PathCover(lower, [tokens for tokens in pieces if tokens])
 
 
-def cover_with_few_paths(
-    arcs: csr_array, at_most: int | None = None, time_limit: float | int | Deadline = TIME_LIMIT
-) -> PathCover:
-    """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
+def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = None) -> PathCover:
+    """A cover by the fewest paths, by the constraint solver; a smallest one if time suffices.
 
-    The numbers of paths of the weak components add up. Each component is bounded first; while the question is open,
-    those whose bounds differ are searched exactly. If time runs out first, ``lower`` and the number of paths differ.
-
-    Args:
-        arcs: Without loops.
-        at_most: Stop once a cover has at most this many paths, or none can; None asks for the fewest.
-        time_limit: Seconds for all components together.
-    """
-    deadline = time_limit if isinstance(time_limit, Deadline) else Deadline(time_limit)
-    if arcs.shape[0] == 0:
-        return PathCover(0, [])
-    _, label = connected_components(arcs, directed=True, connection="weak")
-    members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
-    parts = [csr_array(arcs[tokens][:, tokens]) for tokens in members]
-    covers = [quick_cover(part) for part in parts]
-    open_ones = sorted((i for i, cover in enumerate(covers) if not cover.is_minimal), key=lambda i: parts[i].nnz)
-    for i in open_ones:
-        lower, upper = sum(cover.lower for cover in covers), sum(len(cover.paths) for cover in covers)
-        if at_most is not None and (upper <= at_most or lower > at_most):
-            break
-        try:
-            bound, paths = solve_cover(parts[i], deadline)
-        except Undecided:
-            continue
-        best = min(paths, covers[i].paths, key=len)
-        covers[i] = PathCover(max(bound, covers[i].lower), best, is_searched=True)
-    paths = [tokens[path].tolist() for tokens, cover in zip(members, covers, strict=True) for path in cover.paths]
-    return PathCover(sum(cover.lower for cover in covers), paths, any(cover.is_searched for cover in covers))
-
-
-def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
-    """The path cover number pc: the least number of vertex-disjoint paths that cover all vertices.
+    The paths are circuits through a depot that is joined to all vertices; departures from it are minimised. If
+    ``at_most`` paths cannot cover the arcs, ``lower`` is one more than that, and every vertex is a path; 1 asks for a
+    Hamiltonian path.
 
     Raises:
-        SbmtError: If ``arcs`` is not a square boolean array or scipy sparse array.
-        Undecided: If the time limit, in seconds, is reached.
+        Undecided: If no cover is found or excluded in time, or there are more than a million arcs.
     """
-    return smallest_cover(as_arcs(arcs), time_limit).lower
+    n = arcs.shape[0]
+    if arcs.nnz > MAX_ARCS or time_limit <= 0:
+        raise Undecided(f"{arcs.nnz} arcs between {n} tokens: too many for the solver, or no time left")
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    starts, ends = (places.tolist() for places in arcs.nonzero())
+    pairs = [(i + 1, j + 1) for i, j in zip(starts, ends, strict=True)]  # the depot is 0
+    pairs += [(0, i) for i in range(1, n + 1)] + [(i, 0) for i in range(1, n + 1)]
+    used = {pair: model.new_bool_var("") for pair in pairs}
+    (model.add_circuit if at_most == 1 else model.add_multiple_circuit)([(*pair, var) for pair, var in used.items()])
+    departures = sum(used[0, i] for i in range(1, n + 1))
+    if at_most is not None:
+        model.add(departures <= at_most)
+    model.minimize(departures)
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = time_limit
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.catch_sigint_signal = False  # it would stop the search silently
+    with ThreadPoolExecutor(1) as thread:
+        search = thread.submit(solver.solve, model)
+        try:
+            status = solver.status_name(search.result())
+        except BaseException:  # Ctrl-C, which Python only handles between its own steps
+            solver.stop_search()
+            raise
+    if status == "INFEASIBLE" and at_most is not None:
+        return PathCover(at_most + 1, [[i] for i in range(n)], is_searched=True)
+    if status not in ("OPTIMAL", "FEASIBLE"):
+        raise Undecided(f"no path cover in time for {n} tokens and {arcs.nnz} arcs")
+    steps = [pair for pair, var in used.items() if solver.boolean_value(var)]
+    after = {i: j for i, j in steps if i}
+    paths = [[j] for i, j in steps if not i]
+    for path in paths:
+        while after[path[-1]]:
+            path.append(after[path[-1]])
+    lower = len(paths) if status == "OPTIMAL" else max(1, round(solver.best_objective_bound))
+    return PathCover(lower, [[token - 1 for token in path] for path in paths], is_searched=True)
 
 
-def smallest_cover(arcs: csr_array, time_limit: float | int) -> PathCover:
-    """A cover with the fewest paths; raises Undecided if it is not found in time."""
-    cover = cover_with_few_paths(arcs, time_limit=time_limit)
-    if not cover.is_minimal:
-        raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
-    return cover
-
-
-def _match(arcs: csr_array) -> np.ndarray:
-    """The head matched to each tail in a maximum matching; −1 for an unmatched tail."""
-    return maximum_bipartite_matching(arcs, perm_type="column")
-
-
-def _pieces(head: np.ndarray) -> tuple[list[list[int]], list[bool]]:
-    """The paths and cycles that a matching of tails to heads consists of."""
-    after = head.tolist()
-    has_tail = np.zeros(len(after), dtype=bool)
-    has_tail[head[head >= 0]] = True
-    is_seen = [False] * len(after)
-    pieces, is_cycle = [], []
-    for is_second_pass in (False, True):  # paths start where no arc ends; all other vertices lie on cycles
-        for start in range(len(after)):
-            if is_seen[start] or (has_tail[start] and not is_second_pass):
-                continue
-            piece, token = [], start
-            while token >= 0 and not is_seen[token]:
-                is_seen[token] = True
-                piece.append(token)
-                token = after[token]
-            pieces.append(piece)
-            is_cycle.append(is_second_pass)
-    return pieces, is_cycle
+def _bounds(arcs: csr_array) -> tuple[int, np.ndarray, list[list[int]]]:
+    """A lower bound on the paths of a cover, a matching of tails to heads (or −1), and its paths, then its cycles."""
+    n, head = arcs.shape[0], maximum_bipartite_matching(arcs, perm_type="column")
+    n_sources = int((np.bincount(arcs.indices, minlength=n) == 0).sum())
+    lower = max(1, n_sources, int((np.diff(arcs.indptr) == 0).sum()), int((head < 0).sum()))
+    pieces, is_seen = [], np.zeros(n, dtype=bool)
+    for start in [*np.setdiff1d(np.arange(n), head), *range(n)]:  # no arc of a path ends at its start
+        piece, token = [], int(start)
+        while token >= 0 and not is_seen[token]:
+            is_seen[token] = True
+            piece.append(token)
+            token = int(head[token])
+        pieces += [piece] if piece else []
+    return lower, head, pieces

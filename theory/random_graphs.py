@@ -2,13 +2,12 @@
 
 Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. That does not mean that
 one exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) vanish as n grows.
-Everywhere p is an arc probability in [0, 1], or ``"lemma1"``.
+Everywhere p is an arc probability in [0, 1], or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
 """
 
 import math
 import sys
-from functools import cache
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +17,10 @@ from theory.checks import as_number
 
 Probability = float | int | str
 MAX_ENUMERATED = 5  # 2^20 graphs; one token more makes it 2^30
-_OFFSET = "a number c", "p = (ln n + c)/n"
 
 
 class Limit(NamedTuple):
-    """Limits of P(Hamiltonian cycle) and P(Hamiltonian path)."""
+    """Limits of the probabilities of a Hamiltonian cycle and a Hamiltonian path."""
 
     cycle: float
     path: float
@@ -33,9 +31,6 @@ def lemma1_probability(n: int | float) -> float:
 
     It decreases in n, and is **above 1 for n ≤ 3**, so no probability; :func:`arc_probability` caps it. As n p_L(n) ≤
     3.921, the edges are O(n).
-
-    Raises:
-        SbmtError: Unless 1 ≤ n < ∞.
 
     Paper: Lemma 1. One copy of the text misprints the exponent 1/n as 1/2.
 
@@ -48,11 +43,7 @@ def lemma1_probability(n: int | float) -> float:
 
 
 def arc_probability(n: int, p: Probability) -> float:
-    """``p`` as a probability: a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1.
-
-    Raises:
-        SbmtError: If it is neither.
-    """
+    """``p`` as a probability: a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1."""
     check_sizes(n=n)
     if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))
@@ -64,37 +55,22 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
 
     At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
 
-    Raises:
-        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
-
     Paper: appendix, proof of Lemma 1.
-
-    Example:
-        >>> round(expected_hamiltonian_cycles(4, 0.6), 6)
-        0.7776
     """
     probability = arc_probability(n, p)
     if n == 1 or probability == 0:
         return 0.0
     log = math.lgamma(n) + n * math.log(probability)
-    return math.exp(log) if log < math.log(np.finfo(float).max) else math.inf
+    return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
 
 
 def prob_no_zero_out_degree(n: int, p: Probability) -> float:
-    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle).
+    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle)."""
+    import mpmath
 
-    Raises:
-        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
-    """
     probability = arc_probability(n, p)
-    if n == 1 or probability == 0:
-        return 0.0
-    if probability == 1:
-        return 1.0
-    log_none = (n - 1) * math.log1p(-probability)  # no arc out of a given token
-    # Each form keeps its digits only on its own side of ½.
-    log_some = math.log(-math.expm1(log_none)) if log_none > -math.log(2) else math.log1p(-math.exp(log_none))
-    return math.exp(n * log_some)
+    with mpmath.workdps(400):  # floats reach down to 1e-324
+        return float((1 - (1 - mpmath.mpf(probability)) ** (int(n) - 1)) ** int(n))
 
 
 def prob_all_degrees(n: int, p: Probability) -> float:
@@ -102,9 +78,6 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
     Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The sum
     alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
-
-    Raises:
-        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
     """
     import mpmath
 
@@ -113,14 +86,8 @@ def prob_all_degrees(n: int, p: Probability) -> float:
     while True:
         with mpmath.workdps(digits):
             q = 1 - mpmath.mpf(probability)
-            terms = [
-                (-1) ** b
-                * math.comb(n, b)
-                * q ** (b * (n - 1))
-                * (1 - q ** (n - b)) ** b
-                * (1 - q ** (n - b - 1)) ** (n - b)
-                for b in range(n)
-            ]
+            ways = [(-1) ** b * math.comb(n, b) * q ** (b * (n - 1)) for b in range(n)]
+            terms = [way * (1 - q ** (n - b)) ** b * (1 - q ** (n - b - 1)) ** (n - b) for b, way in enumerate(ways)]
             total, noise = mpmath.fsum(terms), max(map(abs, terms)) * mpmath.mpf(10) ** (20 - digits)
             if noise <= total or noise < mpmath.mpf(10) ** -330:  # the latter: below the least float
                 return max(0.0, float(total))
@@ -128,33 +95,28 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
 
 def prob_cycle_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs.
-
-    Raises:
-        SbmtError: Unless 1 ≤ n ≤ 5 and p is a probability or ``"lemma1"``.
-    """
-    return _enumerated(n, p, closed=True)
-
-
-def prob_path_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian path exists), see :func:`prob_cycle_exact`; 1 for a single token.
-
-    Raises:
-        SbmtError: Unless 1 ≤ n ≤ 5 and p is a probability or ``"lemma1"``.
-    """
-    return _enumerated(n, p, closed=False)
+    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs, for n ≤ 5."""
+    probability = arc_probability(n, p)
+    if n > MAX_ENUMERATED:
+        raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
+    bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
+    graphs = np.arange(1 << len(bit), dtype=np.uint32)
+    is_hamiltonian = np.zeros(graphs.size, dtype=bool)
+    for rest in permutations(range(1, n)) if n > 1 else ():
+        needed = np.uint32(sum(bit[step] for step in pairwise((0, *rest, 0))))
+        is_hamiltonian |= (graphs & needed) == needed
+    found = graphs[is_hamiltonian]
+    n_arcs = sum((((found >> np.uint32(place)) & 1) for place in range(len(bit))), start=np.zeros(found.size))
+    return float((probability**n_arcs * (1 - probability) ** (len(bit) - n_arcs)).sum())
 
 
 def threshold_probability(n: int, c: float | int) -> float:
     """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
-    The additional ln ln n of textbooks belongs to undirected graphs; here it is sufficient, but not sharp.
-
-    Raises:
-        SbmtError: Unless n ≥ 1 and c is a number.
+    The ln ln n that textbooks add belongs to undirected graphs; here it is sufficient, but not sharp.
     """
     check_sizes(n=n)
-    return min(1.0, max(0.0, (math.log(n) + as_number(c, *_OFFSET)) / n))
+    return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "p = (ln n + c)/n")) / n))
 
 
 def directed_limit(c: float | int) -> Limit:
@@ -162,15 +124,8 @@ def directed_limit(c: float | int) -> Limit:
 
     The limit for cycles is a theorem. That for paths assumes, supported by simulation, that the only obstacles are more
     than one token without an incoming arc, or more than one without an outgoing arc.
-
-    Raises:
-        SbmtError: Unless c is a number.
-
-    Example:
-        >>> round(directed_limit(0).cycle, 4), round(directed_limit(0).path, 4)
-        (0.1353, 0.5413)
     """
-    rate = math.exp(min(-as_number(c, *_OFFSET), 700.0))
+    rate = math.exp(min(-as_number(c, "a number c", "p = (ln n + c)/n"), 700.0))
     no_obstacle = math.exp(-2 * rate)
     return Limit(no_obstacle, (1 + rate) ** 2 * no_obstacle if no_obstacle > 0 else 0.0)
 
@@ -180,14 +135,7 @@ def matching_deficiency(mean_degree: float | int) -> float:
 
     A path cover matches tails to heads, so this is what a maximum matching of the bipartite graph of mean degree c
     leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
-    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1.
-
-    Raises:
-        SbmtError: Unless 0 ≤ c < ∞.
-
-    Example:
-        >>> round(matching_deficiency(math.e), 4)
-        0.1036
+    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = .1036.
     """
     from scipy.optimize import brentq
     from scipy.special import lambertw
@@ -203,30 +151,3 @@ def matching_deficiency(mean_degree: float | int) -> float:
     gamma = brentq(excess, 0.0, 1.0, xtol=1e-15) if c > math.e and excess(1.0) > 0 else both_equal
     other = c * math.exp(-gamma)
     return max(0.0, (gamma + other + gamma * other) / c - 1)
-
-
-def _enumerated(n: int, p: Probability, *, closed: bool) -> float:
-    probability = arc_probability(n, p)
-    if n > MAX_ENUMERATED:
-        raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
-    counts = _hamiltonian_counts(n, closed)
-    most = len(counts) - 1
-    return math.fsum(
-        many * probability**n_arcs * (1 - probability) ** (most - n_arcs) for n_arcs, many in enumerate(counts)
-    )
-
-
-@cache
-def _hamiltonian_counts(n: int, closed: bool) -> tuple[int, ...]:
-    """The numbers of graphs with 0, 1, … arcs that have a Hamiltonian cycle (``closed``) or path."""
-    bit = {pair: 1 << place for place, pair in enumerate(permutations(range(n), 2))}
-    graphs = np.arange(1 << len(bit), dtype=np.uint32)
-    is_hamiltonian = np.full(graphs.size, n == 1 and not closed)
-    for order in permutations(range(n)):
-        if closed and (order[0] != 0 or n == 1):
-            continue
-        steps = list(zip(order, order[1:] + order[:1] if closed else order[1:], strict=False))
-        needed = np.uint32(sum(bit[step] for step in steps))
-        is_hamiltonian |= (graphs & needed) == needed
-    n_arcs = sum((graphs >> np.uint32(place)) & 1 for place in range(len(bit)))
-    return tuple(np.bincount(np.broadcast_to(n_arcs, graphs.shape)[is_hamiltonian], minlength=len(bit) + 1).tolist())

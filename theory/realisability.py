@@ -1,34 +1,40 @@
-"""Which patterns a block model can draw: the block budget, explicit models, and how many edges they have.
+"""Which patterns a block model can draw, by explicit models, and what samplers make of it: rates and counts of edges.
 
 The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
 Under the Poisson link rates are unbounded and there is no such budget: A1 is drawn with p → 1 by a single head, the
 least block size is 4 for every k, which relays can join, and Algorithm 1 is exact. That does not repair Lemma 1, O(kn)
 instead of O(n) edges, the order of the patterns, relays visited twice, or E[softmax] against softmax on the support.
+
+Numbers out of range, shapes that do not fit and unknown names raise SbmtError.
 """
 
 import math
 import sys
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Num
 from torch import Tensor
 
 from sbmt.block_model.model import BlockModel, Link, probability
 from sbmt.errors import SbmtError, check_choice, check_sizes, choose
 from sbmt.samplers import SAMPLERS, law_of
-from theory.checks import as_number, is_number
+from theory.checks import as_floats, as_number
 from theory.conditions import as_csr
-from theory.patterns import Relays, block_sizes, blocks, relay_tokens
-from theory.random_graphs import lemma1_probability
+from theory.patterns import Relays, block_sizes, blocks, relay_tokens, three_patterns
+from theory.random_graphs import Probability, arc_probability, lemma1_probability
+
+Matrix = Num[np.ndarray, "_ _"] | Sequence[Sequence[float | int]]
 
 BLOCK_CAPS: dict[str, Callable[[int], float]] = {
-    "bernoulli": lambda k: 1 / k,
-    "fastrg": lambda k: -math.expm1(-1 / k),
-    "poisson": lambda k: math.nextafter(1.0, 0.0),  # every p below 1
+    "bernoulli": lambda k: 1 / k,  # bilinear link, exact samplers
+    "fastrg": lambda k: -math.expm1(-1 / k),  # bilinear link, Algorithm 1, whose repeated draws collapse
+    "poisson": lambda k: math.nextafter(1.0, 0.0),  # Poisson link, any sampler: every p below 1
 }
+"""By law, the largest probability of edges within k blocks, from equation 5."""
 
 
 class Budget(NamedTuple):
@@ -52,9 +58,6 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
     contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
     ``p_out`` is the mean cross-block probability. A bound above 1 says nothing.
-
-    Raises:
-        SbmtError: Unless groups ≥ 1 and p_out lies in [0, 1].
     """
     check_sizes(groups=groups)
     p_out = as_number(p_out, "p_out in [0, 1]", "give the mean probability of edges between blocks", 0, 1)
@@ -63,14 +66,7 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
 
 def block_cap(k: int, law: str = "bernoulli") -> float:
-    """The largest probability of edges within k blocks without any between blocks; it follows from equation 5.
-
-    By law: ``"bernoulli"`` (bilinear link, exact samplers) 1/k; ``"fastrg"`` (bilinear link, Algorithm 1, whose
-    repeated draws collapse) 1 − e^(−1/k); ``"poisson"`` (Poisson link, any sampler) below 1.
-
-    Raises:
-        SbmtError: Unless k ≥ 1 and the law is known.
-    """
+    """The largest probability of edges within k blocks without any between blocks; see :data:`BLOCK_CAPS`."""
     check_sizes(k=k)
     return choose("law", law, BLOCK_CAPS)(int(k))
 
@@ -79,9 +75,6 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
     """The least m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
 
     Under the budget 1/k this is m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
-
-    Raises:
-        SbmtError: Unless k ≥ 1 and the law is known.
 
     Example:
         >>> min_block_size(4), min_block_size(4, "fastrg"), min_block_size(4, "poisson")
@@ -95,57 +88,16 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 
 
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
-    """Whether the smallest of k blocks, of ⌊n/k⌋ tokens, can have Lemma 1's probability.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n and the law is known.
-
-    Example:
-        >>> fits_in_block_budget(16, 4).is_enough  # the paper's own figure
-        False
-    """
+    """Whether the smallest of k blocks, of ⌊n/k⌋ tokens, can have Lemma 1's probability; not in the paper's figure."""
     needed, cap = lemma1_probability(min(block_sizes(n, k))), block_cap(k, law)
     return Budget(needed, cap, needed <= cap)
 
 
 def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
-    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k².
-
-    Raises:
-        SbmtError: If the link is unknown.
-    """
+    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
     check_choice("link", link, Link)
     gram = clusters @ clusters.T  # not clamped, as a layer's is: the theory's clusters may be as long as they like
     return gram.exp() / gram.numel() if link == "poisson" else gram.flatten().softmax(0).view_as(gram)
-
-
-def one_hot_block(k: int, c: float | int, membership: float | int = 1.0) -> tuple[float, float]:
-    """In-block and cross-block probability of k blocks with clusters C = c I, each token in one cluster.
-
-    S_bb = 1/(k + k(k − 1) e^(−c²)) → 1/k, and e^(−c²) times that off the diagonal; the membership enters squared.
-
-    Raises:
-        SbmtError: Unless k ≥ 1, c is finite and the membership lies in [0, 1].
-    """
-    check_sizes(k=k)
-    if not _is_finite(c) or not is_number(membership, 0, 1):
-        raise SbmtError("a finite c and a membership in [0, 1]", (c, membership), "tokens belong to a cluster at most")
-    ratio = math.exp(-float(c) * float(c))
-    in_block = float(membership) ** 2 / (int(k) + int(k) * (int(k) - 1) * ratio)
-    return in_block, in_block * ratio if k > 1 else 0.0
-
-
-def spread_clusters(k: int, c: float | int) -> Tensor:
-    """Linearly independent clusters ``(k, k)`` of norm c that point apart: C Cᵀ = c² ((1 + 1/k) I − 1/k).
-
-    Raises:
-        SbmtError: Unless k ≥ 1.
-    """
-    check_sizes(k=k)
-    k = int(k)
-    mean = torch.full((k, k), 1 / k, dtype=torch.float64)
-    deviation = torch.eye(k, dtype=torch.float64) - mean
-    return float(c) * (math.sqrt(1 + 1 / k) * deviation + math.sqrt(1 / k) * mean)
 
 
 def realise(
@@ -163,78 +115,45 @@ def realise(
 
     *Bilinear, A1*: clusters C = c I, memberships one-hot; p → 1/k, the whole budget. *Bilinear, others*: one cluster
     of norm c and k − 1 at the origin, where every membership is σ(0) = ½; chosen tokens have logit ``node · c`` in
-    the first cluster and the others its negative; p → 1. *Poisson*: :func:`spread_clusters` and memberships α or 0 in
-    one cluster each, with α such that p = 1 − e^(−rate); across blocks rates are e^(−c² (1 + 1/k)) times as high. These
-    clusters are linearly independent, so nodes with these memberships exist.
+    the first cluster and the others its negative; p → 1. *Poisson*: clusters C = c I and memberships α or 0 in one
+    cluster each, with α such that p = 1 − e^(−rate); across blocks rates are e^(−c²) times as high.
 
-    Args:
-        pattern: ``"A1"``, ``"A2"``, ``"A3"`` or ``"full"``.
-        n: Tokens.
-        k: Blocks, and clusters.
-        link: ``"bilinear"`` or ``"poisson"``.
-        c: Norm of the clusters; larger is sharper.
-        node: How far nodes lie along the first cluster.
-        rate: Rate of the pattern's edges under the Poisson link.
-        relays: See :func:`~theory.patterns.relay_tokens`.
-
-    Raises:
-        SbmtError: If a name, a size or a number is invalid, or c is too small for the rate under the Poisson link.
+    Patterns are ``"A1"``, ``"A2"``, ``"A3"`` and ``"full"``, on n tokens in k blocks.
 
     Paper: equations 5 to 7 and Figure 6.
     """
-    if not all(map(_is_finite, (c, node, rate))) or min(c, rate) <= 0:
-        raise SbmtError("c > 0, a rate > 0 and a node, all finite", (c, rate, node), "large ones make patterns sharp")
-    c, node, rate = float(c), float(node), float(rate)
-    check_choice("link", link, Link)
+    c, node, rate = _finite(c), _finite(node), _finite(rate)
+    if min(c, rate) <= 0:
+        raise SbmtError("c > 0 and a rate > 0", (c, rate), "large ones make patterns sharp")
     query, key = _one_hot(pattern, n, k, relays)
+    clusters = c * torch.eye(k, dtype=torch.float64)
+    if pattern != "A1" and link == "bilinear":
+        clusters[1:] = 0
+        query, key = ((node * c * (2 * side[:, :1] - 1) * (clusters[:, 0] > 0)).sigmoid() for side in (query, key))
+    block = block_matrix(clusters, link)
     if link == "poisson":
-        block = block_matrix(spread_clusters(k, c), link)
         alpha = math.sqrt(rate / float(block[0, 0]))
         if alpha > 1:
             raise SbmtError(f"a rate of at most {float(block[0, 0]):g} at c = {c:g}", rate, "raise c")
         query, key = alpha * query, alpha * key
-    elif pattern == "A1":
-        block = block_matrix(c * torch.eye(k, dtype=torch.float64))
-    else:
-        clusters = torch.zeros(k, k, dtype=torch.float64)
-        clusters[0, 0] = c
-        block = block_matrix(clusters)
-        query, key = ((node * (2 * side[:, :1] - 1) @ clusters[:, :1].T).sigmoid() for side in (query, key))
     return BlockModel(query[None, None], block[None], key[None, None], link=link)
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r).
-
-    Raises:
-        SbmtError: If the sampler is unknown.
-    """
+    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r)."""
     choose("sampler", sampler, SAMPLERS)
     query, key = block_model.rate_factors()
     return probability(law_of(sampler, block_model.link), query @ key.mT)
 
 
-def law_and_pattern(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> tuple[np.ndarray, np.ndarray]:
-    """The edge law of a block model's first head beside a pattern, without their diagonals, since loops are added.
-
-    Raises:
-        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
-    """
-    law, dense = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
-    if law.shape != dense.shape:
-        raise SbmtError(f"a pattern of shape {law.shape}", dense.shape, "build both for the same tokens")
-    off_diagonal = ~np.eye(len(law), dtype=bool)
-    return law[off_diagonal], dense[off_diagonal]
-
-
 def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> Attained:
-    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added.
-
-    Raises:
-        SbmtError: If the pattern is not boolean or of another shape, or the sampler is unknown.
-    """
-    law, is_wanted = law_and_pattern(block_model, pattern, sampler)
-    return Attained(float(law[is_wanted].min(initial=1.0)), float(law[~is_wanted].max(initial=0.0)))
+    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added."""
+    law, is_wanted = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
+    if law.shape != is_wanted.shape:
+        raise SbmtError(f"a pattern of shape {law.shape}", is_wanted.shape, "build both for the same tokens")
+    others = ~np.eye(len(law), dtype=bool)
+    inside, outside = law[is_wanted & others], law[~is_wanted & others]
+    return Attained(float(inside.min(initial=1.0)), float(outside.max(initial=0.0)))
 
 
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
@@ -243,28 +162,114 @@ def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "
     Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and each head has the whole
     budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 − σ(node)²),
     with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n, the relays are valid and node is a finite number.
     """
-    if not _is_finite(node):
-        raise SbmtError("a finite node", node, "give the logit of a membership")
-    node = float(node)
-    block = torch.from_numpy(blocks(n, k))
-    heads = [((block == b).double(), (block == b).double()) for b in range(k)]
-    for pattern in ("A3", "A2"):
-        query, key = _one_hot(pattern, n, k, relays)
-        heads.append((query[:, 0], key[:, 0]))
+    node = _finite(node)
+    in_block, _ = _one_hot("A1", n, k, relays)
+    stars = (_one_hot(pattern, n, k, relays) for pattern in ("A3", "A2"))
+    chosen = [(tokens, tokens) for tokens in in_block.T] + [(query[:, 0], key[:, 0]) for query, key in stars]
+
+    def membership(tokens: Tensor) -> Tensor:
+        return (node * (2 * tokens - 1)).sigmoid()[None, None, :, None]
+
     one = torch.ones(1, 1, 1, dtype=torch.float64)
-
-    def membership(chosen: Tensor) -> Tensor:
-        return (node * (2 * chosen - 1)).sigmoid()[None, None, :, None]
-
-    return [BlockModel(membership(query), one, membership(key)) for query, key in heads]
+    return [BlockModel(membership(query), one, membership(key)) for query, key in chosen]
 
 
-def _is_finite(given: Any) -> bool:
-    return is_number(given, -sys.float_info.max, sys.float_info.max)
+class Rates(NamedTuple):
+    """Poisson rates of Algorithm 1."""
+
+    total: float  # mean number of draws, Σ_ij r_ij
+    edge: np.ndarray  # r_ij = Y_i B Z_jᵀ, which is also the mean number of times that the pair is drawn
+    probability: np.ndarray  # P(M_ij = 1) = 1 − e^(−r_ij), since repetitions collapse
+    distinct: float  # mean number of distinct edges
+    printed_total: float  # mean number of draws of the algorithm as printed, where D_Y and D_Z are inverted
+
+
+def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
+    """Rates of Algorithm 1, as intended and as printed, for memberships Y ``(n, k)``, Z ``(m, k)`` and B ``(k, k)``.
+
+    With D_Y the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z, drawing (u, v) from B̄ and then i from Ȳ_u, j from
+    Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ. In print D_Y and D_Z are inverted, and a column of zeros makes the
+    rate infinite.
+    """
+    do = "memberships and rates are not negative"
+    y, b, z = (as_floats(part, "rows of finite numbers ≥ 0", do, 0) for part in (query, block_matrix, key))
+    shapes = (y.shape, b.shape, z.shape)
+    if any(len(shape) != 2 for shape in shapes) or not y.shape[1] == z.shape[1] == b.shape[0] == b.shape[1]:
+        raise SbmtError("shapes (n, k), (k, k), (m, k)", shapes, "give one number of clusters")
+    edge = y @ b @ z.T
+    with np.errstate(divide="ignore"):
+        printed = (b[b > 0] / np.outer(y.sum(0), z.sum(0))[b > 0]).sum()
+    chance = -np.expm1(-edge)
+    return Rates(float(edge.sum()), edge, chance, float(chance.sum()), float(printed))
+
+
+def fastrg_max_density(exploration: float | int = 0.0) -> float:
+    """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)), δ added to every rate.
+
+    Paper: section 4.2 says that full attention can be attained; Algorithm 1 under the paper's link cannot attain it.
+    """
+    return -math.expm1(-(1 + _delta(exploration)))
+
+
+def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
+    """P(non-relay i does not see non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
+
+    Each relay arc is drawn independently with probability q; by default Algorithm 1's 1 − 1/e.
+    """
+    check_sizes(k=k)
+    given = fastrg_max_density() if relay_probability is None else relay_probability
+    q = as_number(given, "a relay probability in [0, 1]", "see P(M = 1)", 0, 1)
+    return (1 - q * q) ** int(k)
+
+
+def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
+    """In how many draws layers A3 and A2 connect all pairs, their relay arcs drawn by Algorithm 1 at p = 1."""
+    check_sizes(n_draws=n_draws)
+    _, spread, gather = three_patterns(n, k)
+    rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
+    for _ in range(n_draws):
+        layers = [(part & (rng.random((n, n)) < fastrg_max_density())) | loops for part in (spread, gather)]
+        paths = layers[0].astype(np.float32) @ layers[1].astype(np.float32)
+        hits += bool((paths > 0).all())
+    return hits
+
+
+def expected_entries(
+    n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
+) -> dict[str, float]:
+    """Expected entries ``A1``, ``A2``, ``A3``, their ``sum`` and their ``union``; blocks are drawn, relay arcs certain.
+
+    With R = k relays and m = n/k: A1 has n + n(m − 1)p ≈ (e + 1)n at p_L(m), A2 and A3 have nk + n − k, their sum is
+    about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k². That is O(kn), and O(n) only for bounded k.
+    ``"lemma1"`` is each block's own p_L, capped at 1; without ``self_loops`` the diagonal does not count.
+
+    Paper: the proof of Theorem 1 in the appendix says O(kn); section 4.3 says O(n).
+    """
+    chosen, sizes = relay_tokens(n, k, relays), np.array(block_sizes(n, k))
+    rest = np.bincount(np.delete(blocks(n, k), chosen), minlength=k)
+    in_block = np.array([arc_probability(int(size), p) for size in sizes])
+    n, many = int(n), len(chosen)
+    loops = n if self_loops else 0
+    star = float(loops + many * (n - 1))
+    blocks_drawn = loops + float((sizes * (sizes - 1) * in_block).sum())
+    union = loops + 2 * many * (n - 1) - many * (many - 1) + float((rest * (rest - 1) * in_block).sum())
+    return {"A1": blocks_drawn, "A2": star, "A3": star, "sum": blocks_drawn + 2 * star, "union": union}
+
+
+def exploration_edges(n: int, exploration: float | int) -> float:
+    """The most edges that exploration adds in expectation: δ n², for 0 ≤ δ < 1."""
+    check_sizes(n=n)
+    return _delta(exploration) * int(n) * int(n)
+
+
+def _delta(given: float | int) -> float:
+    return as_number(given, "exploration δ in [0, 1)", "0 switches it off", 0, math.nextafter(1.0, 0.0))
+
+
+def _finite(given: float | int) -> float:
+    most = math.sqrt(sys.float_info.max)  # the square is finite, too
+    return as_number(given, "a finite number", "c, node and rate measure how sharp a pattern is", -most, most)
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:

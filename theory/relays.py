@@ -1,36 +1,30 @@
-"""When relays make a Hamiltonian path: the relay theorem, explicit paths, and the paper's walk, which is not one."""
+"""When relays make a Hamiltonian path: the relay theorem, explicit paths, and the paper's walk, which is not one.
 
-from collections import Counter
+Sizes, arcs, cycles and relays that do not fit raise SbmtError.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sbmt.errors import SbmtError, check_sizes, choose, is_integer
 from theory.checks import as_list
-from theory.exact_search import TIME_LIMIT
 from theory.hamiltonian import find_hamiltonian_cycle, join_with_relays
-from theory.path_cover import check_arcs, smallest_cover
+from theory.path_cover import TIME_LIMIT, as_arcs, smallest_cover
 from theory.patterns import Relays, blocks, relay_tokens
 
 
 @dataclass(frozen=True)
 class RelayVerdict:
-    """What the relay theorem says about a union of block arcs and relays.
+    """What the relay theorem says about a union of block arcs and relays."""
 
-    Attributes:
-        path_cover: Least number of vertex-disjoint paths that cover the non-relays.
-        limit: R + 1 for R relays, the number of paths that they can join.
-        ham_path: Whether the union has a Hamiltonian path.
-        ham_cycle: Whether it has a Hamiltonian cycle of three tokens or more.
-        order: A Hamiltonian path, if there is one.
-    """
-
-    path_cover: int
-    limit: int
+    path_cover: int  # least number of vertex-disjoint paths that cover the non-relays
+    limit: int  # R + 1 for R relays, the number of paths that they can join
     ham_path: bool
-    ham_cycle: bool
-    order: list[int] | None
+    ham_cycle: bool  # of three tokens or more
+    order: list[int] | None  # a Hamiltonian path, if there is one
 
 
 def relay_theorem(
@@ -46,23 +40,15 @@ def relay_theorem(
     Without block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number of
     blocks that contain a non-relay, so k relays are always enough.
 
-    Args:
-        n: Tokens.
-        k: Blocks.
-        block_arcs: The arcs [from, to]; those at relays are ignored.
-        relays: See :func:`~theory.patterns.relay_tokens`.
-        time_limit: Seconds for the solver.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n and arcs and relays are valid.
-        Undecided: If the solver does not find the fewest paths in time.
+    The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths in time, in
+    seconds, it raises :class:`~theory.path_cover.Undecided`.
 
     Example:
         >>> relay_theorem(9, 4, []).ham_path, relay_theorem(10, 4, []).ham_path
         (True, False)
     """
     chosen = relay_tokens(n, k, relays)
-    arcs = check_arcs(n, block_arcs)
+    arcs = as_arcs(_matrix(n, block_arcs))
     rest = np.setdiff1d(np.arange(n), np.array(chosen, dtype=np.int64))
     cover = smallest_cover(arcs[rest][:, rest], time_limit)
     order = join_with_relays([rest[path].tolist() for path in cover.paths], chosen)
@@ -76,20 +62,14 @@ def relay_theorem(
 def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
     """A Hamiltonian path for complete blocks, in O(n): the non-relays block by block, a relay between any two blocks.
 
-    Returns:
-        The order; None if there are fewer relays than complete blocks need, in which case no path exists.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n and the relays are valid.
+    It is None if there are fewer relays than complete blocks need, in which case no path exists.
 
     Example:
         >>> canonical_path(16, 4)
         [0, 1, 2, 3, 12, 4, 5, 6, 7, 13, 8, 9, 10, 11, 14, 15]
     """
     block, chosen = blocks(n, k), relay_tokens(n, k, relays)
-    is_relay = np.zeros(n, dtype=bool)
-    is_relay[chosen] = True
-    rest = np.flatnonzero(~is_relay)
+    rest = np.delete(np.arange(n), chosen)
     borders = np.flatnonzero(np.diff(block[rest])) + 1
     return join_with_relays([tokens.tolist() for tokens in np.split(rest, borders) if tokens.size], chosen)
 
@@ -100,13 +80,7 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
     Each cycle is walked from the successor of its relay to the relay, whose arcs lead to the start of the next cycle.
     No token is visited twice, and the arcs of A1 and A2 suffice.
 
-    Args:
-        n: Tokens.
-        cycles: For each block, its tokens in the order of a cycle along the arcs.
-        relays: One token of each cycle, in any order.
-
-    Raises:
-        SbmtError: If the cycles do not partition the tokens, or the relays are anything but one token of each.
+    Each of the cycles lists the tokens of a block along the arcs; the relays are one token of each, in any order.
 
     Example:
         >>> one_relay_per_block_path(6, [[0, 2, 1], [3, 4, 5]], [0, 4])
@@ -115,20 +89,15 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
     check_sizes(n=n)
     expected, do = f"cycles that visit each of {n} tokens once", "give one per block"
     listed = [as_list(tokens, expected, do) for tokens in as_list(cycles, expected, do)]
-    visits = Counter(token if is_integer(token) else None for tokens in listed for token in tokens)
-    if visits != Counter(range(n)):
+    visited = [token for tokens in listed for token in tokens]
+    if not all(map(is_integer, visited)) or sorted(visited) != list(range(n)):
         raise SbmtError(expected, listed, do)
-    do = "use relays='per_block'"
-    chosen, order = as_list(relays, "a list of relays", do), list[int]()
-    if len(chosen) != len(listed) or not all(map(is_integer, chosen)):
-        raise SbmtError("one relay in every block", chosen, do)
-    for tokens in listed:
-        places = [place for place, token in enumerate(tokens) if token in chosen]
-        if len(places) != 1:
-            raise SbmtError("one relay in every block", f"{len(places)} in {tokens}", do)
-        after = places[0] + 1
-        order += [*tokens[after:], *tokens[:after]]
-    return order
+    chosen = as_list(relays, "a list of relays", "use relays='per_block'")
+    found = [[place for place, token in enumerate(tokens) if token in chosen] for tokens in listed]
+    if len(chosen) != len(listed) or any(len(places) != 1 for places in found) or not all(map(is_integer, chosen)):
+        raise SbmtError("one relay in every block", chosen, "use relays='per_block'")
+    pieces = [tokens[place + 1 :] + tokens[: place + 1] for tokens, (place,) in zip(listed, found, strict=True)]
+    return [token for piece in pieces for token in piece]
 
 
 def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
@@ -136,13 +105,6 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
     Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
     ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n and the relay's name is known.
-
-    Example:
-        >>> len(paper_walk(16, 4))
-        19
     """
     block, chosen = blocks(n, k), relay_tokens(n, k)
     step = choose("relay", relay, {"same": 0, "next": 1})
@@ -162,3 +124,13 @@ def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
     cycles = ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 15, 13, 16, 14, 17])
     arcs = [(a, b) for cycle in cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
     return 18, 3, arcs
+
+
+def _matrix(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
+    """Arcs [from, to] as a sparse boolean matrix."""
+    listed = as_list(arcs, "a list of arcs [from, to]", "give pairs of integers")
+    is_pairs = all(np.shape(arc) == (2,) for arc in listed)
+    ends = np.array(listed if is_pairs and listed else np.zeros((0, 2), dtype=np.int64))
+    if not is_pairs or ends.dtype.kind not in "iu" or ends.min(initial=0) < 0 or ends.max(initial=0) >= n:
+        raise SbmtError(f"arcs [from, to] between tokens in [0, {n})", listed[:5], "give pairs of integers")
+    return csr_array((np.ones(len(ends), dtype=bool), tuple(ends.T)), shape=(n, n))

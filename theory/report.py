@@ -1,18 +1,18 @@
-"""Checks all statements and shows the outcome."""
+"""Checks statements, and shows the outcome as a table; draws what a certificate found."""
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sbmt.experiments.files import write_bytes
-from theory.certificate import certify
-from theory.patterns import three_patterns
-from theory.pictures import draw_certificate, draw_expectation
+import numpy as np
+
+from theory.certificate import NAMES, Certificate
+from theory.conditions import receptive_sizes, union
 from theory.statements import STATEMENTS, Statement
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 GRADES = {
@@ -39,29 +39,20 @@ class Result:
         return "as stated" if self.holds else "NOT as stated"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but the check itself, ready for JSON."""
-        fields = {name: value for name, value in vars(self.statement).items() if name != "check"}
-        return fields | {"holds": bool(self.holds), "shown": self.shown, "outcome": self.outcome}
+        """What is said, what was found, and whether that is as stated, ready for JSON."""
+        said = {name: part for name, part in vars(self.statement).items() if name not in ("shown", "numbers", "within")}
+        return said | {"holds": self.holds, "shown": self.shown, "outcome": self.outcome}
 
 
-def run(
-    statements: Sequence[Statement] = STATEMENTS, on_start: Callable[[Statement], None] | None = None
-) -> list[Result]:
+def run(statements: Iterable[Statement] = STATEMENTS) -> list[Result]:
     """Checks the statements one after the other; a check that raises counts as not holding."""
     results = []
     for statement in statements:
-        if on_start is not None:
-            on_start(statement)
         try:
             results.append(Result(statement, *statement.check()))
         except Exception as error:  # one broken check must not hide the rest
             results.append(Result(statement, False, f"{type(error).__name__}: {error}"))
     return results
-
-
-def is_as_stated(results: Sequence[Result]) -> bool:
-    """Whether every statement that can be checked came out as stated."""
-    return all(result.outcome != "NOT as stated" for result in results)
 
 
 def table(results: Sequence[Result]) -> "Table":
@@ -73,7 +64,8 @@ def table(results: Sequence[Result]) -> "Table":
         shown.add_column(heading, overflow="fold")
     for grade, meaning in GRADES.items():
         chosen = [result for result in results if result.statement.grade == grade]
-        shown.add_row(f"[bold]{grade}[/bold] ({len(chosen)})", f"[bold]{meaning}[/bold]", "")
+        if chosen:
+            shown.add_row(f"[bold]{grade}[/bold] ({len(chosen)})", f"[bold]{meaning}[/bold]", "")
         for result in chosen:
             colour = {"as stated": "green", "reported": "yellow"}.get(result.outcome, "red")
             found = f"{result.shown}\n[{colour}]{result.outcome}[/{colour}], {result.statement.evidence}: "
@@ -81,16 +73,39 @@ def table(results: Sequence[Result]) -> "Table":
     return shown
 
 
-def draw_pictures(folder: Path) -> list[Path]:
-    """Writes the report's pictures: the three patterns' certificates, and expectation against existence."""
-    patterns = three_patterns(16, 4)
-    figures = {
-        "three_patterns_123.png": draw_certificate(certify(patterns), patterns),
-        "three_patterns_321.png": draw_certificate(certify(patterns, (3, 2, 1)), patterns),
-        "expectation_against_existence.png": draw_expectation(),
-    }
-    for name, figure in figures.items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", metadata={"Software": None})
-        write_bytes(folder / name, buffer.getvalue())
-    return [folder / name for name in figures]
+def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figure":
+    """Draws what a certificate found.
+
+    Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
+    have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes; if it
+    does not hold, for two cycles, or for one pass if the patterns act once.
+    """
+    from matplotlib.figure import Figure
+
+    from sbmt.experiments.plots.style import BLUE, FAINT, GREEN, INK, QUIET, VERMILLION, use_style
+
+    _, path, reach = certificate.findings
+    n_layers = reach.witness.get("n_layers", (2 if certificate.repeat else 1) * len(certificate.n_entries))
+    sizes = np.array(receptive_sizes(patterns, n_layers, certificate.order))
+    steps = np.array(list(pairwise(path.witness.get("order", []))) or np.zeros((0, 2)))
+    queries, keys = union(patterns).nonzero()
+    n, area = certificate.n_tokens, max(0.5, 200.0 / certificate.n_tokens)
+    with use_style():
+        figure = Figure(figsize=(8.0, 3.8))
+        left, right = figure.subplots(1, 2)
+        left.scatter(keys, queries, s=area, marker="s", color=FAINT, label="entry")
+        left.scatter(steps[:, 0], steps[:, 1], s=area, marker="s", color=BLUE, label="on the path")
+        left.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5), aspect="equal", xlabel="key", ylabel="query")
+        lines = {"most": (sizes.max(1), ":"), "mean": (sizes.mean(1), "-"), "least": (sizes.min(1), "--")}
+        for label, (values, style) in lines.items():
+            right.plot(np.arange(1, n_layers + 1), values, style, marker="o", markersize=3, color=INK, label=label)
+        right.axhline(n, color=QUIET, linewidth=0.8)
+        right.set(ylim=(0, 1.05 * n), xlabel="layer", ylabel="tokens that have arrived")
+        right.legend()
+        for axis in (left.xaxis, left.yaxis, right.xaxis):
+            axis.get_major_locator().set_params(integer=True)
+        colours = {"proved": GREEN, "refuted": VERMILLION, "unknown": QUIET}
+        for axes, finding in ((left, path), (right, reach)):
+            name = NAMES[finding.condition]
+            axes.set_title(f"{name[0].upper()}{name[1:]}: {finding.outcome}", color=colours[finding.outcome])
+    return figure

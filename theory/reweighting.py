@@ -5,15 +5,15 @@ of two unbiased estimates. Two limits must be kept apart:
 
 - *All rates grow, n stays.* Masks become complete, so that the output tends to full attention's, at a speed that
   :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
-  from 0 on a compact set of inputs. So layer by layer whatever Transformers with full attention approximate there is
-  approximated, which is every continuous function (Yun et al., 2020; with positions, and the sink's logit tending to
-  −∞). That is universality, capped weights or not; but nothing in it is sparse, and it does not need reweighting.
+  from 0 on a compact set of inputs. So every continuous function is approximated there, as by full attention (Yun et
+  al., 2020; with positions, and the sink's logit tending to −∞). That is universality, capped weights or not; but
+  nothing in it is sparse, and it does not need reweighting.
 - *Edges stay rare, c and n grow.* This is where reweighting counts: the error falls like c^(−½), whatever n
   (:func:`predicted_error`), while attention that is not reweighted tends to something else (:func:`limit_output`), and
   so do weights that are capped. At a fixed c an error remains.
 
 Everywhere, rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that
-is certain and has value zero.
+is certain and has value zero. Below ``smallest`` the probabilities in weights 1/p are capped.
 """
 
 import math
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
-from sbmt.errors import check_sizes
 from sbmt.graph.edges import EdgeList
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -42,31 +41,20 @@ def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float 
 
     A drawn edge weighs e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
     (``smallest=0``) that is full attention. With one, keys below it count less than they should; and without
-    reweighting (``smallest=1``) every key counts p times, which squares attention where the rates are proportional
-    to it.
+    reweighting (``smallest=1``) every key counts p times, which squares attention in proportion to which it is drawn.
     """
     probability = -np.expm1(-rates)
     return attend(np.exp(scores) * probability / np.maximum(probability, smallest), values)
 
 
 def drawn_outputs(
-    scores: Matrix,
-    values: Matrix,
-    rates: Matrix,
-    n_draws: int,
-    *,
-    smallest: float = SMALLEST_PROBABILITY,
-    seed: int = 0,
+    scores: Matrix, values: Matrix, rates: Matrix, n_draws: int, smallest: float = SMALLEST_PROBABILITY
 ) -> np.ndarray:
-    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest).
+    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest); seed 0.
 
     A query that draws nothing gives NaN: let every query have a certain edge, or many edges.
-
-    Raises:
-        SbmtError: Unless n_draws ≥ 1.
     """
-    check_sizes(n_draws=n_draws)
-    rng, probability = np.random.default_rng(seed), -np.expm1(-rates)
+    rng, probability = np.random.default_rng(0), -np.expm1(-rates)
     weights = np.exp(scores) / np.maximum(probability, smallest)
     return np.stack([attend(weights * (rng.random(rates.shape) < probability), values) for _ in range(n_draws)])
 
@@ -105,12 +93,8 @@ def fitted_rates(
     """The rates γ·r of a block model with the best overall rate γ, where attention is known exactly.
 
     At that optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with it to less.
-
-    Args:
-        block_model: One example and one head under the Poisson link; gives r.
-        attention: ``(n, n)``, the targets; 0 takes an edge out, as for self-loops.
-        edges_per_query: c.
-        exploration: δ.
+    The block model has one example and one head under the Poisson link. The targets are the attention ``(n, n)``, where
+    0 takes an edge out, as for self-loops; ``edges_per_query`` is c, and ``exploration`` δ.
     """
     edges = EdgeList.from_dense(torch.ones(block_model.shape, dtype=torch.bool))
 

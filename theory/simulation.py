@@ -1,30 +1,60 @@
-"""How often random patterns meet the conditions of the theory: estimates with intervals, from reproducible draws."""
+"""How often sampled patterns meet the conditions of the theory: counts with intervals, from reproducible draws.
 
-from collections.abc import Callable
+Sizes, probabilities and time limits out of range raise SbmtError.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import block_diag, coo_array, csr_array
+from scipy.stats import binomtest
 
-from sbmt.errors import check_sizes
-from theory.checks import as_number
-from theory.draws import Estimate
-from theory.exact_search import TIME_LIMIT, Undecided
+from sbmt.errors import SbmtError, check_sizes
+from theory.certificate import NAMES, certify
+from theory.checks import is_number
 from theory.hamiltonian import find_hamiltonian_cycle, find_hamiltonian_path
-from theory.path_cover import cover_with_few_paths
+from theory.path_cover import TIME_LIMIT, Undecided, cover_with_few_paths
 from theory.patterns import Relays, block_sizes, relay_tokens
 from theory.random_graphs import Probability, arc_probability
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """How often an event happened."""
+
+    hits: int  # draws in which it was proved to happen
+    n_draws: int
+    n_undecided: int = 0  # draws in which neither the event nor its opposite was proved in time
+
+    @property
+    def share(self) -> float:
+        """Share of hits; NaN if a draw is undecided, since leaving it out would favour one side."""
+        return float("nan") if self.n_undecided else self.hits / self.n_draws
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Clopper and Pearson's interval, which covers any probability with at least this confidence in (0, 1).
+
+        Undecided draws count as misses for its lower end and as hits for its upper end.
+
+        Example:
+            >>> [round(end, 4) for end in Estimate(0, 20).interval()]
+            [0.0, 0.1684]
+        """
+        if not is_number(confidence, 0, 1) or confidence in (0, 1):
+            raise SbmtError("a confidence level in (0, 1)", confidence, "0.95 is usual")
+        least, most = (
+            binomtest(hits, self.n_draws).proportion_ci(confidence, method="exact")
+            for hits in (self.hits, self.hits + self.n_undecided)
+        )
+        return float(least.low), float(most.high)
+
+
 def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed: int = 0) -> Estimate:
-    """Counts how often an event happens.
+    """Counts how often an event happens; it draws from the generator and decides, or raises Undecided.
 
-    Args:
-        event: Draws from the generator and decides; it may raise :class:`~theory.exact_search.Undecided`.
-        n_draws: Number of draws.
-        seed: Draw t has its own generator, seeded with (seed, t), so more draws begin with the same ones.
-
-    Raises:
-        SbmtError: Unless n_draws ≥ 1.
+    Draw t has its own generator, seeded with (seed, t), so more draws begin with the same ones.
     """
     check_sizes(n_draws=n_draws)
     hits = n_undecided = 0
@@ -36,12 +66,39 @@ def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed
     return Estimate(hits, n_draws, n_undecided)
 
 
-def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
-    """Draws a directed G(n, p) without loops, as a pattern: row = query, so entry (i, j) is the arc j → i.
+class DrawsReport(NamedTuple):
+    """How often each condition was proved, and how often all of them in the same draw."""
 
-    Raises:
-        SbmtError: Unless n ≥ 1 and p is a probability or ``"lemma1"``.
+    conditions: tuple[Estimate, Estimate, Estimate]
+    together: Estimate
+
+
+def certify_draws(
+    draws: Iterable[Sequence[Any]],
+    order: Sequence[int] | None = None,
+    *,
+    repeat: bool = True,
+    time_limit: float | int = TIME_LIMIT,
+) -> DrawsReport:
+    """Runs :func:`~theory.certificate.certify`, with these options, on draw after draw and counts the outcomes.
+
+    A draw is a list of patterns, one per layer, independent of the others; ``draws`` may be a generator.
     """
+    if isinstance(draws, str) or not np.iterable(draws):
+        raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
+    certificates = [certify(patterns, order, repeat=repeat, time_limit=time_limit) for patterns in draws]
+    if not certificates:
+        raise SbmtError("at least one draw", 0, "sample some masks")
+
+    def count(outcomes: list[str]) -> Estimate:
+        return Estimate(outcomes.count("proved"), len(outcomes), outcomes.count("unknown"))
+
+    one, two, three = (count([found.condition(number).outcome for found in certificates]) for number in NAMES)
+    return DrawsReport((one, two, three), count([found.outcome for found in certificates]))
+
+
+def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
+    """Draws a directed G(n, p) without loops, as a pattern: row = query, so entry (i, j) is the arc j → i."""
     probability = arc_probability(n, p)
     pattern = rng.random((n, n)) < probability
     np.fill_diagonal(pattern, False)
@@ -49,78 +106,30 @@ def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_block_arcs(n: int, k: int, p: Probability, rng: np.random.Generator) -> csr_array:
-    """Draws a G(m, p) in each of k blocks; ``"lemma1"`` means each block's own p_L(m). Row = where an arc starts.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n and p is a probability or ``"lemma1"``.
-    """
+    """Draws a G(m, p) in each of k blocks; ``"lemma1"`` means each block's own p_L(m). Row = where an arc starts."""
     return csr_array(block_diag([coo_array(draw_graph(size, p, rng).T) for size in block_sizes(n, k)]), dtype=bool)
 
 
-def simulate_cycle(n: int, p: Probability, n_draws: int, *, seed: int = 0, time_limit: float = TIME_LIMIT) -> Estimate:
-    """P(directed G(n, p) has a Hamiltonian cycle); two tokens with both arcs between them count as one.
-
-    Raises:
-        SbmtError: If a size, a probability or the time limit is invalid.
-    """
-
-    def event(rng: np.random.Generator) -> bool:
-        return find_hamiltonian_cycle(draw_graph(n, p, rng), time_limit) is not None
-
-    return estimate(event, n_draws, seed=seed)
+def simulate_cycle(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
+    """P(directed G(n, p) has a Hamiltonian cycle); two tokens with both arcs between them count as one."""
+    return estimate(lambda rng: find_hamiltonian_cycle(draw_graph(n, p, rng)) is not None, n_draws, seed=seed)
 
 
-def simulate_path(n: int, p: Probability, n_draws: int, *, seed: int = 0, time_limit: float = TIME_LIMIT) -> Estimate:
-    """P(directed G(n, p) has a Hamiltonian path), on the same graphs as :func:`simulate_cycle` with the same seed.
-
-    Raises:
-        SbmtError: If a size, a probability or the time limit is invalid.
-    """
-
-    def event(rng: np.random.Generator) -> bool:
-        return find_hamiltonian_path(draw_graph(n, p, rng), time_limit) is not None
-
-    return estimate(event, n_draws, seed=seed)
+def simulate_path(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
+    """P(directed G(n, p) has a Hamiltonian path), on the same graphs as :func:`simulate_cycle` with the same seed."""
+    return estimate(lambda rng: find_hamiltonian_path(draw_graph(n, p, rng)) is not None, n_draws, seed=seed)
 
 
 def simulate_relay_path(
-    n: int,
-    k: int,
-    p: Probability = "lemma1",
-    n_draws: int = 100,
-    *,
-    relay_probability: float | int = 1.0,
-    relays: Relays = "last",
-    seed: int = 0,
-    time_limit: float = TIME_LIMIT,
+    n: int, k: int, p: Probability = "lemma1", n_draws: int = 100, *, relays: Relays = "last", seed: int = 0
 ) -> Estimate:
-    """P(the union of the three patterns has a Hamiltonian path), n tokens in k blocks drawn at p.
-
-    Args:
-        n: Tokens.
-        k: Blocks.
-        p: In-block probability; ``"lemma1"`` is p_L of the block's size.
-        n_draws: Number of unions.
-        relay_probability: Of each arc from and to a relay, independently; at 1 the relay theorem decides.
-        relays: See :func:`~theory.patterns.relay_tokens`.
-        seed: See :func:`estimate`.
-        time_limit: Seconds per graph.
-
-    Raises:
-        SbmtError: If a size, a probability or a relay is invalid.
-    """
+    """P(the union of the three patterns has a Hamiltonian path), with blocks drawn at p and all relay arcs."""
     chosen = relay_tokens(n, k, relays)
-    is_relay = np.isin(np.arange(n), chosen)
-    rest = np.flatnonzero(~is_relay)
-    q = as_number(relay_probability, "a relay probability in [0, 1]", "1 makes relay arcs certain", 0, 1)
+    rest = np.delete(np.arange(n), chosen)
 
     def event(rng: np.random.Generator) -> bool:
         arcs = draw_block_arcs(n, k, p, rng)
-        if q < 1:
-            stars = rng.random((2, n, n)) < q
-            pattern = arcs.toarray().T | (stars[0] & is_relay[None, :]) | (stars[1] & is_relay[:, None])
-            return find_hamiltonian_path(pattern, time_limit) is not None
-        cover = cover_with_few_paths(csr_array(arcs[rest][:, rest]), len(chosen) + 1, time_limit)
+        cover = cover_with_few_paths(csr_array(arcs[rest][:, rest]), len(chosen) + 1)
         if cover.lower <= len(chosen) + 1 < len(cover.paths):
             raise Undecided(f"between {cover.lower} and {len(cover.paths)} paths cover the non-relays")
         return len(cover.paths) <= len(chosen) + 1
@@ -128,20 +137,15 @@ def simulate_relay_path(
     return estimate(event, n_draws, seed=seed)
 
 
-def simulate_block_cycles(
-    n: int, k: int, p: Probability, n_draws: int, *, seed: int = 0, time_limit: float = TIME_LIMIT
-) -> Estimate:
+def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
     """P(each of k blocks has a Hamiltonian cycle or is one token): with a relay in each, the union then has a path.
 
     Corrected lemma (b) takes p = 1/k, the whole block budget, and m/k ≥ ln m + ln k + ω.
-
-    Raises:
-        SbmtError: If a size, a probability or the time limit is invalid.
     """
 
     def event(rng: np.random.Generator) -> bool:
         blocks_drawn = (draw_graph(size, p, rng) for size in block_sizes(n, k))
-        return all(len(block) == 1 or find_hamiltonian_cycle(block, time_limit) is not None for block in blocks_drawn)
+        return all(len(block) == 1 or find_hamiltonian_cycle(block) is not None for block in blocks_drawn)
 
     return estimate(event, n_draws, seed=seed)
 
@@ -149,12 +153,9 @@ def simulate_block_cycles(
 def predict_block_cycles(n: int, k: int) -> float:
     """Approximation of :func:`simulate_block_cycles` at p = 1/k: exp(−2km (1 − 1/k)^(m − 1)), m = n/k.
 
-    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and their number Poisson. For m = 1
-    every block is one token, which needs no cycle: the answer is 1.
-
-    Raises:
-        SbmtError: Unless 1 ≤ k ≤ n.
+    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and their number Poisson. Blocks of
+    one token need no cycle, so that for m = 1 it is 1.
     """
-    block_sizes(n, k)
+    block_sizes(n, k)  # checks both
     n, k = int(n), int(k)
     return 1.0 if n == k else float(np.exp(-2 * n * (1 - 1 / k) ** (n / k - 1)))

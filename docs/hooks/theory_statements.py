@@ -1,4 +1,4 @@
-"""Fills ``theory.md`` from the statements themselves and from what they found (results/theory.json).
+"""Fills the table of ``theory.md`` from the statements and from what they found (results/theory.json).
 
 A statement without a result, or a result without a statement, is a warning, which fails the strict build.
 """
@@ -7,9 +7,12 @@ import json
 import logging
 from pathlib import Path
 
+from markdown.extensions.toc import slugify
+
 LOG = logging.getLogger("mkdocs.plugins.theory_statements")
 ROOT = Path(__file__).parent.parent.parent
 MARK = "<!-- theory statements -->"
+HEAD = "| Claim, as printed or needed | What holds | What the check finds, and its evidence |\n|---|---|---|"
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -21,21 +24,17 @@ def on_page_markdown(markdown, page, config, files):
     found = {row["name"]: row for row in json.loads((ROOT / "results" / "theory.json").read_text("utf-8"))}
     if set(found) != {statement.name for statement in STATEMENTS}:
         LOG.warning("results/theory.json is stale: run python -m theory --json results/theory.json")
-    parts = []
+    lines = [HEAD]
     for grade, meaning in GRADES.items():
-        chosen = [statement for statement in STATEMENTS if statement.grade == grade]
-        parts += [f"## {grade.capitalize()}: {meaning}", ""]
-        for statement in chosen:
+        lines.append(f"| **{grade.capitalize()}: {meaning}** | | |")
+        for statement in (one for one in STATEMENTS if one.grade == grade):
             row = found.get(statement.name, {"shown": "not run", "outcome": "not run"})
-            parts += [
-                f"### {statement.name}",
-                "",
-                f"**Said or needed:** {statement.claim.removeprefix('(needed) ')}.",
-                "",
-                f"**True:** {statement.verdict}.",
-                "",
-                f"**Found:** {row['shown']} — *{row['outcome']}* ({statement.evidence}; {statement.reach}).",
-                f"By `{statement.function}`, tested in `tests/theory/test_statements.py`.",
-                "",
-            ]
-    return markdown.replace(MARK, "\n".join(parts))
+            place, claim = slugify(statement.name, "-"), statement.claim.replace("(needed)", "*needed:*")
+            outcome = "" if row["outcome"] == "as stated" else f" ({row['outcome']})"
+            cells = (
+                f'<a id="{place}"></a>**{statement.name}**: {claim}',
+                statement.verdict,
+                f"{row['shown']}{outcome}. *{statement.evidence.capitalize()}:* {statement.reach}",
+            )
+            lines.append(f"| {' | '.join(cell.replace('|', '&#124;').replace('{', '&#123;') for cell in cells)} |")
+    return markdown.replace(MARK, "\n".join(lines))

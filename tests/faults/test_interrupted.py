@@ -20,7 +20,7 @@ from sbmt.experiments.training.lightning_module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
 from tests.faults.commands import TRAINING, WRITING, make_qnli
 from tests.faults.wholeness import files_below
-from theory.exact_search import Deadline, solve_circuit
+from theory.path_cover import solve_cover
 
 pytestmark = pytest.mark.bad_input
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_ctrl_c_while_the_solver_searches_ends_the_search(monkeypatch, capsys):
     monkeypatch.setattr(CpSolver, "solve", search)
     monkeypatch.setattr(CpSolver, "stop_search", lambda _: is_told.set())
     with pytest.raises(SystemExit) as stop:
-        run_command(lambda: solve_circuit(csr_array([[0, 1], [1, 0]]), Deadline(WAIT), is_closed=True), "theory")
+        run_command(lambda: solve_cover(csr_array([[0, 1], [1, 0]]), WAIT), "theory")
     assert (stop.value.code, capsys.readouterr().err) == (130, "theory: stopped\n")
     assert is_told.is_set()
 

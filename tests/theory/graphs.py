@@ -3,11 +3,11 @@
 import numpy as np
 
 
-def random_patterns(n_graphs, n_max, seed, n_min=1):
+def random_patterns(n_graphs, n_max, seed):
     """Random patterns of all sizes and densities; some with a few universal tokens, some with planted paths."""
     rng = np.random.default_rng(seed)
     for number in range(n_graphs):
-        n = int(rng.integers(n_min, n_max + 1))
+        n = int(rng.integers(1, n_max + 1))
         pattern = rng.random((n, n)) < rng.uniform(0, 0.9) / (1 + number % 3)
         if number % 4 == 1:
             relays = rng.permutation(n)[: int(rng.integers(1, 4))]
@@ -41,11 +41,10 @@ def has_path(pattern):
 
 def has_cycle(pattern):
     """Whether there is a Hamiltonian cycle of two tokens or more: paths from token 0, closed."""
-    n = len(pattern)
     from_first = pattern.copy()
     from_first[0] = False  # nothing leads into the first token, so paths through all tokens start there
     closing = sum(1 << int(j) for j in np.flatnonzero(pattern[0]) if j != 0)
-    return n > 1 and path_ends(from_first)[-1] & closing != 0
+    return len(pattern) > 1 and path_ends(from_first)[-1] & closing != 0
 
 
 def least_paths(pattern):
@@ -79,11 +78,6 @@ def count_entries(patterns):
     """Numbers of entries of the matrices and their union, under the names of :func:`theory.pattern_counts`."""
     counts = {f"A{layer}": int(pattern.sum()) for layer, pattern in enumerate(patterns, start=1)}
     return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
-
-
-def single_arc(pattern):
-    """Arcs [from, to] of a pattern."""
-    return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
 
 
 def three_triangles():

@@ -1,4 +1,7 @@
-"""Conditions 1 and 3, their static look-alike, and the causal variant, against integer products."""
+"""Patterns entry by entry; conditions 1 and 3, their static look-alike and causal variant, against integer products."""
+
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -7,9 +10,10 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from sbmt import EdgeList
-from tests.theory.graphs import products, random_patterns, slow_min_layers
+from tests.theory.graphs import count_entries, products, slow_min_layers
 from theory.conditions import (
     as_csr,
+    causal_layers,
     is_ever_full,
     is_strongly_connected,
     min_layers,
@@ -19,8 +23,9 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
-from theory.factorised import causal_layers, links_all_earlier
-from theory.patterns import fixed, strided
+from theory.patterns import block_sizes, blocks, fixed, pattern_counts, relay_tokens, strided, three_patterns
+
+SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
 
 def random_layers(n_cases, has_loops, seed, n_max=7):
@@ -31,130 +36,114 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
         yield [(rng.random((n, n)) < density) | (np.eye(n, dtype=bool) & has_loops) for _ in range(p)]
 
 
-# --- what counts as a pattern ----------------------------------------------------------------------------------------
+def test_blocks_are_intervals_of_nearly_equal_size():
+    for n, k in SIZES:
+        assert blocks(n, k).tolist() == [int(Fraction(i * k, n)) for i in range(n)]
+        assert sorted(block_sizes(n, k)) == [n // k] * (k - n % k) + [n // k + 1] * (n % k)
+    n, k = 3 * 10**6, 2 * 10**6
+    assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
 
 
-def test_all_kinds_of_patterns_are_the_same_pattern():
-    dense = next(random_patterns(1, 6, seed=1, n_min=6))
-    coo = coo_array(dense)
-    twice = coo_array(
-        (np.tile(coo.data, 2), (np.tile(coo.row, 2), np.tile(coo.col, 2))), shape=dense.shape
-    )  # duplicates are one entry
-    edges = EdgeList.from_dense(torch.from_numpy(dense)[None, None])
-    for pattern in (dense, dense.tolist(), csr_array(dense), coo, twice, edges, torch.from_numpy(dense)):
-        assert (as_csr(pattern).toarray() == dense).all() and as_csr(pattern).nnz == dense.sum()
+@pytest.mark.parametrize("relays", ["last", "per_block", "list"])
+def test_three_patterns_entry_by_entry(relays):
+    for n, k in SIZES:
+        named = [0] + [n - 1] * (n > 1) if relays == "list" else relays
+        chosen = set(relay_tokens(n, k, named))
+        first, second, third = three_patterns(n, k, named)
+        for i, j in product(range(n), repeat=2):
+            assert first[i, j] == (i * k // n == j * k // n)
+            assert second[i, j] == (i == j or j in chosen)
+            assert third[i, j] == (i == j or i in chosen)
+        assert count_entries([first, second, third]) == pattern_counts(n, k, named)
+    assert relay_tokens(10, 4, [np.int64(7), 2]) == [7, 2] and relay_tokens(10, 4, []) == []
 
 
-def test_explicit_zeros_are_no_entries_and_the_source_stays_as_it_is():
-    source = csr_array(np.ones((2, 2), dtype=bool))
-    source.data[1] = False
-    assert as_csr(source).nnz == 3
-    assert source.nnz == 4 and source.data.tolist() == [True, False, True, True]
-
-
-def test_heads_are_united_and_padding_is_left_out():
-    mask = torch.zeros(1, 2, 4, 4, dtype=torch.bool)
-    mask[0, 0, 0, 2] = mask[0, 1, 2, 0] = mask[0, 1, 0, 2] = mask[0, 0, 3, 3] = True
-    real = torch.tensor([[True, False, True, True]])
-    edges = EdgeList.from_dense(mask, real, real)
-    assert as_csr(edges).toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+@pytest.mark.parametrize("stride, c", [(1, 0), (1, 1), (3, 2), (4, 1), (4, 4), (20, 5)])
+def test_strided_and_fixed_entry_by_entry(stride, c):
+    for n, causal, self_loops in product((1, 2, 7, 16), (True, False), (True, False)):
+        near, far = strided(n, stride)
+        own, summary = fixed(n, stride, c, causal=causal, self_loops=self_loops)
+        for i in range(n):
+            assert set(np.flatnonzero(near[i])) == set(range(max(0, i - stride), i + 1))
+            assert set(np.flatnonzero(far[i])) == {j for j in range(i + 1) if (i - j) % stride == 0}
+            allowed = range(i + 1 if causal else n)
+            assert set(np.flatnonzero(own[i])) == {j for j in allowed if j // stride == i // stride}
+            expected = {j for j in allowed if j % stride >= stride - c} | ({i} if self_loops else set())
+            assert set(np.flatnonzero(summary[i])) == expected
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_loops", [True, False])
-def test_layers_agree_with_integer_products(has_loops):
-    for patterns in random_layers(60, has_loops, seed=2):
-        n = len(patterns[0])
-        expected = list(products(patterns, 6))
-        assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
-        for t, reached in enumerate(expected, start=1):
-            missing = [(int(i), int(j)) for i, j in np.argwhere(~reached)]
-            assert missing_pairs(patterns, t, most=n * n) == missing
-            assert missing_pairs(patterns, t, most=2) == missing[:2]
+def test_all_kinds_of_patterns_are_the_same_pattern():
+    dense = np.random.default_rng(1).random((6, 6)) < 0.4
+    coo = coo_array(dense)
+    places = (np.tile(coo.row, 2), np.tile(coo.col, 2))
+    twice = coo_array((np.tile(coo.data, 2), places), shape=dense.shape)  # duplicates are one entry
+    edges = EdgeList.from_dense(torch.from_numpy(dense)[None, None])
+    for pattern in (dense, dense.tolist(), csr_array(dense), coo, twice, edges, torch.from_numpy(dense)):
+        assert (as_csr(pattern).toarray() == dense).all() and as_csr(pattern).nnz == dense.sum()
+    source = csr_array(np.ones((2, 2), dtype=bool))
+    source.data[1] = False
+    assert as_csr(source).nnz == 3 and source.nnz == 4  # an explicit zero is no entry, and the source stays as it is
+    mask = torch.zeros(1, 2, 4, 4, dtype=torch.bool)
+    mask[0, 0, 0, 2] = mask[0, 1, 2, 0] = mask[0, 1, 0, 2] = mask[0, 0, 3, 3] = True
+    real = torch.tensor([[True, False, True, True]])
+    padded = as_csr(EdgeList.from_dense(mask, real, real))  # heads are united, and padding is left out
+    assert padded.toarray().astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
 @pytest.mark.parametrize("has_loops", [True, False])
-def test_least_layers_agree_with_waiting_long_enough(has_loops):
+def test_layers_agree_with_integer_products_and_with_waiting_long_enough(has_loops):
     """With and without self-loops; any full set shows within p ((n − 1)² + 2) layers."""
     never = 0
     for patterns in random_layers(150, has_loops, seed=4, n_max=6):
         n, p = len(patterns[0]), len(patterns)
-        expected = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
-        assert min_layers(patterns) == expected
-        never += expected is None
+        expected = list(products(patterns, 6))
+        assert receptive_sizes(patterns, 6) == [reached.sum(1).tolist() for reached in expected]
+        missing = [(int(i), int(j)) for i, j in np.argwhere(~expected[2])]
+        assert missing_pairs(patterns, 3, most=n * n) == missing and missing_pairs(patterns, 3, most=2) == missing[:2]
+        s = slow_min_layers(patterns, p * ((n - 1) ** 2 + 2))
+        assert min_layers(patterns) == s
+        never += s is None
     assert 10 < never < 140
 
 
-def test_wielandts_matrix_takes_longest():
-    """(n − 1)² + 1 layers, far beyond the patience before powers are consulted."""
-    n = 12
-    pattern = np.roll(np.eye(n, dtype=bool), 1, axis=1)
-    pattern[n - 1, 1] = True
-    assert min_layers([pattern]) == (n - 1) ** 2 + 1 > 64
-
-
-def test_sets_that_cycle_are_recognised():
-    """One pattern permutes within two cycles, another one across: each is walked for ever without being full."""
-    inside = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]]
-    across = np.roll(np.eye(5, dtype=bool), 1, axis=1)
-    assert is_strongly_connected([inside, across])
-    assert min_layers([inside, across]) is None
-    assert slow_min_layers([inside, across], 2 * (4**2 + 2)) is None
-
-
-def test_empty_rows_may_fill_again():
-    """A full set need not follow from full ones when a pattern has an empty row."""
-    first = np.array([[1, 1], [0, 0]], dtype=bool)
-    second = np.array([[1, 0], [1, 0]], dtype=bool)
+def test_sets_may_cycle_or_fill_again():
+    """Two permutations, walked for ever without being full; and a full set that an empty row undoes and restores."""
+    inside, across = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]], np.roll(np.eye(5, dtype=bool), 1, axis=1)
+    assert is_strongly_connected([inside, across]) and min_layers([inside, across]) is None
+    first, second = np.array([[[1, 1], [0, 0]], [[1, 0], [1, 0]]], dtype=bool)
     assert min_layers([first, second]) == 2 and receptive_sizes([first, second], 3) == [[2, 0], [2, 2], [2, 0]]
     assert is_ever_full([as_csr(first), as_csr(second)])
+    wielandt = np.roll(np.eye(12, dtype=bool), 1, axis=1)
+    wielandt[11, 1] = True  # takes longest, far beyond the patience before powers are consulted
+    assert min_layers([wielandt]) == 11**2 + 1 > 64
 
 
 def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     connected = 0
     for patterns in random_layers(150, True, seed=5):
-        joined = union(patterns)
         s, pair = min_layers(patterns), unreachable_pair(patterns)
-        distances = shortest_path(joined.astype(float), unweighted=True)
+        distances = shortest_path(union(patterns).astype(float), unweighted=True)
         assert (s is not None) == is_strongly_connected(patterns) == bool(np.isfinite(distances).all())
         if s is None:
             assert np.isinf(distances[pair])
         else:
             connected += 1
-            assert pair is None
-            assert s <= len(patterns) * max(1, int(distances.max()))
-            assert static_layers(patterns) <= s
+            assert pair is None and static_layers(patterns) <= s <= len(patterns) * max(1, int(distances.max()))
     assert connected > 30
 
 
-# --- causal patterns -------------------------------------------------------------------------------------------------
-
-
-def slow_link(layers, n_hops):
-    """Whether integer products reach all of {0 … i}."""
-    *_, reached = products(layers, n_hops)
-    return bool((reached | ~np.tri(len(reached), dtype=bool)).all())
-
-
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_two_readings_of_the_criterion_for_factorised_patterns(n):
-    """Each row of this list of cases is decided by one condition on n, l and c."""
+def test_two_layers_of_factorised_patterns(n):
+    """Each case is decided by one condition on n, l and c."""
     for stride in range(1, n + 3):
-        assert links_all_earlier(strided(n, stride)) and links_all_earlier(strided(n, stride), (2, 1))
         for c in range(stride + 1):
-            looped, bare = fixed(n, stride, c, self_loops=True), fixed(n, stride, c)
-            is_short = n <= stride
-            assert links_all_earlier(looped) == (c >= 1 or is_short)
-            assert links_all_earlier(bare) == (c == stride)
-            assert links_all_earlier(bare, is_layered=False) == (c >= 1 or is_short)
-            assert links_all_earlier(looped, (2, 1)) == (c == stride or is_short)
-            assert links_all_earlier([looped[1], *looped]) == (c >= 1 or is_short)
-            for patterns in (looped, bare):
-                assert links_all_earlier(patterns) == slow_link(patterns, 2)
-                joined = patterns[0] | patterns[1] | np.eye(n, dtype=bool)
-                assert links_all_earlier(patterns, is_layered=False) == slow_link([joined], 2)
+            bare, is_short = fixed(n, stride, c), n <= stride
+            assert (receptive_sizes(bare, 2)[-1] == list(range(1, n + 1))) == (c == stride)
+            joined = bare[0] | bare[1] | np.eye(n, dtype=bool)
+            assert ((causal_layers([joined]) or 3) <= 2) == (c >= 1 or is_short)
             both_ways = fixed(n, stride, c, causal=False, self_loops=True)
             holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
             assert (not missing_pairs(both_ways, 2)) == holds
@@ -166,8 +155,7 @@ def test_causal_layers_agree_with_waiting_long_enough():
         n = len(patterns[0])
         below = np.tri(n, dtype=bool)
         causal = [np.tril(pattern) | (np.eye(n, dtype=bool) if n % 2 else False) for pattern in patterns]
-        full = (t for t, s in enumerate(products(causal, 40), start=1) if (s == below).all())
-        expected = next(full, None)
+        expected = next((t for t, s in enumerate(products(causal, 40), start=1) if (s == below).all()), None)
         assert causal_layers(causal) == expected
         reached_at.add(expected)
     assert {None, 1, 2, 3} <= reached_at

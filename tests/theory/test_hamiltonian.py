@@ -1,24 +1,44 @@
-"""Paths and cycles against dynamic programming over all sets of tokens; every outcome has its proof."""
+"""Paths, cycles, covers and the relay theorem against dynamic programming; every outcome has its proof."""
 
 from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from tests.theory.graphs import has_cycle, has_path, random_patterns, three_triangles
-from theory import exact_search, hamiltonian
+from tests.theory.graphs import has_cycle, has_path, least_paths, random_patterns, three_triangles
 from theory.conditions import union
-from theory.exact_search import Deadline, Undecided, solve_circuit
-from theory.hamiltonian import arcs_of, check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
-from theory.patterns import three_patterns
-from theory.relays import counterexample
+from theory.hamiltonian import check_path, find_hamiltonian_cycle, find_hamiltonian_path, search
+from theory.path_cover import (
+    PathCover,
+    Undecided,
+    as_arcs,
+    cover_with_few_paths,
+    matching_deficit,
+    path_cover,
+    path_cover_bounds,
+    quick_cover,
+    solve_cover,
+)
+from theory.patterns import relay_tokens, three_patterns
+from theory.relays import canonical_path, counterexample, relay_theorem
 
 
-def check_order(pattern, order):
-    """As :func:`check_path`, straight from the definition."""
-    steps = pairwise(order)
-    return sorted(order) == list(range(len(pattern))) and all(pattern[query, key] for key, query in steps)
+def arcs_of(pattern):
+    return as_arcs(np.asarray(pattern).T)
+
+
+def pairs_of(pattern):
+    """The arcs [from, to]."""
+    return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
+
+
+def is_cover(pattern, paths):
+    """Whether paths along arcs visit every token once."""
+    steps = [(i, j) for path in paths for j, i in pairwise(path)]
+    visited = sorted(token for path in paths for token in path)
+    return visited == list(range(len(pattern))) and all(pattern[step] for step in steps)
 
 
 def test_the_check_is_the_definition():
@@ -27,103 +47,90 @@ def test_the_check_is_the_definition():
     for pattern in random_patterns(300, 5, seed=1):
         n = len(pattern)
         order = rng.permutation(n).tolist() if rng.random() < 0.8 else rng.integers(0, n, n).tolist()
-        assert check_path(pattern, order) == check_order(pattern, order)
+        assert check_path(pattern, order) == is_cover(pattern, [order])
         answers[check_path(pattern, order)] += 1
     assert min(answers.values()) > 50 and len(answers) == 2
+    for order in ([0, 1], [0, 1, 2, 2], [0, 1, 3], [0, 1, 1], [-1, 0, 1], []):
+        assert not check_path(np.ones((3, 3), dtype=bool), order)
 
 
-@pytest.mark.parametrize("order", [[0, 1], [0, 1, 2, 2], [0, 1, 3], [0, 1, 1], [-1, 0, 1], []])
-def test_what_is_no_permutation_is_no_path(order):
-    assert not check_path(np.ones((3, 3), dtype=bool), order)
-
-
-@pytest.mark.parametrize("is_closed, exists, n_graphs, n_max", [(False, has_path, 500, 9), (True, has_cycle, 400, 8)])
-def test_search_agrees_with_dynamic_programming(is_closed, exists, n_graphs, n_max):
+@pytest.mark.parametrize(
+    "find, exists, n_graphs, n_max",
+    [(find_hamiltonian_path, has_path, 500, 9), (find_hamiltonian_cycle, has_cycle, 400, 8)],
+)
+def test_search_agrees_with_dynamic_programming(find, exists, n_graphs, n_max):
     """Found where there is one, with a valid order, and excluded where there is none."""
     outcomes = Counter()
     for pattern in random_patterns(n_graphs, n_max, seed=2):
-        order = search(pattern, is_closed=is_closed).order
+        order = find(pattern)
         assert (order is not None) == exists(pattern)
         if order is not None:
-            assert check_order(pattern, order) and (not is_closed or pattern[order[0], order[-1]])
+            assert is_cover(pattern, [order]) and (exists is has_path or pattern[order[0], order[-1]])
         outcomes[order is not None] += 1
     assert outcomes[True] > 100 and outcomes[False] > 100
 
 
-def test_the_solver_alone_agrees_too():
-    """Without the cheap proofs before it, which leave it little to do on small graphs."""
-    for pattern in random_patterns(120, 7, seed=4, n_min=2):
-        order = solve_circuit(arcs_of(pattern), Deadline(60), is_closed=False)
-        assert (order is not None) == has_path(pattern)
-        assert order is None or check_order(pattern, order)
+def test_covers_are_covers_and_bounds_are_bounds():
+    """The fewest paths against dynamic programming, also by the solver alone, which other proofs leave little to do."""
+    n_open = 0
+    for pattern in random_patterns(200, 8, seed=11):
+        arcs, least = arcs_of(pattern), least_paths(pattern)
+        lower, upper = path_cover_bounds(arcs)
+        assert matching_deficit(arcs) <= lower <= least <= upper
+        quick, best, solved = quick_cover(arcs), cover_with_few_paths(arcs), solve_cover(arcs, 60)
+        assert is_cover(pattern, quick.paths) and lower == quick.lower and least <= len(quick.paths) <= upper
+        for cover in (best, solved):
+            assert is_cover(pattern, cover.paths) and cover.lower == len(cover.paths) == least == path_cover(arcs)
+        path = solve_cover(arcs, 60, at_most=1)
+        assert is_cover(pattern, path.paths) and (path.lower == len(path.paths) == 1) == (least == 1)
+        n_open += upper > lower
+    assert n_open > 20
+    assert matching_deficit(np.arange(25).reshape(5, 5) < 5) == 4  # a star: one arc can be matched, loops never
 
 
-def disjoint(*patterns):
-    n = sum(map(len, patterns))
-    joined, start = np.zeros((n, n), dtype=bool), 0
-    for pattern in patterns:
-        joined[start : start + len(pattern), start : start + len(pattern)] = pattern
-        start += len(pattern)
-    return joined
+def test_a_cover_stops_once_the_question_is_settled():
+    """Each part has bounds 1 and 4 and a quick cover of 2; whether 8 paths or 3 suffice needs no search."""
+    arcs = arcs_of(np.kron(np.eye(4, dtype=bool), three_triangles()))
+    assert path_cover_bounds(arcs_of(three_triangles())) == (1, 4)
+    for at_most, is_searched in ((8, False), (3, False), (7, True), (None, True)):
+        cover = cover_with_few_paths(arcs, at_most)
+        assert cover.is_searched is is_searched and len(cover.paths) == 8
+        assert cover.lower == (8 if is_searched else 4)
+    assert not cover_with_few_paths(arcs, 7, 0.0).is_searched
+    with pytest.raises(Undecided, match="between 4 and 8"):
+        path_cover(arcs, 0.0)
+    assert cover_with_few_paths(csr_array((0, 0), dtype=bool)) == PathCover(0, [])
 
 
 FAN = np.zeros((6, 6), dtype=bool)  # three tokens that only one leads to: strongly connected, and too few heads
 FAN[[1, 2, 3], 0] = FAN[4, [1, 2, 3]] = FAN[5, 4] = FAN[0, 5] = True
 STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None]
+FOUR_PARTS = np.kron(np.eye(4, dtype=bool), three_triangles())  # each needs two paths, which no bound shows
 
 
 @pytest.mark.parametrize(
     "pattern, evidence, reason",
     [
-        (np.ones((1, 1), dtype=bool), "instance", "one token"),
-        (np.tri(6, dtype=bool), "instance", "numbering"),
-        (np.tri(6, dtype=bool).T, "instance", "numbering"),
-        (np.tri(6, dtype=bool)[np.ix_([2, 0, 1, 5, 4, 3], [2, 0, 1, 5, 4, 3])], "instance", "without cycles"),
+        (np.tri(6, dtype=bool), "instance", "a path"),
+        (np.tri(6, dtype=bool)[np.ix_([2, 0, 1, 5, 4, 3], [2, 0, 1, 5, 4, 3])], "instance", "matching"),
         (union(three_patterns(16, 4)), "instance", "joined by relays"),
-        (disjoint(np.tri(3, dtype=bool), np.tri(2, dtype=bool)), "theorem", "no walk"),
-        (STAR, "theorem", "relays can join at most 2"),
+        (np.kron(np.eye(2, dtype=bool), np.tri(3, dtype=bool)), "theorem", "no walk"),
+        (STAR, "theorem", "relays join up to 2"),
         (FAN, "theorem", "matching"),
-        (three_triangles(), "exhaustive", "every order of 10 tokens"),
+        (three_triangles(), "exhaustive", "at least 2 disjoint paths (exact search)"),
+        (np.pad(FOUR_PARTS, ((0, 6), (0, 6)), constant_values=True), "exhaustive", "at least 8 disjoint paths"),
+        (np.pad(FOUR_PARTS, ((0, 7), (0, 7)), constant_values=True), "instance", "joined by relays"),
     ],
 )
-def test_outcomes_say_what_they_rest_on(pattern, evidence, reason):
+def test_outcomes_say_what_they_rest_on_and_no_time_is_no_answer(pattern, evidence, reason):
     found = search(pattern)
     assert found.evidence == evidence and reason in found.reason
     assert (found.order is not None) == (evidence == "instance")
-
-
-def test_no_time_is_no_answer():
-    """The same graph is decided with time and left undecided without; never guessed."""
-    pattern = three_triangles()
-    for find in (find_hamiltonian_path, find_hamiltonian_cycle):
-        with pytest.raises(Undecided):
-            find(pattern, 0.0)
-        assert find(pattern) is None
-    assert not has_path(pattern)
-
-
-def test_no_time_leaves_relays_undecided_as_well():
-    """Four parts need two paths each, which no bound shows; six relays join seven paths and seven join eight."""
-    parts = disjoint(*[three_triangles()] * 4)
-    too_few, enough = (np.pad(parts, ((0, many), (0, many)), constant_values=True) for many in (6, 7))
-    with pytest.raises(Undecided, match="between 4 and 8"):
-        search(too_few, 0.0)
-    found = search(too_few)
-    assert found.order is None and found.evidence == "exhaustive" and "exact search" in found.reason
-    assert check_order(enough, search(enough, 0.0).order)
-
-
-def test_graphs_too_large_for_the_solver_are_undecided(monkeypatch):
-    monkeypatch.setattr(exact_search, "MAX_ARCS", 5)
-    with pytest.raises(Undecided, match="too many"):
-        find_hamiltonian_path(three_triangles())
-
-
-def test_a_wrong_path_never_leaves(monkeypatch):
-    """What a search returns is checked against the arcs, whoever found it."""
-    monkeypatch.setattr(hamiltonian, "solve_circuit", lambda *_, **__: list(range(10)))
-    with pytest.raises(AssertionError, match="follow the arcs"):
-        find_hamiltonian_path(three_triangles())
+    if evidence == "exhaustive":
+        with pytest.raises(Undecided, match="between"):
+            search(pattern, 0.0)
+    else:
+        assert search(pattern, 0.0) == found
 
 
 def test_the_counterexample_is_excluded_by_search_and_by_sets():
@@ -132,7 +139,45 @@ def test_the_counterexample_is_excluded_by_search_and_by_sets():
     pattern = union(three_patterns(n, k)[1:]).toarray()
     for source, target in block_arcs:
         pattern[target, source] = True
-    assert solve_circuit(arcs_of(pattern), Deadline(60), is_closed=False) is None
+    assert solve_cover(arcs_of(pattern), 60, at_most=1).lower == 2
     assert not has_path(pattern)
-    found = search(pattern)
-    assert found.order is None and found.evidence == "theorem" and "at least 5 disjoint paths" in found.reason
+    assert search(pattern).evidence == "theorem" and "at least 5 disjoint paths" in search(pattern).reason
+
+
+# --- relays ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_relay_theorem_agrees_with_dynamic_programming():
+    """300 random digraphs with relays added, path and cycle; relays last, one per block, and listed."""
+    rng = np.random.default_rng(5)
+    outcomes = Counter()
+    for number, pattern in enumerate(random_patterns(300, 9, seed=12)):
+        n = len(pattern)
+        k = int(rng.integers(1, min(n, 3) + 1))
+        relays = ("last", "per_block", rng.permutation(n)[: int(rng.integers(0, k + 1))].tolist())[number % 3]
+        chosen = relay_tokens(n, k, relays)
+        joined = pattern.copy()
+        joined[chosen] = joined[:, chosen] = True
+        verdict = relay_theorem(n, k, pairs_of(pattern), relays)
+        assert verdict.limit == len(chosen) + 1
+        assert verdict.ham_path == has_path(joined) == (verdict.path_cover <= verdict.limit)
+        assert verdict.ham_cycle == (n >= 3 and has_cycle(joined))
+        rest = np.setdiff1d(np.arange(n), chosen)
+        assert verdict.path_cover == (least_paths(pattern[np.ix_(rest, rest)]) if rest.size else 0)
+        assert (verdict.order is not None) == verdict.ham_path
+        assert verdict.order is None or check_path(joined, verdict.order)
+        outcomes[verdict.ham_path, verdict.ham_cycle] += 1
+    assert len(outcomes) == 3 and min(outcomes.values()) > 20
+    with pytest.raises(Undecided):
+        relay_theorem(11, 1, pairs_of(three_triangles()), [10], time_limit=0)
+
+
+@pytest.mark.parametrize("relays", ["last", "per_block"])
+def test_complete_blocks_always_have_the_canonical_path_and_search_finds_it(relays):
+    for n in range(1, 13):
+        for k in range(1, n + 1):
+            assert check_path(union(three_patterns(n, k, relays)), canonical_path(n, k, relays))
+    for n, k in [(10, 4), (17, 3), (9, 1)]:
+        assert find_hamiltonian_path(union(three_patterns(n, k, relays))) == canonical_path(n, k, relays)
+    assert canonical_path(9, 3, [4]) is None and not has_path(union(three_patterns(9, 3, [4])).toarray())
+    assert check_path(union(three_patterns(9, 3, [4, 0])), canonical_path(9, 3, [4, 0]))

@@ -12,19 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sbmt.command import run_command
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.language.corpus import VOCABULARY as N_TOKENS
-from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
+from sbmt.experiments.data.corpus import VOCABULARY as N_TOKENS
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
+from sbmt.experiments.data.source import Examples, Parts, Source
+from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.training.run import manifest
 from sbmt.experiments.training.tasks.language import PAPER_MLM, fine_tuning
@@ -41,6 +41,11 @@ CLASSES = {"listops": 10, "image": 10}
 VOCABULARY = {"listops": (17, 0, 1), "text": (257, 1, 0), "retrieval": (257, 1, 0)}  # ids, first id, least symbol
 
 
+def parts_of(make: Callable[[int], Examples]) -> Parts:
+    """Every split, made by its number of examples."""
+    return lambda: ((split, make(n)) for split, n in SIZES.items())
+
+
 def random_source(task: str) -> Source:
     """Examples of full length without meaning."""
     ids, first_id, least = VOCABULARY.get(task, (256, 0, 0))
@@ -53,9 +58,8 @@ def random_source(task: str) -> Source:
         lengths = np.full(shape[:2], shape[2], np.int64)
         return Examples(symbols.ravel(), lengths, np.arange(n_examples, dtype=np.int64) % n_classes)
 
-    shards = tuple(Shard(split, partial(make, n), split) for split, n in SIZES.items())
     names = tuple(map(str, range(n_classes)))
-    return Source("random-" + task, task, "generated", names, ids, first_id, {"note": "random"}, shards, by_shard)
+    return Source("random-" + task, task, "generated", names, ids, first_id, {"note": "random"}, parts_of(make))
 
 
 def filled_tokenizer() -> Tokenizer:
@@ -80,12 +84,11 @@ def random_language_source(task: str, tokenizer: Tokenizer) -> Source:
 
     name, note = "random-" + task, {"note": "random", "vocabulary": N_TOKENS}
     if task == "mlm":
-        shards = tuple(Shard(split, partial(make_stream, n), split) for split, n in SIZES.items())
+        parts = parts_of(make_stream)
         ids, files = (tokenizer.vocab_size, 0), {"tokenizer.json": tokenizer.json}
         kind = tokenizer.id_type
-        return Source(name, task, "generated", ("text",), *ids, note, shards, by_shard, symbol_type=kind, files=files)
-    shards = tuple(Shard(split, partial(make_pairs, n), split) for split, n in SIZES.items())
-    return Source(name, task, "generated", GLUE[task].class_names, 257, 1, note, shards, by_shard)
+        return Source(name, task, "generated", ("text",), *ids, note, parts, symbol_type=kind, files=files)
+    return Source(name, task, "generated", GLUE[task].class_names, 257, 1, note, parts_of(make_pairs))
 
 
 def paper_config(task: str, folder: Path) -> SequenceConfig:

@@ -31,7 +31,7 @@ from sbmt.errors import choose
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.data.listops.source import listops_source
+from sbmt.experiments.data.listops import listops_source
 from sbmt.experiments.data.prepared import Prepared, prepare
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.memory import MEBIBYTE, give_back, held, in_fresh_process, reset_peak

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.command import run_command
-from sbmt.experiments.data.glue.sentence_pairs import encode_split
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
 from sbmt.experiments.training.tasks.language import REDUCED_MLM, reduced_settings

@@ -5,7 +5,7 @@ from typing import Any
 from results.tables.files import Files
 from results.tables.grid import grid
 from results.tables.long_range import full_size_table
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.language import (
     TABLE_4,
     glue_accuracy_table,

@@ -9,7 +9,7 @@ from sbmt.experiments.training.tasks import generated
 from sbmt.experiments.training.tasks.language import MlmConfig
 from sbmt.experiments.training.tasks.repeated_tokens import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
 from tests.experiments.training.tiny_language import TRAINING as MLM_TRAINING
 

@@ -25,8 +25,7 @@ PARTS += tuple(f"sbmt.experiments.{part}" for part in ("data", "plots", "studies
 INTERNAL = {
     "sbmt.experiments.plots.masks",
     "sbmt.experiments.plots.style",
-    "sbmt.experiments.data.pathfinder.snakes",
-    "sbmt.experiments.data.pathfinder.geometry",
+    "sbmt.experiments.data.pathfinder",
 }
 
 

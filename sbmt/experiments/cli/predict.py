@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, check_seed
-from sbmt.experiments.data.glue.files import read_glue
+from sbmt.experiments.data.glue import read_glue
 from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.run import load_run, read_config

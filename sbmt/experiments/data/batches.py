@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.source import check_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +62,9 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
     """Encodes the examples of a split that have these numbers, in this order.
 
     Raises:
-        SbmtError: If an image cannot be reduced to the length.
+        SbmtError: If there is no example with such a number, or an image cannot be reduced to the length.
     """
+    examples = check_numbers(examples, len(split))
     documents = [document for example in examples.tolist() for document in split.documents(example)]
     if encoding.is_image:
         documents = [shrink_image(document, encoding.length) for document in documents]

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sbmt.block_model.fit import DensityKind
 from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.masks import MasksByNumber, MaskSource
 from sbmt.layers import SBMAttention

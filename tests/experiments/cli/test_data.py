@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 
 
 @pytest.mark.parametrize("n_short", [0, 2])

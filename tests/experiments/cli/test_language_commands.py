@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.training.tasks.language import MlmConfig
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.training.tiny_language import (
     N_MISMATCHED,
     N_TEST,

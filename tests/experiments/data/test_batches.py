@@ -166,3 +166,12 @@ def test_wrong_sizes_of_batches_by_length_are_refused():
     for make in (lambda: batches_by_length(lengths[:0], 2, 0), lambda: training_examples(0, 4, 0, 0)):
         with pytest.raises(SbmtError, match="n_examples ≥ 1"):
             make()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("numbers", [[-1], [48], [0.5], [None], [float("nan")], 3, [[0]], [True]])
+def test_examples_that_are_not_there_are_refused(toys, numbers):
+    with pytest.raises(SbmtError, match="numbers of examples"):
+        make_batch(toys["text"], np.array(numbers), Encoding(1, 8))
+    with pytest.raises(SbmtError, match=r"an example in \[0, 48\)"):
+        toys["text"].documents(numbers[0] if isinstance(numbers, list) else 48)

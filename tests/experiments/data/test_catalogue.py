@@ -6,7 +6,7 @@ import pytest
 from sbmt import SbmtError
 from sbmt.experiments.data import image
 from sbmt.experiments.data.catalogue import CATALOGUE, find_source
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.source import SPLITS, TASKS
 from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, REDUCED
@@ -77,23 +77,11 @@ def test_without_files_the_error_says_what_to_get(tmp_path, task, words):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "task, names",
-    [
-        ("text", ["aclImdb_v1.tar.gz"]),
-        ("text", ["aclImdb_train_labelled.tar.gz", "aclImdb_test_labelled.tar.gz"]),
-        ("image", ["cifar-10-binary.tar.gz"]),
-        ("image", ["cifar10_grey_train.bin.gz", "cifar10_grey_test.bin.gz"]),
-        ("retrieval", [f"imdb_film_pairs.{part}.tsv.gz" for part in ("train", "eval", "test")]),
-        ("qnli", ["train_subset.tsv.gz", "dev_subset.tsv.gz"]),
-    ],
-)
-def test_known_names_with_other_content_are_refused(tmp_path, task, names):
-    for name in names:
-        (tmp_path / name).write_bytes(b"other")
-    for name in names:
-        with pytest.raises(SbmtError, match="expected (md5|sha256) .*download it again"):
-            find_source(task, tmp_path / name)
+@pytest.mark.parametrize("task, name", [("text", "aclImdb_v1.tar.gz"), ("image", "cifar-10-binary.tar.gz")])
+def test_known_names_with_other_content_are_refused(tmp_path, task, name):
+    (tmp_path / name).write_bytes(b"other")
+    with pytest.raises(SbmtError, match="expected md5 .*download it again"):
+        find_source(task, tmp_path / name)
 
 
 def test_reduced_retrieval_needs_no_files():

@@ -60,12 +60,11 @@ def lay_out(layout, folder, write_tar):
 def test_every_layout_gives_the_same_examples(tmp_path, write_tar, pool_of, any_checksum, layout):
     source = text_files(lay_out(layout, tmp_path, write_tar))
     pool, documents = pool_of(source)
-    assert [shard.name for shard in source.shards] == ["train", "test"]
     assert documents == [(content,) for _, content in ALL]  # bytes as they are, numbers in order, negative ones first
     assert pool.labels.tolist() == ([0] * 12 + [1] * 12) * 2
     assert pool.extras["rating"].tolist() == [int(name[:-4].split("_")[-1]) for name, _ in ALL]
     assert pool.splits.tolist() == ["train"] * 24 + ["test"] * 24
-    assert ("note" in source.settings) == (layout in ("pair", "one of it"))
+    assert bool(source.notes) == (layout in ("pair", "one of it"))
     if layout == "archive":
         checksum = hashlib.sha256((tmp_path / ARCHIVE).read_bytes()).hexdigest()
         assert source.settings["files"] == {ARCHIVE: checksum}
@@ -126,14 +125,14 @@ def test_odd_names_are_refused(tmp_path, name, message):
     (path / "aclImdb" / name).write_text("")
     source = text_files(path)
     with pytest.raises(SbmtError, match=message):
-        [shard.make() for shard in source.shards]
+        list(source.parts())
 
 
 @pytest.mark.parametrize("members", [[("aclImdb/README", b"")], reviews("test"), reviews("train")[:12]])
 def test_an_archive_without_reviews_of_both_classes_is_refused(tmp_path, write_tar, members):
     source = text_files(write_tar(tmp_path / "mine.tar", members))
     with pytest.raises(SbmtError, match="reviews of both classes for train"):
-        source.shards[0].make()
+        list(source.parts())
 
 
 def test_half_of_what_is_needed_is_refused(tmp_path, write_tar, any_checksum):
@@ -154,8 +153,7 @@ def test_a_pipe_among_the_reviews_is_refused(tmp_path):
 
 def test_the_real_reviews_have_the_known_statistics(shared_data):
     """And golden, SHA-256 of their symbols."""
-    (shard,) = [shard for shard in text_files(shared_data).shards if shard.split == "test"]
-    examples = shard.make()
+    examples = dict(text_files(shared_data).parts())["test"]
     lengths = examples.lengths[:, 0]
     assert np.bincount(examples.labels).tolist() == [12500, 12500]
     assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (963, 1294, 12988)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.plots.attended import inspect_examples, key_in_degrees, keys_of
 from sbmt.experiments.training.data import BatchStream, numbered
 from sbmt.samplers import sample_edges

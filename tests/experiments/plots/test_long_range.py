@@ -5,7 +5,7 @@ from matplotlib.image import imread
 
 import sbmt.experiments.plots.long_range as long_range
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.plots.attended import inspect_examples
 from sbmt.experiments.plots.long_range import draw_long_range_inspection
 from tests.experiments.plots.tiny_glue import tiny_glue_run

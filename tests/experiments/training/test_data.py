@@ -8,8 +8,8 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.data.batches import Encoding, make_batch
-from sbmt.experiments.data.language.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import train_tokenizer
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import load_run

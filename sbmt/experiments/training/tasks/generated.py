@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from sbmt.errors import check_sizes, choose
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import Sample, SequenceFeed, TaskData
 from sbmt.experiments.training.masks import MasksInOrder, MaskSource

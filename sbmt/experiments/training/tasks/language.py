@@ -12,12 +12,11 @@ from torch import nn
 
 from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.glue.sentence_pairs import encode_split
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.language.masked_blocks import blocks_of
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.corpus import blocks_of
+from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData

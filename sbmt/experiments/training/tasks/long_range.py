@@ -7,8 +7,8 @@ from torch import nn
 
 from sbmt.errors import check_choice, choose
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import INFO, ExampleFeed, TaskData
 from sbmt.experiments.training.tasks.sequence import SequenceConfig
 from sbmt.models import DualEncoder, SequenceClassifier

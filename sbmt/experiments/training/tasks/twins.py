@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.batches import Batch, batch_of_tokens
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.training.data import INFO, TaskData
 from sbmt.experiments.training.tasks.generated import RepeatsConfig

@@ -1,5 +1,6 @@
-"""GLUE from files: reads its tables, and makes sources of them that say which rows are reported on."""
+"""Four tasks of GLUE on sentences and pairs of sentences: their tables, and how their text becomes tokens."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,9 +9,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.glue.tasks import GLUE, GlueTask
 from sbmt.experiments.data.locate import checked_sha256, columns_of, find_files, missing, read_lines
-from sbmt.experiments.data.source import Arrangement, Examples, Origin, Pool, Shard, Source, shuffled
+from sbmt.experiments.data.prepared import Split, divide
+from sbmt.experiments.data.source import Arrangement, Examples, Origin, Pool, Source, shuffled
+from sbmt.experiments.data.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """How a task's tables are laid out."""
+
+    name: str  # in the library
+    title: str  # the question
+    folder: str  # its name in GLUE, and of the folder of its tables
+    texts: tuple[str, ...]  # the one or two columns with the texts
+    label: str  # the column of the label; where several have this name, the last one counts
+    written: tuple[str, ...]  # how the table writes label 0, 1, …
+    class_names: tuple[str, ...]  # the meaning of label 0, 1, …
+    index: str = "index"  # the column that numbers the rows, where a table has one
+    undecided: str | None = None  # written where the annotators did not agree on a label
+    held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # other splits than train, and the stems of their tables
+
+
+_MNLI = ("contradiction", "neutral", "entailment")  # as the paper's pipeline has them, on which F1 of 1 and 2 depends
+_TASKS = (
+    GlueTask(
+        name="sst2",
+        title="SST-2: is a sentence about a film positive?",
+        folder="SST-2",
+        texts=("sentence",),
+        label="label",
+        written=("0", "1"),
+        class_names=("negative", "positive"),
+    ),
+    GlueTask(
+        name="qqp",
+        title="QQP: do two questions ask the same?",
+        folder="QQP",
+        texts=("question1", "question2"),
+        label="is_duplicate",
+        written=("0", "1"),
+        class_names=("different", "duplicate"),
+        index="id",
+    ),
+    GlueTask(
+        name="mnli",
+        title="MNLI: does one sentence follow from another, contradict it, or neither?",
+        folder="MNLI",
+        texts=("sentence1", "sentence2"),
+        label="gold_label",
+        written=_MNLI,
+        class_names=_MNLI,
+        undecided="-",
+        held_out=(("test", "dev_matched"), ("mismatched", "dev_mismatched")),
+    ),
+    GlueTask(
+        name="qnli",
+        title="QNLI: does a sentence hold the answer to a question?",
+        folder="QNLI",
+        texts=("question", "sentence"),
+        label="label",
+        written=("entailment", "not_entailment"),
+        class_names=("entailment", "not_entailment"),
+    ),
+)
+
+GLUE = {task.name: task for task in _TASKS}
+"""The tasks by name: ``sst2``, ``qqp``, ``mnli``, ``qnli``."""
 
 DEV_SEED = 0
 """Decides which training rows are held out, and the order of the others."""
@@ -18,7 +83,6 @@ DEV_SEED = 0
 SAMPLE = {"train": "train_subset", "test": "dev_subset"}
 """Names of the stand-in's tables, without their endings."""
 
-# The notes are part of what identifies prepared examples: changed words would make them other examples.
 HIDDEN = (
     "GLUE hides the labels of its test table. So test is the official dev table, and dev, by which the checkpoint is "
     "chosen, is held out of the training rows."
@@ -29,13 +93,6 @@ STAND_IN = (
 )
 TESTS = {True: "the official dev table", False: "a sample of training rows, apart from the others"}
 """What the stand-in is tested on, by whether the official table is there."""
-
-COPIES = {
-    "343b9cff04996b46be04073bc1c21d6415dee35acbbf529ed36b4754d6f493db",  # SST-2/train.tsv.gz
-    "2b362b78d36eccad2d3304110e76d95a56654f860a5913f91fe4b12546d439b4",  # SST-2/dev.tsv.gz
-    "c7860d55bda6cdf7f9ca2f37d7bcdd4a77cefa05b73bb9fe9013ee8dac30655e",  # QNLI/dev.tsv.gz
-}
-COPY = " Tables of public copies are among them: as many rows as GLUE's have, but not compared with its own files."
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,28 +107,6 @@ class GlueRows:
 
     def __len__(self) -> int:
         return len(self.texts)
-
-
-def _decoded(line: bytes, where: str) -> list[str]:
-    """The columns of a line as text."""
-    try:
-        return [column.decode() for column in columns_of(line)]
-    except UnicodeDecodeError as error:
-        do = "get the file again, or save it as UTF-8"
-        raise SbmtError(f"UTF-8 in {where}", f"{error.reason}: {line[:50]!r}", do) from error
-
-
-def _check_header(header: list[str], path: Path, task: GlueTask, wanted: tuple[str, ...]) -> None:
-    if not header:
-        raise SbmtError(f"rows of {task.folder} in {path}", "an empty file", "get the file again")
-    if not set(wanted) <= set(header):
-        do = f"give a table of {task.folder}"
-        if set(task.texts) <= set(header):
-            do += "; GLUE's test tables have no labels: sbmt predict answers them"
-        if any("\r" in name for name in header):
-            do = "save it with line feeds at the ends of lines"
-        got = repr(", ".join(header)[:200]) if any(header) else "an empty line"
-        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
 
 
 def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
@@ -96,8 +131,8 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     Source: Wang et al., GLUE (ICLR 2019).
     """
     layout = choose("task", task, GLUE)
-    lines = (line for _, line in read_lines(path))
-    header = [] if (first := next(lines, None)) is None else _decoded(first, f"{path}, line 1")
+    lines = read_lines(path)
+    header = _columns(next(lines, b""), f"{path}, line 1")
     _check_header(header, path, layout, (*layout.texts, layout.label) if is_labelled else layout.texts)
     at = [header.index(name) for name in layout.texts]
     label_at = len(header) - 1 - header[::-1].index(layout.label) if is_labelled else -1
@@ -109,7 +144,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     n_skipped = 0
     for number, line in enumerate(lines, start=2):
         where = f"{path}, line {number}"
-        columns = _decoded(line, where)
+        columns = _columns(line, where)
         if len(columns) > len(header):
             expected = f"{len(header)} columns in {where}, as in its line 1"
             raise SbmtError(expected, len(columns), "correct that line, or get the file again")
@@ -130,8 +165,27 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
         got = f"none, and {n_skipped} that are too short or undecided"
         raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
     n_empty = sum(not text.strip() for row in texts for text in row)
-    label_ids = np.array(labels, dtype=np.int64) if is_labelled else None
-    return GlueRows(tuple(texts), label_ids, tuple(index), n_skipped, n_empty)
+    return GlueRows(tuple(texts), np.array(labels) if is_labelled else None, tuple(index), n_skipped, n_empty)
+
+
+def _columns(line: bytes, where: str) -> list[str]:
+    """The columns of a line as text."""
+    try:
+        return [column.decode() for column in columns_of(line)]
+    except UnicodeDecodeError as error:
+        do = "get the file again, or save it as UTF-8"
+        raise SbmtError(f"UTF-8 in {where}", f"{error.reason}: {line[:50]!r}", do) from error
+
+
+def _check_header(header: list[str], path: Path, task: GlueTask, wanted: tuple[str, ...]) -> None:
+    if not set(wanted) <= set(header):
+        do = f"give a table of {task.folder}"
+        if set(task.texts) <= set(header):
+            do += "; GLUE's test tables have no labels: sbmt predict answers them"
+        if any("\r" in name for name in header):
+            do = "save it with line feeds at the ends of lines"
+        got = repr(", ".join(header)[:200]) if any(header) else "an empty file or line"
+        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
 
 
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
@@ -159,10 +213,10 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
     raise missing([f"{stem}.tsv" for stem in official.values()], path, found, get)
 
 
-def _read(path: Path, task: str) -> Examples:
-    rows = read_glue(path, task)
-    assert rows.labels is not None  # tables have labels unless is_labelled is False
-    return Examples.of([tuple(text.encode() for text in texts) for texts in rows.texts], rows.labels.tolist())
+def _parts(tables: dict[str, GlueRows]) -> Iterator[tuple[str, Examples]]:
+    for split, rows in tables.items():
+        documents = [tuple(text.encode() for text in texts) for texts in rows.texts]
+        yield split, Examples.of(documents, [] if rows.labels is None else rows.labels.tolist())
 
 
 def _arrange(pool: Pool) -> Arrangement:
@@ -174,7 +228,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def glue_files(task: str, path: Path | str) -> Source:
-    """A task of GLUE as UTF-8 bytes, which ``encode_split`` in ``sentence_pairs`` turns into tokens.
+    """A task of GLUE as UTF-8 bytes, which :func:`encode_split` turns into tokens.
 
     Only GLUE's server knows the labels of its test tables, and papers report on the dev tables. So here ``test`` is
     the official dev table, for MNLI the matched one, and ``mismatched`` is a fourth split. The split that chooses the
@@ -190,19 +244,25 @@ def glue_files(task: str, path: Path | str) -> Source:
             ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a missing dev table.
 
     Returns:
-        A source with the name of the task and one shard per table; or ``sst2-subset`` and the like with origin
+        A source with the name of the task and one part per table; or ``sst2-subset`` and the like with origin
         ``stand-in``. ``settings`` has the numbers of rows, skipped rows and empty texts of each table.
 
     Raises:
-        SbmtError: If files are missing, a checksum is wrong, or a table is damaged; see :func:`read_glue`.
+        SbmtError: If files are missing or a table is damaged; see :func:`read_glue`.
     """
     layout = choose("task", task, GLUE)
-    tables, origin, note = _find(layout, Path(path))
-    files, rows = {}, {}
-    for file in tables.values():
-        files[file.name] = checked_sha256(file, f"{layout.folder}/{file.name}")
-        table = read_glue(file, task)
-        rows[file.name] = {"read": len(table), "skipped": table.n_skipped, "empty_texts": table.n_empty}
+    files, origin, note = _find(layout, Path(path))
+    sums = {file.name: checked_sha256(file) for file in files.values()}
+    tables = {split: read_glue(file, task) for split, file in files.items()}
+    rows = {
+        files[split].name: {"read": len(table), "skipped": table.n_skipped, "empty_texts": table.n_empty}
+        for split, table in tables.items()
+    }
+    skipped = [
+        f"{counts['skipped']:,} rows of {name} were skipped: too short, or without an agreed label"
+        for name, counts in rows.items()
+        if counts["skipped"]
+    ]
     return Source(
         name=task if origin == "official" else f"{task}-subset",
         task=task,
@@ -211,13 +271,55 @@ def glue_files(task: str, path: Path | str) -> Source:
         vocab_size=257,
         first_id=1,
         settings={
-            "files": files,
+            "files": sums,
             "rows": rows,
-            "splits": {split: file.name for split, file in tables.items()},
+            "splits": {split: file.name for split, file in files.items()},
             "dev": "as many training rows as test has, at most a tenth",
             "dev_seed": DEV_SEED,
-            "note": note + (COPY if COPIES & set(files.values()) else ""),
         },
-        shards=tuple(Shard(split, partial(_read, file, task), split) for split, file in tables.items()),
+        parts=partial(_parts, tables),
         arrange=_arrange,
+        notes=(*skipped, note),
     )
+
+
+CHUNK = 4096
+"""Number of examples whose text is encoded at a time."""
+
+
+def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
+    """Encodes the examples of a split: sentences as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``.
+
+    The examples have one document or two, as UTF-8 bytes. One of more than ``length`` tokens, special ones included,
+    loses tokens at the end of its longer sentence.
+
+    Returns:
+        The same examples in memory, in the same order, with one document of token ids each; and the number of examples
+        that were cut.
+
+    Raises:
+        SbmtError: If an example is no text or has more than two documents, or ``length`` is too small for any token.
+
+    Cost: memory for the tokens, two or four bytes each, and for the text of :data:`CHUNK` examples.
+    """
+    n_documents = split.lengths.shape[1]
+    if split.symbols.dtype != np.uint8 or n_documents not in (1, 2):
+        got = f"{n_documents} of {split.symbols.dtype}"
+        raise SbmtError("one document or two of bytes", got, "encode examples of text once, as they were prepared")
+    rows = [np.empty(0, tokenizer.id_type)]
+    n_cut = 0
+    for start in range(0, len(split), CHUNK):
+        rows_here = [split.documents(example) for example in range(start, min(start + CHUNK, len(split)))]
+        try:
+            texts = [[bytes(document).decode() for document in documents] for documents in rows_here]
+        except UnicodeDecodeError as error:
+            do = "prepare the examples again, from files that contain text"
+            raise SbmtError("documents in UTF-8", f"{error.reason}: {error.object[:50]!r}", do) from error
+        second = [row[1] for row in texts] if n_documents == 2 else None
+        packed, n_cut_here = tokenizer.pack([row[0] for row in texts], second, length)
+        rows += packed
+        n_cut += n_cut_here
+    sizes = np.array([len(row) for row in rows[1:]], np.int64)[:, None]
+    examples = Examples(np.concatenate(rows), sizes, split.labels)
+    encoded = divide(examples, {"": np.arange(len(split))})[""]
+    return Split(encoded.indices, split.labels, encoded.symbols, encoded.offsets, sizes, split.extras), n_cut

@@ -25,7 +25,6 @@ PARTS += tuple(f"sbmt.experiments.{part}" for part in ("data", "plots", "studies
 INTERNAL = {
     "sbmt.experiments.plots.masks",
     "sbmt.experiments.plots.style",
-    "sbmt.experiments.data.pathfinder",
 }
 
 

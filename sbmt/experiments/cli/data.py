@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -93,10 +94,11 @@ def list_prepared() -> None:
 def _show(console: Console, prepared: Prepared) -> None:
     info: dict[str, Any] = prepared.info
     table = []
-    for split, about in info["splits"].items():
-        balance = " ".join(f"{n / about['n_examples']:.2f}" for n in about["balance"].values())
-        lengths = (f"{about['lengths'][name]:,.0f}" for name in ("median", "p90", "max"))
-        table.append((split, f"{about['n_examples']:,}", balance, *lengths))
+    for name, split in prepared.splits.items():
+        shares = np.bincount(split.labels, minlength=len(info["class_names"])) / len(split)
+        lengths = np.quantile(split.lengths[split.indices], (0.5, 0.9, 1))
+        row = name, f"{len(split):,}", " ".join(f"{share:.2f}" for share in shares), *(f"{x:,.0f}" for x in lengths)
+        table.append(row)
     title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
     headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
     print_table(console, Table("data", printable(title), headings, tuple(table)))

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.locate import checked_sha256, columns_of, find_files, missing, read_lines
@@ -171,16 +170,6 @@ class TreeLaw:
             raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave a length in between")
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """The nodes of one depth, children of one parent side by side."""
-
-    tree: NDArray[np.int64]  # the tree to which each node belongs
-    parent: NDArray[np.int64]  # the place of each node's parent in the level above
-    n_children: NDArray[np.int64]  # 0 for a digit
-    symbol: NDArray[np.uint8]  # the node's token id
-
-
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
     """Draws trees, many at once and level by level, and returns those that are kept, in the order of the draws.
 
@@ -196,8 +185,8 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
     Raises:
         SbmtError: If ``n_trees`` is not positive.
 
-    Cost: a few array operations per depth, linear in the number of nodes. A tree is given up as soon as it is known to
-    be too long, which does not change the law: it would not have been kept, and trees are independent.
+    Cost: linear in the number of nodes. A tree is given up as soon as it is known to be too long, which does not change
+    the law: it would not have been kept, and trees are independent.
 
     Example:
         >>> law = TreeLaw(max_depth=3, max_args=3, min_length=5, max_length=9)
@@ -207,9 +196,9 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
     """
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
-    levels = []
+    levels: list[tuple[list[int], list[int]]] = []  # of each depth: symbols of all nodes, and places of their children
     lengths = np.zeros(n_trees, dtype=np.int64)  # of a tree that was given up: max_length
-    tree = parent = np.arange(n_trees)
+    tree = np.arange(n_trees)  # to which each node of a depth belongs, children of one parent side by side
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))
         is_operator = (kind >= law.digit_share) & (depth < law.max_depth)
@@ -218,53 +207,26 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
         digit = FIRST_DIGIT + (choice * 10).astype(np.int64)
         n_children = np.where(is_operator, 2 + n_more, 0)
         lengths += np.bincount(tree, 1 + is_operator, n_trees).astype(np.int64)
-        levels.append(_Level(tree, parent, n_children, np.where(is_operator, 1 + operator, digit).astype(np.uint8)))
         shortest = lengths + np.bincount(tree, n_children, n_trees).astype(np.int64)  # if all children were digits
         lengths[shortest >= law.max_length] = law.max_length
-        parent = np.repeat(np.arange(len(tree)), np.where(lengths[tree] < law.max_length, n_children, 0))
-        tree = tree[parent]
+        n_drawn = np.where(lengths[tree] < law.max_length, n_children, 0)
+        levels.append((np.where(is_operator, 1 + operator, digit).tolist(), [0, *n_drawn.cumsum().tolist()]))
+        tree = np.repeat(tree, n_drawn)
         if not len(tree):
             break
+
+    def written(depth: int, node: int) -> bytes:
+        """A node: a digit; or an operator, its children from left to right, and the closing token."""
+        symbols, places = levels[depth]
+        first, end = places[node], places[node + 1]
+        if first == end:
+            return bytes([symbols[node]])
+        return b"".join(
+            [bytes([symbols[node]]), *(written(depth + 1, child) for child in range(first, end)), bytes([CLOSE])]
+        )
+
     is_kept = (law.min_length < lengths) & (lengths < law.max_length)
-    if not is_kept.any():
-        return []
-    symbols = _lay_out(_subset(levels, is_kept))
-    return [piece.tobytes() for piece in np.split(symbols, lengths[is_kept].cumsum()[:-1])]
-
-
-def _subset(levels: list[_Level], is_kept: NDArray[np.bool_]) -> list[_Level]:
-    """The levels, with only the nodes of the trees that are kept."""
-    kept = []
-    place = np.arange(len(is_kept))  # of each node of the level above, after the others are removed
-    for level in levels:
-        mine = is_kept[level.tree]
-        parent = place[level.parent[mine]]
-        place = mine.cumsum() - 1
-        kept.append(_Level(level.tree[mine], parent, level.n_children[mine], level.symbol[mine]))
-    return kept
-
-
-def _lay_out(levels: list[_Level]) -> NDArray[np.uint8]:
-    """Symbols of all trees, end to end: an operator, its children from left to right, the closing token."""
-    sizes: list[NDArray[np.int64]] = []  # tokens of each node's subtree, deepest level first
-    for level, below in zip(reversed(levels), [None, *reversed(levels[1:])], strict=True):
-        size = 1 + (level.n_children > 0).astype(np.int64)
-        if below is not None:
-            size += np.bincount(below.parent, sizes[-1], len(size)).astype(np.int64)
-        sizes.append(size)
-    symbols = np.empty(sizes[-1].sum(), dtype=np.uint8)
-    start = np.zeros(0, dtype=np.int64)
-    for depth, (level, size) in enumerate(zip(levels, reversed(sizes), strict=True)):
-        before = size.cumsum() - size  # tokens of the nodes further left in this level
-        if depth:
-            above = levels[depth - 1].n_children
-            first = (above.cumsum() - above)[level.parent]  # each node's leftmost sibling
-            start = start[level.parent] + 1 + before - before[first]
-        else:
-            start = before
-        symbols[start] = level.symbol
-        symbols[(start + size - 1)[level.n_children > 0]] = CLOSE
-    return symbols
+    return [written(0, root) for root in np.flatnonzero(is_kept).tolist()]
 
 
 SHARD_SIZE = 1000  # examples drawn from one stream, before repeated ones are dropped
@@ -301,7 +263,7 @@ def listops_source(
     Source: Long Range Arena draws until it has enough different expressions, and splits them in the order of a Python
         set, which differs from run to run. At its lengths repetitions do not happen in practice.
 
-    Cost: less than a minute for the 100,000 examples of the defaults on one core.
+    Cost: one to two minutes for the 100,000 examples of the defaults on one core.
     """
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
@@ -310,13 +272,11 @@ def listops_source(
     n_parts = -(-sum(sizes.values()) * 102 // (100 * SHARD_SIZE))  # two in a hundred may be repetitions
     settings = {"sizes": sizes, "law": asdict(law), "seed": seed, "shard_size": SHARD_SIZE}
     settings["draws"] = "PCG64(SeedSequence([seed, shard]))"
-    return _source(
-        name,
-        "generated",
-        settings,
-        lambda: (("", _generate(np.random.SeedSequence([seed, part]), law)) for part in range(n_parts)),
-        partial(_first_of_each, sizes),
-    )
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        return (("", _generate(np.random.SeedSequence([seed, part]), law)) for part in range(n_parts))
+
+    return _source(name, "generated", settings, parts, partial(_first_of_each, sizes))
 
 
 def _source(
@@ -395,12 +355,11 @@ def listops_files(folder: Path | str, *, name: str = "listops") -> Source:
     if len(found) < len(_FILES):
         raise missing(_FILES.values(), folder, found, _GET)
     sums = {name: checked_sha256(path) for name, path in found.items()}
-    parts = partial(_read_all, {split: found[file] for split, file in _FILES.items()})
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        return ((split, _read(found[file])) for split, file in _FILES.items())
+
     return _source(name, "official", {"sha256": sums}, parts, by_part)
-
-
-def _read_all(files: dict[str, Path]) -> Iterator[tuple[str, Examples]]:
-    return ((split, _read(path)) for split, path in files.items())
 
 
 def _read(path: Path) -> Examples:

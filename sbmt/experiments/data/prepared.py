@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sbmt.errors import SbmtError, describe, is_integer, is_number
+from sbmt.errors import SbmtError, describe, is_integer
 from sbmt.experiments.data.source import (
     TASKS,
     Arrangement,
@@ -37,9 +37,9 @@ IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings
 """The entries of ``info.json`` that a source decides. Where one differs, the examples are others."""
 
 KINDS = {"name": str, "task": str, "origin": str, "class_names": list, "vocab_size": int, "first_id": int}
-KINDS |= {"settings": dict, "symbol_type": str, "n_documents": int, "n_examples": int, "n_symbols": int}
-KINDS |= {"sha256": str, "splits": dict, "extras": list, "notes": list, "files": dict, "checksum": str}
-LENGTHS = ("mean", "min", "median", "p90", "max")
+KINDS |= {"settings": dict, "symbol_type": str, "n_documents": int, "sha256": str, "splits": list, "extras": list}
+KINDS |= {"notes": list, "files": dict, "checksum": str}
+"""The entries of ``info.json`` and their types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +201,8 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
         "name": source.name,
         **{name: getattr(source, name) for name in IDENTITY},
         "n_documents": lengths.shape[1],
-        "n_examples": len(labels),
-        "n_symbols": int(lengths.sum()),
         "sha256": digest.hexdigest(),
-        "splits": {split: _describe(labels[at], lengths[at], source) for split, at in splits.items()},
+        "splits": list(splits),
         "extras": sorted(extras),
         "notes": source.notes,
         "files": {path.name: _sha256_of(path) for path in sorted(whole.iterdir())},
@@ -222,17 +220,6 @@ def _check_vocabulary(symbols: Symbols, vocab_size: int, first_id: int) -> None:
     largest = int(symbols.max(initial=0)) + first_id
     if largest >= vocab_size:
         raise SbmtError(f"symbols whose ids are in [0, {vocab_size})", largest, "correct vocab_size or first_id")
-
-
-def _describe(labels: NDArray[np.int64], lengths: NDArray[np.int64], source: Source) -> dict[str, Any]:
-    """The class balance, and the numbers of symbols per document."""
-    counts = np.bincount(labels, minlength=len(source.class_names)).tolist()
-    quantiles = zip(LENGTHS[1:], np.quantile(lengths, (0, 0.5, 0.9, 1)).tolist(), strict=True)
-    return {
-        "n_examples": len(labels),
-        "balance": dict(zip(source.class_names, counts, strict=True)),
-        "lengths": {"mean": round(float(lengths.mean()), 1), **dict(quantiles)},
-    }
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
@@ -261,9 +248,8 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
             _check_vocabulary(symbols, info["vocab_size"], info["first_id"])
         check_numbers(labels, len(info["class_names"]), "labels")
         check_arrangement(splits, len(labels))
-        sizes = {"n_documents": lengths.shape[1], "n_examples": len(labels), "n_symbols": len(symbols)}
-        if wrong := [name for name, size in sizes.items() if info[name] != size]:
-            raise ValueError(f"another {wrong[0]}")
+        if lengths.shape[1:] != (info["n_documents"],):
+            raise ValueError("another number of documents")
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # of a damaged file NumPy raises almost anything
         do = "remove the folder and prepare them again"
@@ -279,15 +265,15 @@ def _read_info(folder: Path) -> dict[str, Any]:
         raise SbmtError(f"prepared examples of format {FORMAT} in {folder}", got, do)
     wrong = [name for name, kind in KINDS.items() if type(info.get(name)) is not kind]
     if not wrong:
-        arrays = ["symbols", "lengths", "labels"]
-        arrays += [f"extra-{name}" for name in info["extras"]] + [f"split-{split}" for split in info["splits"]]
-        texts = [*info["class_names"], *info["extras"], *info["notes"], *info["files"].values()]
+        arrays = {"symbols.npy", "lengths.npy", "labels.npy", *(f"extra-{name}.npy" for name in info["extras"])}
+        arrays |= {f"split-{split}.npy" for split in info["splits"]}
+        lists = ("class_names", "extras", "notes", "splits")
+        texts = [text for name in lists for text in info[name]] + list(info["files"].values())
         is_right = {
             "symbol_type": info["symbol_type"] in get_args(SymbolType),
             "first_id": 0 <= info["first_id"] < info["vocab_size"],
             "list of texts": all(isinstance(text, str) for text in texts),
-            "splits": all(map(_is_description, info["splits"].values())),
-            "names of files": {f"{name}.npy" for name in arrays} <= set(info["files"])
+            "names of files": arrays <= set(info["files"])
             and all(name == Path(name).name and "\0" not in name for name in info["files"]),
         }
         wrong = [name for name, right in is_right.items() if not right]
@@ -295,16 +281,6 @@ def _read_info(folder: Path) -> dict[str, Any]:
         do = "remove the folder and prepare them again"
         raise SbmtError(f"a description of examples in {folder / INFO}", f"an impossible {wrong[0]}", do)
     return info
-
-
-def _is_description(about: Any) -> bool:
-    """Whether a split is described as :func:`_describe` does."""
-    if not isinstance(about, dict) or not is_integer(about.get("n_examples")) or about["n_examples"] < 1:
-        return False
-    balance, lengths = about.get("balance"), about.get("lengths")
-    if not isinstance(balance, dict) or not isinstance(lengths, dict):
-        return False
-    return all(map(is_integer, balance.values())) and all(is_number(lengths.get(name)) for name in LENGTHS)
 
 
 def _load(folder: Path, name: str) -> NDArray[Any]:

@@ -60,7 +60,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
     """
     if not is_integer(vocab_size) or not LEAST_TOKENS <= vocab_size <= MOST_TOKENS:
-        expected = f"vocab_size in [{LEAST_TOKENS}, {MOST_TOKENS}]: special tokens, bytes, and merges"
+        expected = f"vocab_size ≥ {LEAST_TOKENS}, special tokens and bytes, and at most {MOST_TOKENS}"
         raise SbmtError(expected, vocab_size, "give another size")
     with _guarded("text that a tokeniser can be learned from", "check the text") as package:
         tokenizer = package.Tokenizer(package.models.BPE())

@@ -266,10 +266,10 @@ def make_masked_batch(
     Selection and masks are drawn for the whole batch, so that processes that share it draw what a single one would.
 
     Args:
-        blocks: The blocks of the text.
+        blocks: The blocks of the text, ids of the ``tokenizer``.
         examples: The numbers of all blocks of the batch.
         part: Which of them to return, such as ``slice(0, 16)``.
-        tokenizer: The tokeniser whose ids they are.
+        tokenizer: The tokeniser.
         key: Decides what is drawn, such as a seed and the number of the batch.
 
     Returns:

@@ -19,7 +19,6 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 class GlueTask:
     """How a task's tables are laid out."""
 
-    name: str  # in the library
     title: str  # the question
     folder: str  # its name in GLUE, and of the folder of its tables
     texts: tuple[str, ...]  # the one or two columns with the texts
@@ -32,9 +31,8 @@ class GlueTask:
 
 
 _MNLI = ("contradiction", "neutral", "entailment")  # as the paper's pipeline has them, on which F1 of 1 and 2 depends
-_TASKS = (
-    GlueTask(
-        name="sst2",
+GLUE = {
+    "sst2": GlueTask(
         title="SST-2: is a sentence about a film positive?",
         folder="SST-2",
         texts=("sentence",),
@@ -42,8 +40,7 @@ _TASKS = (
         written=("0", "1"),
         class_names=("negative", "positive"),
     ),
-    GlueTask(
-        name="qqp",
+    "qqp": GlueTask(
         title="QQP: do two questions ask the same?",
         folder="QQP",
         texts=("question1", "question2"),
@@ -52,8 +49,7 @@ _TASKS = (
         class_names=("different", "duplicate"),
         index="id",
     ),
-    GlueTask(
-        name="mnli",
+    "mnli": GlueTask(
         title="MNLI: does one sentence follow from another, contradict it, or neither?",
         folder="MNLI",
         texts=("sentence1", "sentence2"),
@@ -63,8 +59,7 @@ _TASKS = (
         undecided="-",
         held_out=(("test", "dev_matched"), ("mismatched", "dev_mismatched")),
     ),
-    GlueTask(
-        name="qnli",
+    "qnli": GlueTask(
         title="QNLI: does a sentence hold the answer to a question?",
         folder="QNLI",
         texts=("question", "sentence"),
@@ -72,10 +67,8 @@ _TASKS = (
         written=("entailment", "not_entailment"),
         class_names=("entailment", "not_entailment"),
     ),
-)
-
-GLUE = {task.name: task for task in _TASKS}
-"""The tasks by name: ``sst2``, ``qqp``, ``mnli``, ``qnli``."""
+}
+"""The tasks by name."""
 
 DEV_SEED = 0
 """Decides which training rows are held out, and the order of the others."""
@@ -89,10 +82,8 @@ HIDDEN = (
 )
 STAND_IN = (
     "The training rows are a sample of the task's, so results do not compare with published ones. dev is held out of "
-    "them; test is {test}."
+    "them; test is {}."
 )
-TESTS = {True: "the official dev table", False: "a sample of training rows, apart from the others"}
-"""What the stand-in is tested on, by whether the official table is there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +197,13 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
         is_official = len(whole) == len(task.held_out)
         held_out = whole if is_official else {split: file for split, file in sample.items() if split == "test"}
         if held_out:
-            return {"train": sample["train"], **held_out}, "stand-in", STAND_IN.format(test=TESTS[is_official])
+            return (
+                {"train": sample["train"], **held_out},
+                "stand-in",
+                STAND_IN.format(
+                    "the official dev table" if is_official else "a sample of training rows, apart from the others"
+                ),
+            )
         wanted = [f"{stem}.tsv" for _, stem in task.held_out]
         raise missing([f"{' and '.join(wanted)} or {SAMPLE['test']}.tsv"], path, found, f"get a table of {task.folder}")
     get = f"download {task.folder} from https://gluebenchmark.com/tasks and unpack its folder {task.folder}"

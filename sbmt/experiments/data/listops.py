@@ -81,8 +81,7 @@ def evaluate_expression(symbols: bytes) -> int:
     of the middle two, rounded down. SM is the last digit of the sum. Expressions may be nested to any depth.
 
     Raises:
-        SbmtError: If the symbols are not one whole expression: if an operator has no values or is not closed, a
-            closing token closes nothing, or there are several expressions.
+        SbmtError: If the symbols are not one whole expression.
 
     Example:
         >>> texts = (f"[{name} 2 9 [MIN 4 7 ] 1 ]" for name in ("MAX", "MED", "SM"))
@@ -92,8 +91,7 @@ def evaluate_expression(symbols: bytes) -> int:
     _check_ids(symbols)
     operators: list[int] = []
     values: list[list[int]] = [[]]  # those outside of all operators, then those of each open operator so far
-    wrong = ""
-    for symbol in symbols:
+    for place, symbol in enumerate(symbols):
         if symbol >= FIRST_DIGIT:
             values[-1].append(symbol - FIRST_DIGIT)
         elif symbol < CLOSE:
@@ -103,12 +101,9 @@ def evaluate_expression(symbols: bytes) -> int:
             value = _OPERATIONS[operators.pop()](values.pop())
             values[-1].append(value)
         else:
-            wrong = "an operator without values" if operators else "an X that closes nothing"
-            break
-    if not wrong and operators:
-        wrong = "an operator left open"
-    if wrong or len(values[0]) != 1:
-        got = f"{wrong or f'{len(values[0])} expressions in a row'} in {len(symbols)} tokens"
+            raise SbmtError("one whole expression", f"an X that closes no values after {place} tokens", _DO)
+    if operators or len(values[0]) != 1:
+        got = f"{len(operators)} operators left open, and {len(values[0])} expressions in a row"
         raise SbmtError("one whole expression", got, _DO)
     return values[0][0]
 
@@ -342,13 +337,11 @@ def listops_files(folder: Path | str, *, name: str = "listops") -> Source:
         name: Name of the folder in which the prepared examples are kept.
 
     Returns:
-        A source with one part per file and the extras ``depth``, ``n_operators`` and ``digest``.
+        A source with the extras of :func:`listops_source`.
 
     Raises:
-        SbmtError: If a file is missing. From a part, with the file's name and the line, if a row is damaged, its
-            expression is malformed, or its label is not the expression's value.
-
-    Cost: about a minute for the 100,000 published examples, each of which is evaluated.
+        SbmtError: If a file is missing. From a part, with file and line, if a row is damaged, its expression is
+            malformed, or its label is not the expression's value.
     """
     folder = Path(folder)
     found = find_files(folder, _FILES.values(), _SUBFOLDERS)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,20 @@ AT_ONCE = 4096
 """Pairs of a file in memory."""
 
 
-def _read(path: Path) -> Iterator[Examples]:
-    """The pairs of a file, some at a time."""
-    labels: list[int] = []
-    documents: list[tuple[bytes, bytes]] = []
-    number = 0
+def _parts(files: dict[str, Path]) -> Iterator[tuple[str, Examples]]:
+    """The pairs of every split, some at a time."""
+    for split, path in files.items():
+        pairs = _pairs(path)
+        n_parts = 0
+        while some := list(islice(pairs, AT_ONCE)):
+            yield split, Examples.of([documents for _, documents in some], [label for label, _ in some])
+            n_parts += 1
+        if not n_parts:
+            raise SbmtError(f"pairs in {path}", "an empty file", GET)
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+    """Label and documents of each line."""
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         if not line.endswith(b"\n"):
@@ -44,21 +54,11 @@ def _read(path: Path) -> Iterator[Examples]:
             raise SbmtError(f"a line feed at the end of the last row in {where}", repr(line[-20:]), do)
         columns = columns_of(line)
         if len(columns) != 5:
-            do = "get the files that contain the texts"
-            raise SbmtError(f"{COLUMNS} in {where}", f"{len(columns)} columns", do)
-        label = LABEL.fullmatch(columns[0])
-        if label is None:
+            raise SbmtError(f"{COLUMNS} in {where}", f"{len(columns)} columns", "get the files that contain the texts")
+        if (label := LABEL.fullmatch(columns[0])) is None:
             do = "correct that line, or get the file again"
             raise SbmtError(f"a label 0.0 or 1.0 in {where}", repr(columns[0][:50]), do)
-        labels.append(int(label[1]))
-        documents.append((columns[3][:DOCUMENT_BYTES], columns[4][:DOCUMENT_BYTES]))
-        if len(labels) == AT_ONCE:
-            yield Examples.of(documents, labels)
-            labels, documents = [], []
-    if not number:
-        raise SbmtError(f"pairs in {path}", "an empty file", GET)
-    if labels:
-        yield Examples.of(documents, labels)
+        yield int(label[1]), (columns[3][:DOCUMENT_BYTES], columns[4][:DOCUMENT_BYTES])
 
 
 def retrieval_files(path: Path | str) -> Source:
@@ -96,13 +96,9 @@ def retrieval_files(path: Path | str) -> Source:
             settings = {"files": files, "document_bytes": DOCUMENT_BYTES}
             name = "retrieval" if is_official else "retrieval-films"
             origin: Origin = "official" if is_official else "stand-in"
-            parts = partial(_read_all, {split: found[file] for split, file in names.items()})
+            parts = partial(_parts, {split: found[file] for split, file in names.items()})
             return _source(name, origin, settings, parts, () if is_official else (STAND_IN,))
     raise missing([f"new_aan_pairs.{part}.tsv" for part in PARTS.values()], path, {}, GET)
-
-
-def _read_all(files: dict[str, Path]) -> Iterator[tuple[str, Examples]]:
-    return ((split, part) for split, path in files.items() for part in _read(path))
 
 
 def _source(name: str, origin: Origin, settings: dict[str, Any], parts: Parts, notes: tuple[str, ...] = ()) -> Source:

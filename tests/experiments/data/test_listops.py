@@ -102,10 +102,10 @@ def test_an_unknown_token_is_named(text, words):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("[MAX", "an operator left open"),
-        ("[MAX ]", "an operator without values"),
-        ("[MAX 1 2 ] ]", "an X that closes nothing"),
-        ("1 2", "2 expressions in a row"),
+        ("[MAX", "1 operators left open"),
+        ("[MAX ]", "an X that closes no values after 1 tokens"),
+        ("[MAX 1 2 ] ]", "an X that closes no values after 4 tokens"),
+        ("1 2", "0 operators left open, and 2 expressions in a row"),
     ],
 )
 def test_what_is_no_expression_has_no_value(text, words):
@@ -295,7 +295,7 @@ ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
         ("Target\tSource\r\n" + ROW, "the header Source, Target in line 1"),
         (HEADER + "\ufeff" + ROW, "tokens among .* in line 2"),  # it belongs at the start of the file
         (HEADER + ROW + "[MAX 1 2 ]\t7\r\n", "the label 2, the value of the expression, in line 3 of .*, got 7"),
-        (HEADER + "[MAX 1 2\t2\r\n", "one whole expression in line 2 of .*basic_train.tsv, got an operator left open"),
+        (HEADER + "[MAX 1 2\t2\r\n", "one whole expression in line 2 of .*basic_train.tsv, got 1 operators left open"),
         (HEADER + ROW + "( ( [MAX 2 ) ] )\r\n", "an expression and a label 0 … 9 in line 3"),
         (HEADER + ROW + ROW[:-2] + "\t1\r\n", "an expression and a label 0 … 9 in line 3"),
         (HEADER + '"' + ROW + ROW[:-4] + '"\t9\r\n', "in line 2 of .*, got '\"'"),  # no quote spans two rows

@@ -58,25 +58,24 @@ def _parts(files: list[Path], size: int) -> Iterator[str]:
     """The text of files in parts of at least ``size`` bytes, each up to the end of a line."""
     for path in files:
         lines: list[bytes] = []
-        n_bytes = n_lines = 0
-        for line in itertools.chain(read_lines(path), [None]):
-            if line is None or n_bytes >= size:
-                if lines:
-                    yield _decoded(b"".join(lines), path, n_lines - len(lines) + 1)
-                lines, n_bytes = [], 0
-            if line is not None:
-                lines.append(line)
-                n_bytes += len(line)
-                n_lines += 1
+        first, n_bytes = 1, 0
+        for number, line in enumerate(read_lines(path), start=1):
+            lines.append(line)
+            n_bytes += len(line)
+            if n_bytes >= size:
+                yield _decoded(b"".join(lines), path, first)
+                lines, first, n_bytes = [], number + 1, 0
+        if lines:
+            yield _decoded(b"".join(lines), path, first)
 
 
 def _decoded(content: bytes, path: Path, first_line: int) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        where = f"text in UTF-8 in {path}, line {first_line + content[: error.start].count(bytes([10]))}"
-        got = repr(content[error.start : error.end + 9])
-        raise SbmtError(where, got, "convert the file, or correct that line") from error
+        line = first_line + content[: error.start].count(b"\n")
+        got, do = repr(content[error.start : error.end + 9]), "convert the file, or correct that line"
+        raise SbmtError(f"text in UTF-8 in {path}, line {line}", got, do) from error
 
 
 def _texts(files: dict[str, list[Path]]) -> dict[str, Callable[[], Iterator[str]]]:
@@ -123,8 +122,7 @@ def corpus_source(
         labels have no meaning.
 
     Raises:
-        SbmtError: If there is no text, there are too few lines to divide, a file is there twice, plain and packed, or a
-            file is damaged or not UTF-8, with the line.
+        SbmtError: If there is no text, too few lines to divide, or a file is there twice or not UTF-8, with the line.
 
     Cost: files are read about six times.
     """

@@ -112,7 +112,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
 
     Args:
         path: The table.
-        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        task: A name of :data:`GLUE`.
         is_labelled: Whether the table has labels. GLUE's test tables have none.
 
     Raises:
@@ -136,12 +136,9 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     for number, line in enumerate(lines, start=2):
         where = f"{path}, line {number}"
         columns = _columns(line, where)
-        if len(columns) > len(header):
-            expected = f"{len(header)} columns in {where}, as in its line 1"
-            raise SbmtError(expected, len(columns), "correct that line, or get the file again")
-        if len(columns) < len(header) and not line.endswith(b"\n"):
-            expected = f"{len(header)} columns and a line feed in {where}, the last one"
-            raise SbmtError(expected, f"{len(columns)} columns", "get the file again: it is cut off")
+        if len(columns) > len(header) or (len(columns) < len(header) and not line.endswith(b"\n")):
+            expected = f"{len(header)} columns in {where}, as in its line 1, and a line feed"
+            raise SbmtError(expected, f"{len(columns)} columns", "correct that line, or get the file again")
         if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
             n_skipped += 1
             continue
@@ -197,13 +194,8 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
         is_official = len(whole) == len(task.held_out)
         held_out = whole if is_official else {split: file for split, file in sample.items() if split == "test"}
         if held_out:
-            return (
-                {"train": sample["train"], **held_out},
-                "stand-in",
-                STAND_IN.format(
-                    "the official dev table" if is_official else "a sample of training rows, apart from the others"
-                ),
-            )
+            test = "the official dev table" if is_official else "a sample of training rows, apart from the others"
+            return {"train": sample["train"], **held_out}, "stand-in", STAND_IN.format(test)
         wanted = [f"{stem}.tsv" for _, stem in task.held_out]
         raise missing([f"{' and '.join(wanted)} or {SAMPLE['test']}.tsv"], path, found, f"get a table of {task.folder}")
     get = f"download {task.folder} from https://gluebenchmark.com/tasks and unpack its folder {task.folder}"
@@ -234,7 +226,7 @@ def glue_files(task: str, path: Path | str) -> Source:
     so ``dev`` is somewhat easier than ``test``: use it to choose, not to report.
 
     Args:
-        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
+        task: A name of :data:`GLUE`.
         path: A folder with ``train.tsv`` and ``dev.tsv`` (for MNLI with ``dev_matched.tsv`` and
             ``dev_mismatched.tsv``), either plain or packed with gzip; a folder that contains such a folder under GLUE's
             name of the task, such as ``SST-2`` or ``glue/SST-2``; or one of the tables. If there is no ``train.tsv``,

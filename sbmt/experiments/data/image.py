@@ -102,8 +102,7 @@ def image_files(path: Path | str) -> Source:
         A source named ``image``, or ``image-lossy`` with origin ``stand-in``.
 
     Raises:
-        SbmtError: If files are missing, only the Python version is there, or a checksum is wrong. From a part, if a
-            batch does not consist of 10,000 records, a label is above 9, or an archive lacks a batch or has one twice.
+        SbmtError: If files are missing, damaged or other ones, or only the Python version is there.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """

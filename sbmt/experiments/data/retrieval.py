@@ -77,8 +77,7 @@ def retrieval_files(path: Path | str) -> Source:
         A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``.
 
     Raises:
-        SbmtError: If files are missing. From a part, with the number of the line, if a line does not have five columns,
-            its label is neither 0 nor 1, or the last line does not end.
+        SbmtError: If files are missing; from a part, with the number of the line, if one is damaged.
 
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """

@@ -41,7 +41,7 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
 def _check_names(kind: str, names: Iterable[object]) -> None:
     """Names become parts of the names of files and of tables."""
     for name in names:
-        if not (isinstance(name, str) and name.replace("-", "_").isidentifier() and name.isascii()):
+        if not (isinstance(name, str) and name.isascii() and name and f"x{name}".replace("-", "_").isidentifier()):
             raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
@@ -63,7 +63,7 @@ class Examples:
         types = get_args(SymbolType)
         if getattr(self.symbols, "dtype", None) not in types or self.symbols.ndim != 1:
             raise SbmtError(f"symbols of type {', '.join(types)}", describe(self.symbols), "convert them")
-        check_numbers(np.ravel(self.lengths), 1 << 62, "lengths")
+        check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
         if np.ndim(self.lengths) != 2 or not np.shape(self.lengths)[1] or np.sum(self.lengths) != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
         _check_names("extras", self.extras)
@@ -117,7 +117,7 @@ def by_part(pool: Pool) -> Arrangement:
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
     """Raises SbmtError unless splits divide some of n examples: no example may be in two places."""
-    if not isinstance(splits, dict) or (absent := [split for split in SPLITS if split not in splits]):
+    if absent := [split for split in SPLITS if not isinstance(splits, dict) or split not in splits]:
         raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
     _check_names("splits", splits)
     for split, numbers in splits.items():
@@ -157,7 +157,7 @@ class Source:
 
     def __post_init__(self) -> None:
         _check_names("examples", [self.name])
-        _check_names("files", [name.replace(".", "-") if isinstance(name, str) else name for name in self.files])
+        _check_names("files", [part for name in self.files for part in str(name).split(".")])
         if reserved := [name for name in self.files if name.endswith(".npy") or name == "info.json"]:
             raise SbmtError("files with other names than those of the arrays", reserved[0], "rename it")
         check_choice("origin", self.origin, Origin)

@@ -111,14 +111,9 @@ def text_files(path: Path | str) -> Source:
             itself or in a folder ``text``. The first kind of this list that is found is taken. All of them give the
             same examples in the same order. Unlabelled reviews are ignored.
 
-    Returns:
-        A source of two parts, ``train`` and ``test``. The checksums in ``settings["files"]`` are computed at once;
-        for a folder, from the names and contents of its reviews.
-
     Raises:
         SbmtError: If none of these is found, a checksum is wrong, or a review is no regular file. From a part, if an
-            archive is damaged or has no reviews, or if a review's name lacks a number or has a rating that its class
-            cannot have.
+            archive is damaged or has no reviews, or a review's name lacks a number or has an impossible rating.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """

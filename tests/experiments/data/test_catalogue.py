@@ -8,8 +8,8 @@ from sbmt.experiments.data import image
 from sbmt.experiments.data.catalogue import CATALOGUE, find_source
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
-from sbmt.experiments.data.source import SPLITS, TASKS
-from sbmt.experiments.training.tasks.long_range import LONG_RANGE_TASKS, REDUCED
+from sbmt.experiments.data.source import SPLITS
+from sbmt.experiments.training.tasks.long_range import REDUCED
 from tests.experiments.data.layouts import write_files
 
 DIGITS = tuple("0123456789")
@@ -32,11 +32,6 @@ def empty_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("SBMT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(image, "N_IMAGES", 3)
-
-
-def test_the_catalogue_holds_the_long_range_tasks_and_glues():
-    assert tuple(CATALOGUE) == tuple(EXPECTED) == (*LONG_RANGE_TASKS, *GLUE)
-    assert set(CATALOGUE) | {"corpus"} == set(TASKS)
 
 
 @pytest.mark.parametrize("task, inner", [place for place in PLACES if place != ("pathfinder", "pathfinder")])
@@ -84,11 +79,6 @@ def test_known_names_with_other_content_are_refused(tmp_path, task, name):
         find_source(task, tmp_path / name)
 
 
-def test_reduced_retrieval_needs_no_files():
-    reduced = find_source("retrieval", is_reduced=True)
-    assert (reduced.name, reduced.task, reduced.origin) == (REDUCED["retrieval"].data_name, "retrieval", "generated")
-
-
 @pytest.mark.parametrize("task", ["listops", "pathfinder"])
 def test_two_tasks_are_generated_without_files(task):
     source, reduced = find_source(task), find_source(task, is_reduced=True)
@@ -97,11 +87,6 @@ def test_two_tasks_are_generated_without_files(task):
     assert reduced.settings != source.settings
     for each in (source, reduced):
         assert (each.class_names, each.vocab_size, each.first_id) == EXPECTED[task][:3]
-
-
-def test_what_has_no_reduced_source_is_read_as_it_is(tmp_path):
-    write_files("qqp", tmp_path / "data")
-    assert find_source("qqp", is_reduced=True).settings == find_source("qqp").settings
 
 
 @pytest.mark.bad_input

@@ -12,7 +12,6 @@ from scipy import stats
 
 from sbmt import SbmtError
 from sbmt.experiments.data import corpus as module
-from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.corpus import EVERY, Blocks, blocks_of, corpus_source, make_masked_batch, select_and_mask
 from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import SPLITS
@@ -54,12 +53,6 @@ NAMED = {
     "my-dev.txt": LINES[7] * 3,
     "wiki.Test.txt.gz": "".join(LINES[:9]),
 }
-
-
-def test_names_say_the_split(tmp_path):
-    source = corpus_source(write(tmp_path, NAMED), tokenizer=TOKENIZER)
-    assert texts(source) == {"train": TEXT + TEXT[:999], "dev": LINES[7] * 3, "test": "".join(LINES[:9])}
-    assert [split for split, _ in source.parts()] == ["train", "train", "dev", "test"]
 
 
 @pytest.mark.parametrize(
@@ -126,16 +119,6 @@ def test_text_may_be_a_file_a_folder_or_in_a_folder_of_data(tmp_path):
 LONG = "the cat " * 500
 
 
-def test_a_line_may_be_longer_than_a_part_and_lack_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PART_BYTES", 9)
-    files = {"some.txt": f"{LONG}\na\n\n{LONG}", "dev.txt": "a", "test.txt.gz": "\n"}
-    source = corpus_source(write(tmp_path, files), tokenizer=TOKENIZER)
-    assert list(texts(source).values()) == list(files.values())
-    for text in (f"a\nb\n{LONG}\n", f"{LONG}\na\nb\n", f"\n\n\n{LONG}"):  # each split gets a line of these
-        found = texts(corpus_source(write(tmp_path / "mixed", {"some.txt": text}), tokenizer=TOKENIZER))
-        assert all(found.values()) and sorted("".join(found.values())) == sorted(text)
-
-
 def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
     write(tmp_path, NAMED | {"my-dev.txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
     source = corpus_source(tmp_path, vocab_size=300)
@@ -182,15 +165,6 @@ def test_too_little_text_is_refused(tmp_path, files, words):
         corpus_source(write(tmp_path, files), tokenizer=TOKENIZER)
 
 
-@pytest.mark.bad_input
-def test_other_files_are_refused(tmp_path):
-    (tmp_path / "some.tsv").write_text(TEXT)
-    with pytest.raises(SbmtError, match=r"\*.txt or \*.txt.gz in"):
-        corpus_source(tmp_path / "some.tsv", tokenizer=TOKENIZER)
-    with pytest.raises(SbmtError, match="no such file or folder"):
-        corpus_source(tmp_path / "none", tokenizer=TOKENIZER)
-
-
 SHARE = 0.001  # of the suite's false alarms, for each statistical test here
 SMALL = train_tokenizer(["the cat sat on the mat"], 270)
 PLAIN = np.arange(5, SMALL.vocab_size)
@@ -223,15 +197,6 @@ def test_blocks_hold_the_stream_once_between_start_and_end(n, length):
     order = np.arange(len(made))[::-2]
     again = made.rows(order)
     assert (again[0] == tokens[order]).all() and (again[1] == is_real[order]).all()
-
-
-@pytest.mark.bad_input
-def test_wrong_blocks_are_refused():
-    for number in (-1, 8):
-        with pytest.raises(SbmtError, match=r"blocks in \[0, 8\)"):
-            blocks(50, 9).rows(np.array([0, number]))
-    with pytest.raises(SbmtError, match="length ≥ 3"):
-        blocks(5, 2)
 
 
 def split_of(indices, lengths=(4, 0, 7, 5), kind="uint16"):
@@ -335,25 +300,3 @@ def test_processes_that_share_a_batch_draw_what_one_would(bounds):
         assert torch.cat([getattr(part, name) for part in parts]).equal(getattr(whole, name))
     for part, (a, b) in zip(parts, pairwise(bounds), strict=True):
         assert part.weight == pytest.approx(len(part.labels) * 16 / ((b - a) * len(whole.labels)))
-
-
-def test_nothing_may_be_selected():
-    made = blocks(1, 3)
-    is_empty = []
-    for number in range(60):
-        batch = make_masked_batch(made, np.array([0]), slice(0, 1), SMALL, (0, number))
-        is_empty.append(not batch.selected.any())
-        assert (batch.weight == 0.0) == is_empty[-1] and len(batch.labels) == (not is_empty[-1])
-    assert set(is_empty) == {True, False}
-    nobody: Batch = make_masked_batch(made, np.array([0]), slice(1, 1), SMALL, KEY)
-    assert nobody.weight == 0.0 and nobody.tokens.shape == (0, 3) and len(nobody.labels) == 0
-
-
-def test_what_is_drawn_depends_on_the_key_alone():
-    made, examples = blocks(3000, 12), np.arange(16)
-    first = make_masked_batch(made, examples, slice(0, 16), SMALL, KEY)
-    for key in ((3, 15), (4, 14), (14, 3)):
-        other = make_masked_batch(made, examples, slice(0, 16), SMALL, key)
-        assert not first.selected.equal(other.selected)
-    elsewhere = make_masked_batch(made, examples + 100, slice(0, 16), SMALL, KEY)
-    assert first.selected.equal(elsewhere.selected)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data import listops as module
 from sbmt.experiments.data.listops import (
     CLOSE,
     DIGITS,
@@ -29,8 +28,8 @@ from sbmt.experiments.data.listops import (
     listops_source,
 )
 from tests.experiments.data import listops_twin as twin
-from tests.experiments.data.layouts import documents_of, same_examples
-from tests.statistics import LEAST_EXPECTED, Judge, binomial_p_values, uniform_p_value
+from tests.experiments.data.layouts import documents_of
+from tests.statistics import LEAST_EXPECTED, binomial_p_values, uniform_p_value
 
 
 def test_the_ids_are_fixed():
@@ -157,13 +156,6 @@ def test_lengths_have_the_exact_law(judge):
     judge(*length_p_values(np.bincount([len(x) - 501 for x in draw(N_TREES, PAPER)], minlength=1499), PAPER))
 
 
-@pytest.mark.parametrize("wrong", [dict(max_args=11), dict(digit_share=0.74)])
-def test_a_wrong_law_of_lengths_is_seen(wrong):
-    """Where the counts are what that law expects."""
-    counts = N_TREES * twin.length_law(replace(PAPER, **wrong))[501:]
-    assert Judge(SHARE).rejects(*length_p_values(counts, PAPER))
-
-
 @pytest.mark.statistical(share=SHARE)
 def test_shapes_and_operators_have_the_exact_law(judge):
     """Every tree of depth ≤ 3 with ≤ 3 children, its digits rubbed out; the digits themselves are uniform."""
@@ -203,13 +195,6 @@ def test_bounds_are_strict_and_drop_nothing_else():
         assert {len(x) for x in kept} == {n for n in lengths if low < n < high}
 
 
-@pytest.mark.parametrize("law", [PAPER, SMALL, UNBOUNDED])
-def test_every_expression_is_whole(law):
-    for symbols in generate_expressions(500, generator(1), law):
-        assert 0 <= evaluate_expression(symbols) <= 9 and expression_depth(symbols) <= law.max_depth
-        assert law.min_length < len(symbols) < law.max_length
-
-
 FEW = dict(min_length=3, max_length=5, max_depth=2, max_args=2)  # 4 operators on 2 digits: 400 expressions
 
 
@@ -226,13 +211,6 @@ def test_repeated_expressions_are_dropped(pool_of):
     assert list(arranged) == ["train", "dev", "test"] and chosen == list(dict.fromkeys(expressions))
     with pytest.raises(SbmtError, match=f"401 different expressions, got {len(set(expressions))}"):
         listops_source(n_train=398, n_dev=1, n_test=2, **FEW).arrange(pool)
-
-
-def test_a_law_that_keeps_next_to_nothing(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_ROUNDS", 2)
-    source = listops_source(n_train=1, n_dev=1, n_test=1, min_length=4, max_length=6, max_depth=1)
-    with pytest.raises(SbmtError, match="keeps 1000 of 8192 trees, got 0 with .*max_depth=1"):
-        list(source.parts())
 
 
 FILES = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
@@ -268,20 +246,6 @@ def test_every_split_is_its_file(folder):
         assert examples.extras["n_operators"].tolist() == [twin.n_operators_of(tree) for tree in trees]
     sums = {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in FILES.values()}
     assert source.settings["sha256"] == sums
-
-
-def test_what_editors_do_to_files_changes_nothing(folder):
-    crlf = (folder / FILES["train"]).read_bytes()
-    assert b"\r\n" in crlf
-    plain = train(folder, crlf)
-    for content in (crlf.replace(b"\r\n", b"\n"), b"\xef\xbb\xbf" + crlf):
-        assert same_examples(train(folder, content), plain)
-
-
-def test_a_missing_file_is_named(folder):
-    (folder / FILES["dev"]).unlink()
-    with pytest.raises(SbmtError, match="got only basic_test.tsv, basic_train.tsv: unpack .*lra_release.gz"):
-        listops_files(folder)
 
 
 ROW = "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"

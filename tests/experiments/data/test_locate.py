@@ -11,7 +11,6 @@ from sbmt.experiments.data import locate
 from sbmt.experiments.data.locate import (
     checked_sha256,
     find_files,
-    missing,
     open_binary,
     read_lines,
     read_unpacked,
@@ -32,16 +31,6 @@ def test_files_are_found_in_the_first_place_that_has_any(tmp_path):
     assert find_files(tmp_path / "inner" / "stranger", names) == {}  # if it is one of them
 
 
-@pytest.mark.parametrize(
-    "folder, found, got",
-    [("", {}, "got none of them"), ("", {"y"}, "got only y"), ("absent", {}, "got no such file or folder")],
-)
-def test_what_is_missing_is_told_with_what_to_do(tmp_path, folder, found, got):
-    message = str(missing(["x", "y"], tmp_path / folder, found, "download https://example.org/x"))
-    assert f"expected x, y in {tmp_path / folder}" in message and got in message
-    assert all(word in message for word in ("https://example.org/x", "$SBMT_DATA", "--from"))
-
-
 def test_a_file_that_cannot_be_read_is_told(tmp_path):
     os.mkfifo(tmp_path / "pipe.gz")
     for name, words in (("absent", "No such file"), ("", "a folder, a device"), ("pipe.gz", "a device or a pipe")):
@@ -58,13 +47,6 @@ def test_a_gzip_file_cut_anywhere_or_damaged_is_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(SbmtError, match=r"a whole gzip file .*x\.gz"), open_binary(path) as file:
             file.read()
-
-
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
-def test_wanted_members_are_read_in_order(tmp_path, write_tar, name):
-    path = write_tar(tmp_path / name, MEMBERS)
-    assert list(tar_files(path, lambda _: True)) == MEMBERS
-    assert list(tar_files(path, lambda name: name.startswith("a/t"))) == MEMBERS[2:]
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
@@ -105,15 +87,6 @@ def test_a_link_is_refused_where_a_file_is_wanted(tmp_path, write_tar):
     with pytest.raises(SbmtError, match="a in .* to be one file"):
         list(tar_files(path, lambda name: name == "a"))
     assert list(tar_files(path, lambda name: name != "a")) == [("/etc/hostname", b"")]
-
-
-def test_members_that_point_elsewhere_write_nothing(tmp_path, write_tar, monkeypatch):
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    monkeypatch.chdir(inner)
-    path = write_tar(inner / "x.tar", [("../up", b"1"), (f"{tmp_path}/there", b"2"), ("here", b"3")])
-    assert len(list(tar_files(path, lambda _: True))) == 3
-    assert os.listdir(tmp_path) == ["inner"] and os.listdir(inner) == ["x.tar"]
 
 
 def test_a_checksum_that_is_known_is_compared(tmp_path, monkeypatch):

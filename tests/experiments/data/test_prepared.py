@@ -111,20 +111,6 @@ def test_other_examples_of_the_same_name_are_refused_or_replaced(tmp_path, chang
     assert prepared.info[name] == value and make.calls == list(range(len(SIZES)))
 
 
-@pytest.mark.bad_input
-def test_nothing_prepared_says_how_to(tmp_path):
-    with pytest.raises(SbmtError, match="sbmt data prepare listops"):
-        open_prepared(tmp_path / "listops-reduced")
-    with pytest.raises(SbmtError, match="sbmt data list") as error:
-        open_prepared(tmp_path / "nope")
-    assert "sbmt data prepare" not in str(error.value)
-
-
-def test_all_documents_may_be_empty(tmp_path):
-    nothing = toy_source(make=lambda task, n, i: Examples.of([(b"",)], [0]))
-    assert prepare(nothing, tmp_path).splits["dev"].documents(0)[0].size == 0
-
-
 @pytest.mark.parametrize("at", [0, 5, 6, 7, 8])  # some of the arrays, the description, both renames of folders
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, at):
     """At other writes: see ``tests/faults/test_interrupted.py``."""
@@ -268,6 +254,8 @@ def by_hand(**splits):
         (dict(name="../x"), "named in letters"),
         (dict(name="/x"), "named in letters"),
         (dict(files={"../x": ""}), "named in letters"),
+        (dict(files={"..": ""}), "named in letters"),
+        (dict(arrange=lambda pool: None), "none named train, dev, test"),
         (dict(files={"labels.npy": ""}), "other names"),
         (dict(vocab_size=0), "vocab_size ≥ 1"),
         (dict(first_id=-1), "first_id in"),
@@ -285,11 +273,6 @@ def test_examples_lie_end_to_end():
     assert examples.lengths.tolist() == [[2, 0], [1, 2]]
     assert examples.labels.tolist() == [1, 0] and examples.labels.dtype == np.int64
     assert examples.extras["weight"].tolist() == [0.5, 2.0]
-
-
-def test_there_may_be_no_examples():
-    examples = Examples.of([], [])
-    assert examples.symbols.size == 0 and len(examples.lengths) == len(examples.labels) == 0
 
 
 @pytest.mark.bad_input

@@ -97,23 +97,6 @@ def test_a_wrong_line_is_named(write, suffix, line, message):
     assert f"new_aan_pairs.eval{suffix}, line 7" in str(error.value)
 
 
-@pytest.mark.parametrize("suffix, n_bytes", [(".tsv", 1), (".tsv", 30_000), (".tsv.gz", 7)])
-def test_a_file_whose_last_line_does_not_end_is_refused(write, suffix, n_bytes):
-    """It is cut off: perhaps only by its line feed, perhaps within its last text, which nothing else would show."""
-    source = retrieval_files(write(eval=tsv(PAIRS)[:-n_bytes] if n_bytes < 9999 else b"1.0\ta", suffix=suffix))
-    with pytest.raises(SbmtError, match=f"a line feed at the end of the last row in .*.eval{suffix}, line [16]"):
-        list(source.parts())
-
-
-def test_official_files_come_first_and_must_be_complete(write, tmp_path):
-    write(stem="imdb_film_pairs", suffix=".tsv.gz")
-    write()
-    assert retrieval_files(tmp_path).origin == "official"
-    (tmp_path / "new_aan_pairs.test.tsv").unlink()
-    with pytest.raises(SbmtError, match="got only new_aan_pairs.eval.tsv, new_aan_pairs.train.tsv"):
-        retrieval_files(tmp_path)
-
-
 def test_the_real_stand_in_has_the_known_content(shared_data, pool_of):
     """Counts and balance; and golden, the symbols of the test split."""
     source = retrieval_files(shared_data)

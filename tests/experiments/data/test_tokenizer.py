@@ -100,16 +100,6 @@ def test_texts_and_pairs_are_packed_and_cut(pairs, length):
     assert all(OWN.encode(a).tolist() == APART.encode(a).tolist() for a in first)  # packing leaves no trace
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("second", "length", "words"),
-    [(None, 2, "length ≥ 3"), (["a"], 5, "length ≥ 6"), (["a", "b"], 9, "one per first")],
-)
-def test_what_cannot_be_packed_is_refused(second, length, words):
-    with pytest.raises(SbmtError, match=words):
-        OWN.pack(["a"], second, length)
-
-
 @BOTH
 def test_tokenisers_are_saved_copied_and_compared(tokenizer, tmp_path):
     path = tmp_path / "folder" / "tokenizer.json"
@@ -199,21 +189,6 @@ def test_only_a_line_feed_ends_a_line(text):
 SENTENCES = ["the cat sat on the mat\nthe cat ate the rat\n", "die Straße, größer als 1234567\n\n\nthe end"]
 GOLDEN = "f8368a503c8a86e0be686bfe0dfa57c5fc779a36a6c19c8fb27024b33ba51f39"
 """SHA-256 of the vocabulary of 320 tokens trained on nine times these texts, with tokenizers 0.23."""
-
-
-def test_special_tokens_come_first_then_every_byte():
-    content = json.loads(train_tokenizer([], 261).json)
-    ids = content["model"]["vocab"]
-    assert sorted(ids, key=ids.get) == [*SPECIALS, *sorted(module._BYTE_OF)]
-    assert content["model"]["merges"] == []
-
-
-def test_no_token_crosses_a_lines_end():
-    tokens = set(json.loads(train_tokenizer(["\n\n\n\n \n \n \n a \n\n" * 50], 400).json)["model"]["vocab"])
-    assert "ĠĊ" in tokens  # a blank before a line feed may join it, nothing after it
-    assert not any("Ċ" in token[:-1] for token in tokens)
-    whole = "".join(SENTENCES)
-    assert train_tokenizer([whole], 300).json == train_tokenizer(lines_of(whole), 300).json
 
 
 def test_the_same_texts_give_the_same_vocabulary():

@@ -513,7 +513,7 @@ def read_rows(metadata: Path, folder: Path) -> list[tuple[str, Path, int]]:
     try:
         if content.startswith(b"\x93NUMPY"):
             array = np.load(io.BytesIO(content), allow_pickle=False)
-            lines = [" ".join(row).split() for row in array.astype("U").tolist()]
+            lines = [" ".join(row).encode().decode().split() for row in array.astype("U").tolist()]  # or no Unicode
         else:
             lines = [line.split() for line in content.decode().removesuffix("\n").split("\n")]
     except Exception as error:  # of a damaged array NumPy raises almost anything

@@ -235,7 +235,8 @@ NEITHER = "UTF-8 text or an array of strings in .*7.npy, got something else"
         (TEXT + b"\xff", f"{NEITHER} .*invalid start byte"),
         (as_array(np.zeros((3, 11))), "label 0 or 1 in line 1 of .*7.npy, got 0.0"),
         (ARRAY[:-1], NEITHER),
-        (ARRAY[:-4] + b"\xff\xff\xff\x7f", NEITHER),  # a code point beyond Unicode
+        (ARRAY[:-4] + b"\xff\xff\xff\x7f", NEITHER),  # code points beyond Unicode
+        (ARRAY.replace("sample_5".encode("utf-32-le"), b"\x00\x00\x11\x00" * 8), NEITHER),
         (ARRAY.replace(b"(3, 11)", b"(3, 99)"), NEITHER),
     ],
 )

@@ -89,15 +89,14 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name.
     """
-    path = Path(os.path.realpath(path))
-    with _part_of(path) as (handle, part):
+    with _part_of(path) as (handle, part, target):
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(part, stat.S_IMODE(path.stat().st_mode))
-        os.replace(part, path)
+        if target.exists():
+            os.chmod(part, stat.S_IMODE(target.stat().st_mode))
+        os.replace(part, target)
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -109,10 +108,9 @@ def check_writable(*paths: Path | None) -> None:
         SbmtError: If one of them cannot.
     """
     for path in filter(None, paths):
-        path = Path(os.path.realpath(path))
-        made = [folder for folder in path.parents if not folder.exists()]
+        made = [folder for folder in Path(os.path.realpath(path)).parents if not folder.exists()]
         try:
-            with _part_of(path) as (handle, part):
+            with _part_of(path) as (handle, part, _):
                 os.close(handle)
                 os.unlink(part)
         finally:
@@ -122,18 +120,22 @@ def check_writable(*paths: Path | None) -> None:
 
 
 @contextmanager
-def _part_of(path: Path) -> Iterator[tuple[int, Path]]:
-    """An open file beside ``path`` that can take its place, and its name; it is removed after an error."""
+def _part_of(path: Path) -> Iterator[tuple[int, Path, Path]]:
+    """An open file that can take the place of what a path leads to, its name, and that of the place.
+
+    It is removed after an error.
+    """
+    target = Path(os.path.realpath(path))
     try:
         if path.is_dir():
             raise SbmtError(f"to write {path}", "a folder", "name a file in it")
         if path.exists() and not path.is_file():
             raise SbmtError(f"to write {path}", "a device or a pipe", "name a plain file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes away
         try:
-            yield handle, part
+            yield handle, part, target
         except BaseException:
             part.unlink(missing_ok=True)
             raise

@@ -7,8 +7,18 @@ from typing import Any, TypeVar, get_args
 Value = TypeVar("Value")
 
 
+def printable(text: object) -> str:
+    r"""A text that may come from anywhere, in one line: control characters are escaped as Python would write them.
+
+    Example:
+        >>> printable("ListOps \x1b[2J\n")
+        'ListOps \\x1b[2J\\n'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
 class SbmtError(ValueError):
-    """Says what was expected, what came instead, and what to do about it.
+    """Says in one line what was expected, what came instead, and what to do about it.
 
     Args:
         expected: What the operation needs, in words.
@@ -27,7 +37,7 @@ class SbmtError(ValueError):
 
     def __str__(self) -> str:
         expected, got, do = self.args
-        return f"expected {expected}, got {got}: {do}"
+        return printable(f"expected {expected}, got {got}: {do}")
 
 
 def is_integer(x: object) -> bool:

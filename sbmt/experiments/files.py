@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files: written whole or not at all, and read only where they are regular files of a sensible size."""
 
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,25 +14,89 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
+from sbmt.experiments.locks import LOCK
 
 CHECKSUM = "checksum"
 _SHA256 = "sha256"  # the header's entry that tensors are checked by
+
+MOST_BYTES = 1 << 31
+"""Bytes of a file that is read as a whole: 2 GiB."""
+
+MOST_TENSORS = 1 << 36
+"""Bytes of a file of weights: 64 GiB."""
+
+
+def check_regular(path: Path, most: int | None = None, do: str = "check its name and permissions") -> None:
+    """Raises SbmtError unless a path leads to a regular file, and one of at most ``most`` bytes.
+
+    A pipe or a device is not opened: reading it might never end.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise SbmtError(f"a file {path}", getattr(error, "strerror", error), do) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "name a plain file")
+    if most is not None and status.st_size > most:
+        expected = f"at most {most:,} bytes in {path}"
+        raise SbmtError(expected, f"{status.st_size:,}", "check where the file comes from")
+
+
+def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
+    """The content of a file that may come from anywhere.
+
+    Raises:
+        SbmtError: If it cannot be read, is no regular file, or has more than ``most`` bytes.
+    """
+    check_regular(path, most, do)
+    try:
+        with path.open("rb") as file:
+            return file.read()
+    except OSError as error:
+        raise SbmtError(f"a file {path}", error.strerror or error, do) from error
+
+
+def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
+    """Raises SbmtError unless a command may write into a folder, or replace it.
+
+    It may if the folder is absent, empty, or one of its own, which a file shows that the command writes into each.
+
+    Args:
+        folder: The folder. A lock in it does not count.
+        marker: Name of the file.
+        start: What the file begins with.
+    """
+    try:
+        others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
+        if not others or (marker == LOCK and (folder / LOCK).is_file()):
+            return
+        if marker in others and (folder / marker).is_file():
+            with (folder / marker).open("rb") as file:
+                if file.read(len(start)) == start:
+                    return
+    except OSError as error:
+        do = "choose a folder with room and rights"
+        raise SbmtError(f"to write into {folder}", error.strerror or error, do) from error
+    expected = f"{folder} to be absent, empty, or made by this command"
+    raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file so that a reader sees the old content or the new one, never half of it.
 
+    A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
+
     Raises:
-        SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name, which
-            would be replaced.
+        SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name.
     """
-    with _part_of(path) as (handle, part):
+    with _part_of(path) as (handle, part, target):
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(part, 0o644)
-        os.replace(part, path)
+        if target.exists():
+            os.chmod(part, stat.S_IMODE(target.stat().st_mode))
+        os.replace(part, target)
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -43,9 +108,9 @@ def check_writable(*paths: Path | None) -> None:
         SbmtError: If one of them cannot.
     """
     for path in filter(None, paths):
-        made = [folder for folder in path.parents if not folder.exists()]
+        made = [folder for folder in Path(os.path.realpath(path)).parents if not folder.exists()]
         try:
-            with _part_of(path) as (handle, part):
+            with _part_of(path) as (handle, part, _):
                 os.close(handle)
                 os.unlink(part)
         finally:
@@ -55,22 +120,28 @@ def check_writable(*paths: Path | None) -> None:
 
 
 @contextmanager
-def _part_of(path: Path) -> Iterator[tuple[int, str]]:
-    """An open file beside ``path`` that can take its place, and its name; it is removed after an error."""
+def _part_of(path: Path) -> Iterator[tuple[int, Path, Path]]:
+    """An open file that can take the place of what a path leads to, its name, and that of the place.
+
+    It is removed after an error.
+    """
+    target = Path(os.path.realpath(path))
     try:
         if path.is_dir():
             raise SbmtError(f"to write {path}", "a folder", "name a file in it")
         if path.exists() and not path.is_file():
             raise SbmtError(f"to write {path}", "a device or a pipe", "name a plain file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes away
         try:
-            yield handle, part
+            yield handle, part, target
         except BaseException:
-            Path(part).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise SbmtError(f"to write {path}", error.strerror or error, "choose a folder with room and rights") from error
+        do = "choose a folder with room and rights"
+        raise SbmtError(f"to write {path}", error.strerror or error, do) from error
 
 
 def remove_parts(folder: Path) -> None:
@@ -99,13 +170,12 @@ def read_json(path: Path) -> Any:
     Raises:
         SbmtError: If the file is missing or damaged, or its checksum is wrong.
     """
+    text = read_file(path, do="name the folder of a run")
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(text.decode())
         if isinstance(content, dict) and content.get(CHECKSUM, "") not in ("", _checksum(content)):
             raise ValueError("another checksum")
         return content
-    except OSError as error:
-        raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
     except (ValueError, RecursionError) as error:
         do = "restore it, or remove its folder and make that again"
         raise SbmtError(f"JSON in {path}", f"damage ({error})", do) from error
@@ -145,10 +215,7 @@ def read_tensors_and_texts(path: Path) -> tuple[dict[str, Tensor], dict[str, str
     from safetensors import SafetensorError
     from safetensors.torch import load  # from bytes: reading by name would ask for names in Unicode
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SbmtError(f"a file {path}", error.strerror or error, "name the folder of a run") from error
+    content = read_file(path, MOST_TENSORS, do="name the folder of a run")
     do = "restore it, or remove its folder and train again"
     try:
         tensors = load(content)

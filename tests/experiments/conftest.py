@@ -2,8 +2,8 @@
 
 import pytest
 
-from sbmt.experiments.data.glue.files import glue_files
-from sbmt.experiments.data.language.corpus import corpus_source
+from sbmt.experiments.data.corpus import corpus_source
+from sbmt.experiments.data.glue import glue_files
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig

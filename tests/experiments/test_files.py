@@ -8,7 +8,9 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.files import (
+    check_may_write,
     check_writable,
+    read_file,
     read_json,
     read_tensors,
     read_tensors_and_texts,
@@ -16,6 +18,7 @@ from sbmt.experiments.files import (
     write_json,
     write_tensors,
 )
+from sbmt.experiments.locks import LOCK
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):
@@ -37,9 +40,53 @@ def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, f
     assert os.listdir(tmp_path) == ["x.json"]
 
 
-def test_written_files_are_readable_by_others(tmp_path):
-    write_bytes(tmp_path / "x", b"content")
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
+def test_files_have_the_mode_of_the_umask_or_keep_theirs(tmp_path):
+    for umask in (0o022, 0o077):
+        before = os.umask(umask)
+        try:
+            write_bytes(tmp_path / f"{umask}", b"content")
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / f"{umask}").stat().st_mode) == 0o666 & ~umask
+    (tmp_path / "63").chmod(0o640)
+    write_bytes(tmp_path / "63", b"other")
+    assert stat.S_IMODE((tmp_path / "63").stat().st_mode) == 0o640
+
+
+def test_a_link_is_followed(tmp_path):
+    for name in ("target", "new"):
+        (tmp_path / f"to-{name}").symlink_to(tmp_path / "deep" / name)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "target").write_bytes(b"old")
+    for name in ("target", "new"):
+        write_bytes(tmp_path / f"to-{name}", b"content")
+        assert (tmp_path / f"to-{name}").is_symlink() and (tmp_path / "deep" / name).read_bytes() == b"content"
+
+
+def test_what_is_read_is_a_regular_file_of_a_sensible_size(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_file(tmp_path / "file", 5) == b"12345"
+    for name, words in (("pipe", "a regular file"), ("link", "a regular file"), ("", "a regular file"),
+                        ("none", "No such file"), ("file", "at most 4 bytes"), ("a\0b", "null byte")):  # fmt: skip
+        with pytest.raises(SbmtError, match=words):
+            read_file(tmp_path / name, 4)
+
+
+def test_a_command_writes_only_where_nothing_of_others_is(tmp_path):
+    check_may_write(tmp_path / "absent", "config.json")
+    check_may_write(tmp_path, "config.json")
+    (tmp_path / LOCK).touch()
+    check_may_write(tmp_path, "config.json")  # still empty
+    (tmp_path / "notes.txt").touch()
+    for folder in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(SbmtError, match=r"absent, empty, or made by this command.*such as notes.txt|to write into"):
+            check_may_write(folder, "config.json")
+    (tmp_path / "config.json").write_bytes(b'{"mine": 1}')
+    check_may_write(tmp_path, "config.json")
+    with pytest.raises(SbmtError):
+        check_may_write(tmp_path, "config.json", b'{"format"')
 
 
 def test_what_is_no_plain_file_is_not_replaced(tmp_path):

@@ -69,18 +69,3 @@ def test_a_waiting_writer_gets_the_folder_that_exists_when_its_turn_comes(tmp_pa
         order.append("first")
     waiting.join()
     assert order == ["first", "second"] and (tmp_path / "a" / "file").exists()
-
-
-def test_without_locks_writers_go_on(tmp_path, monkeypatch):
-    """As on Windows, or on a file system that cannot lock folders."""
-    with monkeypatch.context() as patch:
-        patch.setattr(locks, "fcntl", None)
-        with only_writer(tmp_path / "a"), only_writer(tmp_path / "a"):
-            pass
-
-    def refuse(*_):
-        raise OSError(9, "Bad file descriptor")
-
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
-    with only_writer(tmp_path / "a"), only_writer(tmp_path / "a"):
-        pass

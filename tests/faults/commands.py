@@ -8,7 +8,7 @@ from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import tasks
 from sbmt.experiments.training.tasks import MlmConfig, RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.training.tiny_language import NETWORK, sentences
 from tests.experiments.training.tiny_language import TRAINING as MLM_TRAINING
 

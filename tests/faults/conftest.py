@@ -8,13 +8,13 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from sbmt.experiments.cli import app, main
-from sbmt.experiments.data.glue.files import glue_files
-from sbmt.experiments.data.language.corpus import corpus_source
+from sbmt.experiments.data.corpus import corpus_source
+from sbmt.experiments.data.glue import glue_files
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training import tasks
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import read_config
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue

@@ -143,27 +143,3 @@ def test_runs_and_examples_of_older_versions_still_open(here):
     model = here / "listops" / "model.safetensors"
     save_file(load_file(model), model)
     load_run(here / "listops")
-
-
-def test_a_shard_that_is_damaged_is_made_again(here, command_line, monkeypatch):
-    """Found when the shards are put together, after an interruption."""
-    from sbmt.experiments.data import prepared
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(prepared, "assemble", stop)
-        assert command_line("data prepare sst2 --replace --from data/SST-2")[0] == 0  # is there already
-        shutil.rmtree(here / "cache" / "sst2")
-        assert command_line("data prepare sst2")[0] == 130
-    part = here / "cache" / ".sst2.part"
-    shard = sorted(part.glob("*.npz"))[0]
-    content = shard.read_bytes()
-    for what, changed in damages(content, 4).items():
-        if what != "twice":  # an archive may begin anywhere in a file
-            shard.write_bytes(changed)
-            code, _, err = command_line("data prepare sst2")
-            assert code == 2 and err.count("\n") == 1 and "made anew" in err and not shard.exists(), (what, err)
-    (part / "source.json").write_bytes(b"{")  # then nothing is known of the shards
-    assert command_line("data prepare sst2")[0] == 0 and not part.exists()

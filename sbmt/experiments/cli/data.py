@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, choose, printable
 from sbmt.experiments.cli.progress import progress_bars
 from sbmt.experiments.cli.tables import print_table
 from sbmt.experiments.data.locate import data_folder, prepared_folder
@@ -31,7 +32,7 @@ def prepare_task(
     """Find or generate a task's examples, check them, and keep them where training reads them.
 
     Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
-    one file or a folder of them. An interrupted preparation continues where it stopped.
+    one file or a folder of them.
     """
     from sbmt.experiments.data.catalogue import find_source
 
@@ -49,7 +50,7 @@ def prepare_task(
             source,
             prepared_folder(),
             is_replaced=replace,
-            report=lambda done, total: progress.update(bar, completed=done, total=total),
+            report=lambda n_examples: progress.update(bar, completed=n_examples),
         )
     _show(console, prepared)
 
@@ -57,8 +58,8 @@ def prepare_task(
 def _corpus(
     console: Console, path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None
 ) -> Source:
-    from sbmt.experiments.data.language.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
-    from sbmt.experiments.data.language.tokenizer import Tokenizer
+    from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
+    from sbmt.experiments.data.tokenizer import Tokenizer
 
     if vocab_size is not None and tokenizer is not None:
         raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser already has a size")
@@ -83,7 +84,7 @@ def list_prepared() -> None:
             damages.append(error)
     if not names:
         console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
-    console.print(f"Files are looked for in {data_folder()}", highlight=False)
+    console.print(f"Files are looked for in {printable(data_folder())}", highlight=False)
     for damage in damages:
         typer.echo(f"sbmt: {damage}", err=True)
     if damages:
@@ -93,18 +94,14 @@ def list_prepared() -> None:
 def _show(console: Console, prepared: Prepared) -> None:
     info: dict[str, Any] = prepared.info
     table = []
-    for split, about in info["splits"].items():
-        balance = " ".join(f"{n / about['n_examples']:.2f}" for n in about["balance"].values())
-        lengths = (f"{about['lengths'][name]:,.0f}" for name in ("median", "p90", "max"))
-        table.append((split, f"{about['n_examples']:,}", balance, *lengths))
+    for name, split in prepared.splits.items():
+        shares = np.bincount(split.labels, minlength=len(info["class_names"])) / len(split)
+        lengths = np.quantile(split.lengths[split.indices], (0.5, 0.9, 1))
+        row = name, f"{len(split):,}", " ".join(f"{share:.2f}" for share in shares), *(f"{x:,.0f}" for x in lengths)
+        table.append(row)
     title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
     headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
-    print_table(console, Table("data", title, headings, tuple(table)))
-    for name, rows in info["settings"].get("rows", {}).items():
-        if rows["skipped"]:
-            reason = "too short, or without an agreed label"
-            console.print(f"{rows['skipped']:,} rows of {name} were skipped: {reason}", highlight=False)
-    note = info["settings"].get("note")
-    if note:
-        console.print(note, highlight=False)
-    console.print(f"Prepared in {prepared.folder}", highlight=False)
+    print_table(console, Table("data", printable(title), headings, tuple(table)))
+    for note in info["notes"]:
+        console.print(printable(note), highlight=False)
+    console.print(f"Prepared in {printable(prepared.folder)}", highlight=False)

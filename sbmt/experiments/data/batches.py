@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.source import check_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +62,9 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
     """Encodes the examples of a split that have these numbers, in this order.
 
     Raises:
-        SbmtError: If an image cannot be reduced to the length.
+        SbmtError: If there is no example with such a number, or an image cannot be reduced to the length.
     """
+    examples = check_numbers(examples, len(split))
     documents = [document for example in examples.tolist() for document in split.documents(example)]
     if encoding.is_image:
         documents = [shrink_image(document, encoding.length) for document in documents]
@@ -131,39 +133,6 @@ POOL_BATCHES = 64
 """Number of batches whose examples are sorted together."""
 
 
-def _check(lengths: NDArray[np.int64], batch_size: int) -> None:
-    check_sizes(batch_size=batch_size)
-    if lengths.ndim != 1:
-        raise SbmtError("one length per example", f"the shape {lengths.shape}", "add up the lengths of its documents")
-
-
-@dataclass(eq=False)
-class _ByLength:
-    """Batches of examples of similar length, by number; keeps the last pool, which is sorted only once."""
-
-    lengths: NDArray[np.int64]
-    batch_size: int
-    seed: int
-    kept: tuple[int, NDArray[np.int64]] | None = None
-
-    def __call__(self, number: int) -> NDArray[np.int64]:
-        pool, place = divmod(number, POOL_BATCHES)
-        if self.kept is None or self.kept[0] != pool:
-            self.kept = pool, self._batches(pool)
-        return self.kept[1][place].copy()
-
-    def _batches(self, pool: int) -> NDArray[np.int64]:
-        n, size = len(self.lengths), POOL_BATCHES * self.batch_size
-        examples = training_examples(n, size, self.seed, pool)
-        epochs = np.arange(pool * size, (pool + 1) * size) // n
-        # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
-        signed = np.where(epochs % 2, -self.lengths[examples], self.lengths[examples])
-        batches = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, self.batch_size)
-        # The third number makes this independent of the permutations, whose seeds have two.
-        shuffled: NDArray[np.int64] = np.random.Generator(np.random.PCG64([self.seed, pool, 1])).permutation(batches)
-        return shuffled
-
-
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
     """A function from 0, 1, … to the examples of a training batch, which consists of examples of similar length.
 
@@ -184,9 +153,20 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
         >>> sorted(seen.tolist()) == list(range(192))
         True
     """
-    _check(lengths, batch_size)
-    check_sizes(n_examples=len(lengths))
-    return _ByLength(lengths, batch_size, seed)
+    check_sizes(batch_size=batch_size, n_examples=len(lengths))
+    n, size = len(_one_each(lengths)), POOL_BATCHES * batch_size
+
+    @lru_cache(maxsize=1)
+    def batches(pool: int) -> NDArray[np.int64]:
+        examples = training_examples(n, size, seed, pool)
+        epochs = np.arange(pool * size, (pool + 1) * size) // n
+        # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
+        signed = np.where(epochs % 2, -lengths[examples], lengths[examples])
+        rows = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, batch_size)
+        # The third number makes this independent of the permutations, whose seeds have two.
+        return np.random.Generator(np.random.PCG64([seed, pool, 1])).permutation(rows)
+
+    return lambda number: batches(number // POOL_BATCHES)[number % POOL_BATCHES].copy()
 
 
 def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
@@ -202,10 +182,17 @@ def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int
         >>> [examples_of(number) for number in range(4)]
         [array([1, 3]), array([0, 4]), array([2]), None]
     """
-    _check(lengths, batch_size)
-    return partial(_slice, np.argsort(lengths, kind="stable"), batch_size)
+    check_sizes(batch_size=batch_size)
+    order = np.argsort(_one_each(lengths), kind="stable")
+
+    def examples_of(number: int) -> NDArray[np.int64] | None:
+        start = number * batch_size
+        return order[start : start + batch_size].copy() if start < len(order) else None
+
+    return examples_of
 
 
-def _slice(order: NDArray[np.int64], batch_size: int, number: int) -> NDArray[np.int64] | None:
-    examples = order[number * batch_size : (number + 1) * batch_size]
-    return examples.copy() if len(examples) else None
+def _one_each(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    if lengths.ndim != 1:
+        raise SbmtError("one length per example", f"the shape {lengths.shape}", "add up the lengths of its documents")
+    return lengths

@@ -6,17 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.glue.files import glue_files
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE, glue_files
 from sbmt.experiments.data.image import image_files
-from sbmt.experiments.data.listops.files import listops_files
-from sbmt.experiments.data.listops.source import listops_source
+from sbmt.experiments.data.listops import listops_files, listops_source
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.data.pathfinder.files import pathfinder_folder
-from sbmt.experiments.data.pathfinder.settings import PathfinderSettings
-from sbmt.experiments.data.pathfinder.source import pathfinder_source
-from sbmt.experiments.data.retrieval.files import retrieval_files
-from sbmt.experiments.data.retrieval.topics import topics_source
+from sbmt.experiments.data.pathfinder import PathfinderSettings, pathfinder_folder, pathfinder_source
+from sbmt.experiments.data.retrieval import retrieval_files, topics_source
 from sbmt.experiments.data.source import Source
 from sbmt.experiments.data.text import text_files
 
@@ -55,8 +50,7 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
     """The source of a task's examples.
 
     Args:
-        task: A key of :data:`CATALOGUE`. (A corpus is made by
-            :func:`~sbmt.experiments.data.language.corpus.corpus_source`.)
+        task: A key of :data:`CATALOGUE`. (A corpus is made by :func:`~sbmt.experiments.data.corpus.corpus_source`.)
         path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
             :func:`~sbmt.experiments.data.locate.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those are different.

@@ -1,30 +1,45 @@
-"""Prepared examples on disk: made once, shard by shard, then read without loading them into memory."""
+"""Prepared examples on disk: arrays that are made once, then read without loading them into memory."""
 
 import hashlib
 import io
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.source import SPLITS, SYMBOL_TYPES, TASKS, Examples, Pool, Shard, Source, Symbols
-from sbmt.experiments.files import read_json, write_bytes, write_json
-from sbmt.experiments.locks import only_writer
+from sbmt.errors import SbmtError, describe, is_integer
+from sbmt.experiments.data.source import (
+    TASKS,
+    Arrangement,
+    Examples,
+    Pool,
+    Source,
+    Symbols,
+    SymbolType,
+    check_arrangement,
+    check_numbers,
+)
+from sbmt.experiments.files import check_may_write, check_regular, read_json, write_bytes, write_json
+from sbmt.experiments.locks import LOCK, only_writer
 
-FORMAT = 1
-_FIELDS = ("task", "origin", "class_names", "vocab_size", "first_id", "settings")
+FORMAT = 2
+INFO = "info.json"
+START = b'{\n "format": '
+"""How our ``info.json`` begins: by this we know a folder that we have made."""
 
-Report = Callable[[int, int], None]
-"""Called with the number of finished shards and the number of all shards."""
+IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings", "symbol_type")
+"""The entries of ``info.json`` that a source decides. Where one differs, the examples are others."""
+
+KINDS = {"name": str, "task": str, "origin": str, "class_names": list, "vocab_size": int, "first_id": int}
+KINDS |= {"settings": dict, "symbol_type": str, "n_documents": int, "sha256": str, "splits": list, "extras": list}
+KINDS |= {"notes": list, "files": dict, "checksum": str}
+"""The entries of ``info.json`` and their types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +57,27 @@ class Split:
         return len(self.indices)
 
     def documents(self, example: int) -> list[NDArray[Any]]:
-        """The whole documents of an example, of the type of :attr:`symbols`."""
+        """The whole documents of an example, of the type of :attr:`symbols`.
+
+        Raises:
+            SbmtError: If there is no example with this number.
+        """
+        if not is_integer(example) or not 0 <= example < len(self):
+            raise SbmtError(f"an example in [0, {len(self)})", describe(example), "count from 0")
         i = self.indices[example]
         starts_and_sizes = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
         return [self.symbols[start : start + size] for start, size in starts_and_sizes]
+
+
+def divide(examples: Examples, splits: Arrangement) -> dict[str, Split]:
+    """Examples divided into splits."""
+    labels, lengths = examples.labels, examples.lengths
+    offsets = (lengths.cumsum() - lengths.ravel()).reshape(lengths.shape)
+    found = {}
+    for split, at in splits.items():
+        extras = {name: values[at] for name, values in examples.extras.items()}
+        found[split] = Split(at, labels[at], examples.symbols, offsets, lengths, extras)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,74 +89,137 @@ class Prepared:
     splits: dict[str, Split]  # train, dev, test, and any further ones that the source has
 
 
-def prepare(source: Source, cache: Path, *, is_replaced: bool = False, report: Report | None = None) -> Prepared:
+def prepare(
+    source: Source, cache: Path, *, is_replaced: bool = False, report: Callable[[int], None] | None = None
+) -> Prepared:
     """Makes a source's examples and keeps them in ``cache / source.name``, either all of them or none.
 
-    Every shard is kept as soon as it is made, so that after an interruption only the remaining ones are made. Examples
-    that have been prepared already are opened; others with the same name are replaced if ``is_replaced``.
+    Examples that have been prepared already are opened; others with the same name are replaced if ``is_replaced``.
+
+    Args:
+        source: Where they come from.
+        cache: The folder of all prepared examples.
+        is_replaced: Whether other examples with the same name are replaced.
+        report: Called with the number of examples made so far.
 
     Raises:
-        SbmtError: If there are other examples with this name, a shard cannot be made, the folder cannot be written, or
-            another process is preparing the same examples.
+        SbmtError: If there are other examples with this name, or files that are none; if a part cannot be made, or its
+            numbers do not fit the source; if the folder cannot be written, or another process is writing it.
 
-    Cost: disk space for twice the examples while they are put together, memory for one shard.
+    Cost: memory for one part and for all labels and lengths; disk space for old and new examples while they are made.
     """
     folder, part = cache / source.name, cache / f".{source.name}.part"
-    fingerprint = _fingerprint_of(source)
-    if _is_prepared(folder, fingerprint, is_replaced) and not part.exists():
+    if _is_prepared(folder, source, is_replaced):
         return open_prepared(folder)
+    check_may_write(part, LOCK)
     with only_writer(part):
+        whole, replaced = part / "whole", part / "replaced"
         try:
-            if _is_prepared(folder, fingerprint, is_replaced):  # by another process, or one that could not clean up
-                shutil.rmtree(part)
-            else:
-                _make(source, folder, part, fingerprint, report)
+            if not _is_prepared(folder, source, is_replaced):  # by another process
+                for rest in (whole, replaced):  # of a process that was killed
+                    shutil.rmtree(rest, ignore_errors=True)
+                whole.mkdir()
+                _write(source, whole, report)
+                if folder.exists():
+                    os.rename(folder, replaced)
+                os.rename(whole, folder)
         except OSError as error:
-            do = "free some space and start again: it continues where it stopped"
+            do = "choose a folder with room and rights"
             raise SbmtError(f"to write {part}", error.strerror or error, do) from error
+        finally:
+            if replaced.exists() and not folder.exists():
+                os.rename(replaced, folder)
+            shutil.rmtree(part, ignore_errors=True)
     return open_prepared(folder)
 
 
-def _is_prepared(folder: Path, fingerprint: dict[str, Any], is_replaced: bool) -> bool:
+def _is_prepared(folder: Path, source: Source, is_replaced: bool) -> bool:
     """Whether exactly these examples are there."""
-    if not (folder / "info.json").exists():
+    check_may_write(folder, INFO, START)
+    if not (folder / INFO).exists():
         return False
     try:
-        info = read_json(folder / "info.json")
+        info = _read_info(folder)
     except SbmtError:
-        if not is_replaced:
-            raise
-        return False
-    is_same: bool = isinstance(info, dict) and info.get("fingerprint") == fingerprint
-    if not is_same and not is_replaced:
-        do = "replace them, or prepare into another cache"
-        raise SbmtError(f"no examples of another origin or other settings in {folder}", "some", do)
-    return is_same
+        if is_replaced:
+            return False
+        raise
+    wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
+    differing = [name for name, value in wanted.items() if info[name] != value]
+    if differing and not is_replaced:
+        do = "replace them with --replace, or prepare into another cache"
+        raise SbmtError(f"no examples of other settings in {folder}", f"some that differ in {', '.join(differing)}", do)
+    return not differing
 
 
-def _make(source: Source, folder: Path, part: Path, fingerprint: dict[str, Any], report: Report | None) -> None:
-    """Makes the shards that are not in ``part`` yet, then the folder from all of them."""
-    try:
-        is_begun = read_json(part / "source.json") == fingerprint
-    except SbmtError:  # there is none yet, or it is damaged
-        is_begun = False
-    if not is_begun:
-        for path in part.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        write_json(part / "source.json", fingerprint)
-    for done, shard in enumerate(source.shards):
-        if report is not None:
-            report(done, len(source.shards))
-        if not _shard_path(part, shard).exists():
-            _write_shard(_shard_path(part, shard), shard.make(), source.symbol_type)
-    if report is not None:
-        report(len(source.shards), len(source.shards))
-    assemble(source, part, part / "whole", fingerprint)
-    if folder.exists():
-        shutil.rmtree(part / "replaced", ignore_errors=True)
-        os.rename(folder, part / "replaced")
-    os.rename(part / "whole", folder)
-    shutil.rmtree(part)
+def _write(source: Source, whole: Path, report: Callable[[int], None] | None) -> None:
+    """Makes all parts; writes the symbols of each at once, then the other arrays and the description."""
+    columns: dict[str, list[NDArray[Any]]] = {}
+    names: list[str] = []  # of each example's split
+    digest = hashlib.sha256()
+    with (whole / "symbols.npy").open("wb") as file:
+        _write_header(file, source.symbol_type, 0)
+        for split, part in source.parts():
+            if part.symbols.dtype != source.symbol_type:
+                raise SbmtError(f"{source.symbol_type} symbols", part.symbols.dtype, "declare that type in the source")
+            _check_vocabulary(part.symbols, source.vocab_size, source.first_id)
+            content = part.symbols.tobytes()
+            file.write(content)
+            digest.update(content)
+            names += [split] * len(part.labels)
+            extras = {f"extra-{name}": values for name, values in part.extras.items()}
+            for name, array in {"labels": part.labels, "lengths": part.lengths, **extras}.items():
+                columns.setdefault(name, []).append(array)
+            if report is not None:
+                report(len(names))
+        if not names:
+            raise SbmtError("at least one example", "none", "check the files that the examples come from")
+        try:
+            arrays = {name: np.concatenate(pieces) for name, pieces in columns.items()}
+        except ValueError as error:
+            raise SbmtError("as many documents per example in every part", error, "make all parts alike") from error
+        if odd := [name for name, array in arrays.items() if len(array) != len(names)]:
+            raise SbmtError("the same extras in every part", f"a part without {odd[0]}", "make all parts alike")
+        labels, lengths = arrays["labels"], arrays["lengths"]
+        file.seek(0)
+        _write_header(file, source.symbol_type, int(lengths.sum()))
+        file.flush()
+        os.fsync(file.fileno())
+    check_numbers(labels, len(source.class_names), "labels")
+    digest.update(labels.astype(np.int64).tobytes())
+    extras = {name.removeprefix("extra-"): x for name, x in arrays.items() if name.startswith("extra-")}
+    splits = source.arrange(Pool(labels, lengths, np.array(names), extras))
+    check_arrangement(splits, len(labels))
+    for name, array in (arrays | {f"split-{split}": np.asarray(at) for split, at in splits.items()}).items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        write_bytes(whole / f"{name}.npy", buffer.getvalue())
+    for name, text in source.files.items():
+        write_bytes(whole / name, text.encode())
+    info = {
+        "format": FORMAT,
+        "name": source.name,
+        **{name: getattr(source, name) for name in IDENTITY},
+        "n_documents": lengths.shape[1],
+        "sha256": digest.hexdigest(),
+        "splits": list(splits),
+        "extras": sorted(extras),
+        "notes": source.notes,
+        "files": {path.name: _sha256_of(path) for path in sorted(whole.iterdir())},
+    }
+    write_json(whole / INFO, json.loads(json.dumps(info)), has_checksum=True)
+
+
+def _write_header(file: io.BufferedWriter, symbol_type: str, n: int) -> None:
+    """That of an array of n numbers; NumPy leaves room in it for larger n."""
+    described = np.lib.format.dtype_to_descr(np.dtype(symbol_type))
+    np.lib.format.write_array_header_1_0(file, {"descr": described, "fortran_order": False, "shape": (n,)})
+
+
+def _check_vocabulary(symbols: Symbols, vocab_size: int, first_id: int) -> None:
+    largest = int(symbols.max(initial=0)) + first_id
+    if largest >= vocab_size:
+        raise SbmtError(f"symbols whose ids are in [0, {vocab_size})", largest, "correct vocab_size or first_id")
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
@@ -135,157 +230,66 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     Raises:
         SbmtError: If there are no examples, or they are damaged or of another version.
     """
-    if not (folder / "info.json").exists():
+    if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
         do = "name prepared examples that you have (sbmt data list)"
         if task in TASKS:
             do += f", or make these with sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
         raise SbmtError(f"prepared examples in {folder}", "none", do)
-    info = read_json(folder / "info.json")
+    info = _read_info(folder)
     try:
-        if info["format"] != FORMAT:
-            raise SbmtError(f"prepared examples of format {FORMAT}", info["format"], "prepare them again")
-        checksums = info["files"] if is_checked else {}
-        if changed := [name for name, sha256 in checksums.items() if _sha256_of(folder / name) != sha256]:
-            raise ValueError(f"another checksum of {', '.join(changed)}")
-        labels, lengths, offsets = (_load(folder, name) for name in ("labels", "lengths", "offsets"))
-        n_symbols = info["n_symbols"]
-        symbol_type = choose("symbol type", info["symbol_type"], SYMBOL_TYPES)
-        symbols = np.memmap(folder / "symbols.bin", symbol_type, "r") if n_symbols else np.empty(0, symbol_type)
-        if symbols.size != n_symbols or len(labels) != info["n_examples"]:
-            raise ValueError(f"{symbols.size} symbols and {len(labels)} examples")
+        if is_checked:
+            if changed := [name for name, sha256 in info["files"].items() if _sha256_of(folder / name) != sha256]:
+                raise ValueError(f"another checksum of {', '.join(changed)}")
+        symbols, lengths, labels = (_load(folder, name) for name in ("symbols", "lengths", "labels"))
         extras = {name: _load(folder, f"extra-{name}") for name in info["extras"]}
-        if missing := set(SPLITS) - set(info["splits"]):
-            raise ValueError(f"no split {', '.join(sorted(missing))}")
-        splits = {}
-        for split in info["splits"]:
-            at = _load(folder, f"split-{split}")
-            mine = {name: x[at] for name, x in extras.items()}
-            splits[split] = Split(at, labels[at], symbols, offsets, lengths, mine)
-    except SbmtError:
-        raise
+        splits = {split: _load(folder, f"split-{split}") for split in info["splits"]}
+        if is_checked:
+            _check_vocabulary(symbols, info["vocab_size"], info["first_id"])
+        check_numbers(labels, len(info["class_names"]), "labels")
+        check_arrangement(splits, len(labels))
+        if lengths.shape[1:] != (info["n_documents"],):
+            raise ValueError("another number of documents")
+        return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # of a damaged file NumPy raises almost anything
         do = "remove the folder and prepare them again"
         raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
-    return Prepared(folder, info, splits)
+
+
+def _read_info(folder: Path) -> dict[str, Any]:
+    """The description of examples, after its entries have been checked: nobody else has to."""
+    info = read_json(folder / INFO)
+    if not isinstance(info, dict) or info.get("format") != FORMAT:
+        got = str(info.get("format"))[:50] if isinstance(info, dict) else type(info).__name__
+        do = "prepare them again with --replace"
+        raise SbmtError(f"prepared examples of format {FORMAT} in {folder}", got, do)
+    wrong = [name for name, kind in KINDS.items() if type(info.get(name)) is not kind]
+    if not wrong:
+        arrays = {"symbols.npy", "lengths.npy", "labels.npy", *(f"extra-{name}.npy" for name in info["extras"])}
+        arrays |= {f"split-{split}.npy" for split in info["splits"]}
+        lists = ("class_names", "extras", "notes", "splits")
+        texts = [text for name in lists for text in info[name]] + list(info["files"].values())
+        is_right = {
+            "symbol_type": info["symbol_type"] in get_args(SymbolType),
+            "first_id": 0 <= info["first_id"] < info["vocab_size"],
+            "list of texts": all(isinstance(text, str) for text in texts),
+            "names of files": arrays <= set(info["files"])
+            and all(name == Path(name).name and "\0" not in name for name in info["files"]),
+        }
+        wrong = [name for name, right in is_right.items() if not right]
+    if wrong:
+        do = "remove the folder and prepare them again"
+        raise SbmtError(f"a description of examples in {folder / INFO}", f"an impossible {wrong[0]}", do)
+    return info
 
 
 def _load(folder: Path, name: str) -> NDArray[Any]:
+    check_regular(folder / f"{name}.npy")
     array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
     return array
 
 
-def _fingerprint_of(source: Source) -> dict[str, Any]:
-    """Everything that decides the content, in the form in which JSON returns it."""
-    fingerprint: dict[str, Any] = json.loads(json.dumps({name: getattr(source, name) for name in _FIELDS}))
-    if source.symbol_type != "uint8":  # examples that were prepared when there were only bytes stay valid
-        fingerprint["symbol_type"] = source.symbol_type
-    return fingerprint | {"shards": len(source.shards)}
-
-
-def _shard_path(part: Path, shard: Shard) -> Path:
-    return part / f"shard-{shard.name}.npz"
-
-
-def _write_shard(path: Path, examples: Examples, symbol_type: str) -> None:
-    if examples.symbols.dtype != symbol_type:
-        do = "declare that type in the source"
-        raise SbmtError(f"{symbol_type} symbols in every shard", examples.symbols.dtype, do)
-    content = io.BytesIO()
-    arrays = {"symbols": examples.symbols, "lengths": examples.lengths, "labels": examples.labels}
-    np.savez(content, **arrays, **{f"extra-{name}": x for name, x in examples.extras.items()})  # type: ignore[arg-type]
-    write_bytes(path, content.getvalue())
-
-
-def _read_shard(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            return {name: found[name] for name in ("symbols", "lengths", "labels", *found.files)}
-    except (BadZipFile, zlib.error, ValueError, KeyError, EOFError, TypeError, NotImplementedError) as error:
-        path.unlink(missing_ok=True)
-        do = "prepare again: it will be made anew"
-        raise SbmtError(f"an undamaged shard {path}", f"damage ({error})", do) from error
-
-
-def _pool_shards(source: Source, part: Path, symbols: Path) -> tuple[Pool, "hashlib._Hash"]:
-    """Writes the symbols of all shards to a file; returns the rest, and a digest of symbols and labels."""
-    digest = hashlib.sha256()
-    columns: dict[str, list[NDArray[Any]]] = {}
-    splits: list[str] = []
-    with symbols.open("wb") as file:
-        for shard in source.shards:
-            arrays = _read_shard(_shard_path(part, shard))
-            content = arrays.pop("symbols").tobytes()
-            file.write(content)
-            digest.update(content)
-            splits += [shard.split] * len(arrays["labels"])
-            for name, array in arrays.items():
-                columns.setdefault(name, []).append(array)
-        file.flush()
-        os.fsync(file.fileno())
-    if not splits:
-        raise SbmtError("at least one example", "none", "check the files that the examples come from")
-    joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
-    labels, lengths = joined.pop("labels"), joined.pop("lengths")
-    if labels.min() < 0 or labels.max() >= len(source.class_names):
-        raise SbmtError(f"labels in [0, {len(source.class_names)})", sorted(set(labels.tolist())), "check the files")
-    digest.update(labels.tobytes())
-    extras = {name.removeprefix("extra-"): array for name, array in joined.items()}
-    return Pool(labels, lengths, np.array(splits), extras), digest
-
-
-def assemble(source: Source, part: Path, whole: Path, fingerprint: dict[str, Any]) -> None:
-    """Puts the shards end to end, divides them into splits, and describes the result.
-
-    Raises:
-        SbmtError: If a shard is damaged, or the labels or splits are not those of a task.
-    """
-    shutil.rmtree(whole, ignore_errors=True)
-    whole.mkdir()
-    pool, digest = _pool_shards(source, part, whole / "symbols.bin")
-    labels, lengths = pool.labels, pool.lengths
-    splits = source.arrange(pool)
-    if absent := [split for split in SPLITS if split not in splits]:
-        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
-    if unfit := [split for split in splits if not split.isidentifier()]:
-        raise SbmtError("splits named in letters, digits and _", repr(unfit[0]), "name it so")
-    offsets = (lengths.cumsum() - lengths.ravel()).reshape(lengths.shape)
-    arrays = {"labels": labels, "lengths": lengths, "offsets": offsets}
-    arrays |= {f"extra-{name}": x for name, x in pool.extras.items()} | {f"split-{s}": at for s, at in splits.items()}
-    for name, array in arrays.items():
-        np.save(whole / f"{name}.npy", array, allow_pickle=False)
-    for name, text in source.files.items():
-        write_bytes(whole / name, text.encode())
-    info = {
-        "format": FORMAT,
-        "name": source.name,
-        **{name: fingerprint[name] for name in _FIELDS},
-        "n_documents": lengths.shape[1],
-        "n_examples": len(labels),
-        "n_symbols": int(lengths.sum()),
-        "symbol_type": source.symbol_type,
-        "sha256": digest.hexdigest(),
-        "splits": {split: _describe(labels[at], lengths[at], source) for split, at in splits.items()},
-        "extras": sorted(pool.extras),
-        "files": {path.name: _sha256_of(path) for path in sorted(whole.iterdir())},
-        "fingerprint": fingerprint,
-    }
-    write_json(whole / "info.json", info, has_checksum=True)
-
-
-def _describe(labels: NDArray[np.int64], lengths: NDArray[np.int64], source: Source) -> dict[str, Any]:
-    """The class balance, and the numbers of symbols per document."""
-    if not len(labels):
-        raise SbmtError("examples in every split", "an empty one", "give more examples")
-    counts = np.bincount(labels, minlength=len(source.class_names)).tolist()
-    quantiles = dict(zip(("min", "median", "p90", "max"), np.quantile(lengths, (0, 0.5, 0.9, 1)).tolist(), strict=True))
-    return {
-        "n_examples": len(labels),
-        "balance": dict(zip(source.class_names, counts, strict=True)),
-        "lengths": {"mean": round(float(lengths.mean()), 1)} | quantiles,
-    }
-
-
 def _sha256_of(path: Path) -> str:
+    check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,13 +1,13 @@
-"""Where a task's examples come from: shards that are made one by one, in any order, and always the same."""
+"""Where a task's examples come from: parts that are made one after the other, and always the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_integer
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "corpus", "sst2", "qqp", "mnli", "qnli")
 """What ``sbmt data prepare`` can prepare."""
@@ -17,8 +17,32 @@ SPLITS = ("train", "dev", "test")
 
 Origin = Literal["official", "generated", "stand-in", "own"]
 SymbolType = Literal["uint8", "uint16", "uint32"]
-SYMBOL_TYPES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in get_args(SymbolType)}
+MOST_LABELS = 1 << 31
 Symbols = NDArray[np.unsignedinteger[Any]]
+
+
+def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> NDArray[np.int64]:
+    """The numbers as an array, if all of them are integers in [0, n).
+
+    Raises:
+        SbmtError: If they are not.
+    """
+    try:
+        array = np.asarray(numbers)
+    except (ValueError, TypeError):  # nested lists of different lengths
+        array = np.asarray(None)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise SbmtError(f"{what}: a row of integers", describe(numbers), "give integers")
+    if array.size and not 0 <= array.min() <= array.max() < n:
+        raise SbmtError(f"{what} in [0, {n})", f"{array.min()} … {array.max()}", "count from 0")
+    return array.astype(np.int64)
+
+
+def _check_names(kind: str, names: Iterable[object]) -> None:
+    """Names become parts of the names of files and of tables."""
+    for name in names:
+        if not (isinstance(name, str) and name.isascii() and name and f"x{name}".replace("-", "_").isidentifier()):
+            raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +50,7 @@ class Examples:
     """Labelled documents, stored end to end.
 
     Raises:
-        SbmtError: If the sizes do not match.
+        SbmtError: If a type is wrong, a length or label is negative, or the sizes do not match.
     """
 
     symbols: Symbols  # uint8, uint16 or uint32, all documents one after the other
@@ -35,56 +59,74 @@ class Examples:
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
-        n = len(self.labels)
-        sizes = {"lengths": len(self.lengths)} | {name: len(x) for name, x in self.extras.items()}
-        if self.symbols.dtype not in SYMBOL_TYPES.values():
-            raise SbmtError(f"symbols of type {', '.join(SYMBOL_TYPES)}", self.symbols.dtype, "convert them")
-        if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
+        n = len(check_numbers(self.labels, MOST_LABELS, "labels"))
+        types = get_args(SymbolType)
+        if getattr(self.symbols, "dtype", None) not in types or self.symbols.ndim != 1:
+            raise SbmtError(f"symbols of type {', '.join(types)}", describe(self.symbols), "convert them")
+        check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
+        if np.ndim(self.lengths) != 2 or not np.shape(self.lengths)[1] or np.sum(self.lengths) != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
+        _check_names("extras", self.extras)
+        if odd := [name for name, x in self.extras.items() if np.asarray(x).dtype.kind not in "iufb"]:
+            raise SbmtError("extras that are numbers", odd[0], "give numbers")
+        sizes = {"lengths": len(self.lengths)} | {name: np.size(x) for name, x in self.extras.items()}
         if any(size != n for size in sizes.values()):
             raise SbmtError(f"{n} rows, one per label", sizes, "give every example one of each")
 
     @classmethod
-    def of(
-        cls,
-        examples: Sequence[tuple[bytes, ...]],
-        labels: Sequence[int],
-        **extras: ArrayLike,
-    ) -> "Examples":
+    def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":
         """Makes them from one tuple of documents per example, whose bytes are the symbols.
 
         Example:
             >>> Examples.of([(b"ab",), (b"c",)], [0, 1]).symbols.tolist()
             [97, 98, 99]
         """
+        if len({len(documents) for documents in examples}) > 1:
+            raise SbmtError("as many documents in every example", "different numbers", "give each as many")
         n_documents = len(examples[0]) if examples else 1
         lengths = np.array([[len(d) for d in documents] for documents in examples], dtype=np.int64)
         symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), dtype=np.uint8)
         arrays = {name: np.asarray(values) for name, values in extras.items()}
-        return cls(symbols, lengths.reshape(len(examples), n_documents), np.asarray(labels, dtype=np.int64), arrays)
+        ids = check_numbers(labels, MOST_LABELS, "labels")
+        return cls(symbols, lengths.reshape(len(examples), n_documents), ids, arrays)
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A part of the examples."""
-
-    name: str  # unique in its source, and usable in a file name
-    make: Callable[[], Examples]  # reads or generates the examples, the same ones at every call
-    split: str = ""  # the split to which they belong; empty if ``Source.arrange`` decides that
+Parts = Callable[[], Iterable[tuple[str, Examples]]]
+"""Makes all parts in order: the split of each, or an empty name where that is decided later, and its examples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is known of all examples after every shard has been made, in the order of the shards."""
+    """What is known of all examples after every part has been made, in the order of the parts."""
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    splits: NDArray[Any]  # str (n_examples,), the split that each example's shard names
+    splits: NDArray[Any]  # str (n_examples,), the split that each example's part names
     extras: dict[str, NDArray[Any]]
 
 
 Arrangement = dict[str, NDArray[np.int64]]
 """Indices into the pool by split: ``train``, ``dev``, ``test`` and any further ones."""
+
+
+def by_part(pool: Pool) -> Arrangement:
+    """Puts every example into the split of its part; further splits follow the usual three."""
+    names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
+    return {split: np.flatnonzero(pool.splits == split) for split in names}
+
+
+def check_arrangement(splits: Arrangement, n: int) -> None:
+    """Raises SbmtError unless splits divide some of n examples: no example may be in two places."""
+    if absent := [split for split in SPLITS if not isinstance(splits, dict) or split not in splits]:
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
+    _check_names("splits", splits)
+    for split, numbers in splits.items():
+        if not len(check_numbers(numbers, n, f"examples of {split}")):
+            raise SbmtError(f"examples in {split}", "none", "give more examples")
+    counts = np.bincount(np.concatenate([np.asarray(numbers) for numbers in splits.values()]), minlength=n)
+    if counts.max() > 1:
+        do = "keep what is tested apart from what is trained on"
+        raise SbmtError("each example in one split", f"example {counts.argmax()} in {counts.max()} places", do)
 
 
 @dataclass(frozen=True)
@@ -95,6 +137,9 @@ class Source:
     available, or the user's ``own``. Results on the last two must not be shown beside published ones. ``settings``
     holds everything that decides the content, in a form that JSON can hold: generator and seeds, or files and their
     checksums.
+
+    Raises:
+        SbmtError: If a name could not be that of a folder or file, or a number is out of range.
     """
 
     name: str  # of the folder in which the prepared examples are kept
@@ -104,16 +149,22 @@ class Source:
     vocab_size: int  # number of token ids, padding included
     first_id: int  # token id of symbol 0: 1 if id 0 is padding, 0 if symbols are ids
     settings: dict[str, Any]
-    shards: tuple[Shard, ...]
-    arrange: Callable[[Pool], Arrangement]  # divides the pool into splits
-    symbol_type: SymbolType = "uint8"  # of every shard's symbols
+    parts: Parts
+    arrange: Callable[[Pool], Arrangement] = by_part  # divides the pool into splits
+    symbol_type: SymbolType = "uint8"  # of every part's symbols
     files: dict[str, str] = field(default_factory=dict)  # small files to keep beside the examples, by name
+    notes: tuple[str, ...] = ()  # shown with them by ``sbmt data list``
 
-
-def by_shard(pool: Pool) -> Arrangement:
-    """Puts every example into the split of its shard; further splits follow the usual three."""
-    names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
-    return {split: np.flatnonzero(pool.splits == split) for split in names}
+    def __post_init__(self) -> None:
+        _check_names("examples", [self.name])
+        _check_names("files", [part for name in self.files for part in str(name).split(".")])
+        if reserved := [name for name in self.files if name.endswith(".npy") or name == "info.json"]:
+            raise SbmtError("files with other names than those of the arrays", reserved[0], "rename it")
+        check_choice("origin", self.origin, Origin)
+        check_choice("symbol type", self.symbol_type, SymbolType)
+        check_sizes(vocab_size=self.vocab_size, n_classes=len(self.class_names))
+        if not is_integer(self.first_id) or not 0 <= self.first_id < self.vocab_size:
+            raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")
 
 
 def shuffled(n: int, seed: int) -> NDArray[np.int64]:

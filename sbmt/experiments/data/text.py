@@ -3,16 +3,15 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
-from operator import itemgetter
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.locate import checked_sha256, find_files, missing, read_whole, tar_files
-from sbmt.experiments.data.source import Arrangement, Examples, Pool, Shard, Source, shuffled
+from sbmt.experiments.data.locate import checked_sha256, find_files, missing, tar_files
+from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, shuffled
+from sbmt.experiments.files import read_file
 
 ARCHIVE = "aclImdb_v1.tar.gz"
 PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled.tar.gz"}
@@ -26,51 +25,50 @@ FILE_NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")
 DEV_SEED = 0
 """Decides which training reviews are held out."""
 
-Reviews = Iterator[tuple[str, bytes]]
 
+def _reviews(place: Path, split: str) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the labelled reviews of a split, in an archive or in the folder to which it unpacks."""
 
-def _in_archive(path: Path, split: str) -> Reviews:
     def is_review(name: str) -> bool:
         parts = PurePosixPath(name).parts
         return len(parts) == 4 and parts[:2] == (FOLDER, split) and parts[2] in RATINGS
 
-    return tar_files(path, is_review)
-
-
-def _in_folder(root: Path, split: str) -> Reviews:
+    if place.is_file():
+        yield from tar_files(place, is_review)
+        return
     for label in RATINGS:
-        place = root / split / label
-        if not place.is_dir():
-            raise SbmtError(f"reviews in {place}", "no such folder", f"{GET} and unpack all of it")
-        for path in sorted(place.iterdir()):
-            yield f"{FOLDER}/{split}/{label}/{path.name}", read_whole(path)
+        folder = place / split / label
+        if not folder.is_dir():
+            raise SbmtError(f"reviews in {folder}", "no such folder", f"{GET} and unpack all of it")
+        for path in sorted(folder.iterdir()):
+            yield f"{FOLDER}/{split}/{label}/{path.name}", read_file(path)
 
 
-def _sha256(reviews: Reviews) -> str:
+def _sha256(place: Path, split: str) -> str:
     """SHA-256 of names, sizes and contents."""
     digest = hashlib.sha256()
-    for name, content in reviews:
+    for name, content in _reviews(place, split):
         digest.update(os.fsencode(f"{name}\0{len(content)}\0") + content)
     return digest.hexdigest()
 
 
-def _read(place: Path, split: str, reviews: Callable[[Path, str], Reviews]) -> Examples:
+def _read(place: Path, split: str) -> Examples:
     """All reviews of a split: negative ones first, by number within a class, however they are stored."""
-    rows = []
-    for name, content in reviews(place, split):
+    rows: dict[tuple[int, int], tuple[int, bytes]] = {}  # by label and number
+    for name, content in _reviews(place, split):
         label, file_name = PurePosixPath(name).parts[-2:]
         match = FILE_NAME.fullmatch(file_name)
         if match is None or int(match[2]) not in RATINGS[label]:
             named = "<id>_<rating>.txt, rated 1 to 4 in neg and 7 to 10 in pos"
             raise SbmtError(f"reviews in {place} named {named}", name, f"remove it, or {GET} again")
-        rows.append((list(RATINGS).index(label), int(match[1]), int(match[2]), content))
-    rows.sort(key=itemgetter(0, 1))
-    labels = [row[0] for row in rows]
-    if set(labels) != {0, 1}:
+        key = list(RATINGS).index(label), int(match[1])
+        if key in rows:
+            raise SbmtError(f"one review per class and number for {split} in {place}", "two", f"{GET} again")
+        rows[key] = int(match[2]), content
+    if {label for label, _ in rows} != {0, 1}:
         raise SbmtError(f"reviews of both classes for {split} in {place}", f"{len(rows)} reviews", f"{GET} again")
-    if len({row[:2] for row in rows}) != len(rows):
-        raise SbmtError(f"one review per class and number for {split} in {place}", "two", f"{GET} again")
-    return Examples.of([(row[3],) for row in rows], labels, rating=[row[2] for row in rows])
+    ratings, contents = zip(*(rows[key] for key in sorted(rows)), strict=True)
+    return Examples.of([(content,) for content in contents], [label for label, _ in sorted(rows)], rating=list(ratings))
 
 
 def _arrange(pool: Pool) -> Arrangement:
@@ -81,22 +79,21 @@ def _arrange(pool: Pool) -> Arrangement:
     return {"train": train[n_dev:], "dev": train[:n_dev], "test": test}
 
 
-def _places(path: Path) -> tuple[dict[str, Path], Callable[[Path, str], Reviews]]:
-    """The place of each split and how to read it: one archive, its unpacked folder, or one archive per split."""
+def _places(path: Path) -> dict[str, Path]:
+    """The place of each split: one archive, its unpacked folder, or one archive per split."""
     pair = find_files(path, PAIR.values(), ["text"])
     archive = find_files(path, [ARCHIVE], ["text"]).get(ARCHIVE)
     if path.is_file() and not pair:
         archive = path  # under whatever name
+    for place in (path, path / FOLDER, path / "text" / FOLDER):
+        if archive is None and (place / "train" / "neg").is_dir():
+            archive = place
     if archive is not None:
-        return {"train": archive, "test": archive}, _in_archive
-    for folder in (path, path / FOLDER, path / "text" / FOLDER):
-        if (folder / "train" / "neg").is_dir():
-            return {"train": folder, "test": folder}, _in_folder
-    if len(pair) == len(PAIR):
-        return {split: pair[name] for split, name in PAIR.items()}, _in_archive
-    if pair:
-        raise missing(PAIR.values(), path, pair, "get both files")
-    raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pair, GET)
+        return {"train": archive, "test": archive}
+    if len(pair) < len(PAIR):
+        names = PAIR.values() if pair else [f"{ARCHIVE} or the folder {FOLDER}"]
+        raise missing(names, path, pair, "get both files" if pair else GET)
+    return {split: pair[name] for split, name in PAIR.items()}
 
 
 def text_files(path: Path | str) -> Source:
@@ -114,23 +111,17 @@ def text_files(path: Path | str) -> Source:
             itself or in a folder ``text``. The first kind of this list that is found is taken. All of them give the
             same examples in the same order. Unlabelled reviews are ignored.
 
-    Returns:
-        A source of two shards, ``train`` and ``test``. The checksums in ``settings["files"]`` are computed at once;
-        for a folder, from the names and contents of its reviews.
-
     Raises:
-        SbmtError: If none of these is found, a checksum is wrong, or a review is no regular file. From a shard, if an
-            archive is damaged or has no reviews, or if a review's name lacks a number or has a rating that its class
-            cannot have.
+        SbmtError: If none of these is found, a checksum is wrong, or a review is no regular file. From a part, if an
+            archive is damaged or has no reviews, or a review's name lacks a number or has an impossible rating.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """
-    places, reviews = _places(Path(path))
-    if reviews is _in_archive:
+    places = _places(Path(path))
+    if places["train"].is_file():
         files = {place.name: checked_sha256(place) for place in dict.fromkeys(places.values())}
     else:
-        files = {f"{FOLDER}/{split}": _sha256(reviews(place, split)) for split, place in places.items()}
-    settings = {"files": files, "dev": "a tenth of the training reviews", "dev_seed": DEV_SEED}
+        files = {f"{FOLDER}/{split}": _sha256(place, split) for split, place in places.items()}
     return Source(
         name="text",
         task="text",
@@ -138,7 +129,8 @@ def text_files(path: Path | str) -> Source:
         class_names=("negative", "positive"),
         vocab_size=257,
         first_id=1,
-        settings=settings | ({"note": PAIR_NOTE} if set(files) == set(PAIR.values()) else {}),
-        shards=tuple(Shard(s, partial(_read, place, s, reviews), s) for s, place in places.items()),
+        settings={"files": files, "dev": "a tenth of the training reviews", "dev_seed": DEV_SEED},
+        parts=lambda: ((split, _read(place, split)) for split, place in places.items()),
         arrange=_arrange,
+        notes=(PAIR_NOTE,) if set(files) == set(PAIR.values()) else (),
     )

@@ -14,7 +14,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 from torch import Tensor
 
-from sbmt.experiments.data.listops.expressions import CLOSE, TOKENS
+from sbmt.experiments.data.listops import CLOSE, TOKENS
 from sbmt.experiments.plots.style import INK, MASK_COLOURS, ROLES, is_dark
 
 ADVANCE = 0.602  # width of a character of the monospaced font, in ems

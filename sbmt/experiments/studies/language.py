@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.run import Run

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sbmt.block_model.fit import DensityKind
 from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes, choose, describe
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import Prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import TaskData
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of

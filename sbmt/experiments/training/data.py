@@ -19,9 +19,9 @@ from sbmt.experiments.data.batches import (
     once_by_length,
     training_examples,
 )
-from sbmt.experiments.data.language.masked_blocks import Blocks, make_masked_batch
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.corpus import Blocks, make_masked_batch
 from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.tokenizer import Tokenizer
 
 ExamplesOf = Callable[[int], NDArray[np.int64] | None]
 """The examples of batch 0, 1, …; None after the last."""

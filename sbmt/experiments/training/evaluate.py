@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.data.glue.files import GlueRows
-from sbmt.experiments.data.glue.sentence_pairs import encode_split
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.prepared import Prepared, Split
+from sbmt.experiments.data.glue import GLUE, GlueRows, encode_split
+from sbmt.experiments.data.prepared import Prepared, divide
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.run import Run
@@ -118,7 +116,7 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
 
     Args:
         run: A fine-tuned model. It is put in eval mode and left in its own.
-        rows: From :func:`~sbmt.experiments.data.glue.files.read_glue`.
+        rows: From :func:`~sbmt.experiments.data.glue.read_glue`.
         n_samples: Masks drawn per row; logits are averaged over them.
         seed: Seed of the masks.
 
@@ -133,9 +131,7 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
     if any(len(texts) != n_texts for texts in rows.texts):
         raise SbmtError(f"{n_texts} texts per row for {run.config.task}", "another number", "give that task's table")
     documents = [tuple(text.encode() for text in texts) for texts in rows.texts]
-    examples = Examples.of(documents, [0] * len(documents))
-    offsets = (examples.lengths.cumsum() - examples.lengths.ravel()).reshape(examples.lengths.shape)
-    split = Split(np.arange(len(documents)), examples.labels, examples.symbols, offsets, examples.lengths, {})
+    split = divide(Examples.of(documents, [0] * len(documents)), {"": np.arange(len(documents))})[""]
     feed = run.config.feed(run.tokenizer, encode_split(split, run.tokenizer, run.config.length)[0])
     order = feed.once(_PREDICTION_BATCH, None)
     predicted = np.empty(len(documents), np.int64)

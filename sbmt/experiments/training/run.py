@@ -18,7 +18,7 @@ import torch
 
 import sbmt
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import (
     CHECKSUM,
     load_weights,

@@ -17,14 +17,13 @@ from sbmt.attention import edge_attention
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch, Encoding, batch_of_tokens
-from sbmt.experiments.data.glue.sentence_pairs import encode_split
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.language.masked_blocks import blocks_of
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.corpus import blocks_of
+from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
 from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults

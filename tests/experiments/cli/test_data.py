@@ -1,10 +1,13 @@
 """``sbmt data`` on small tables of GLUE."""
 
+import json
 import shutil
 
 import pytest
 
-from tests.experiments.data.glue.layout import table
+from sbmt.experiments.files import write_json
+from tests.experiments.data.glue_layout import table
+from tests.experiments.data.layouts import write_files
 
 
 @pytest.mark.parametrize("n_short", [0, 2])
@@ -27,6 +30,34 @@ def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_pat
     code, out, err = run("data", "list")
     assert code == 2 and err.count("\n") == 2 and "toy-image" in err and "toy-listops" in err
     assert "toy-text: " in out and "toy-image: " not in out
+
+
+@pytest.mark.bad_input
+def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(run, monkeypatch, tmp_path):
+    folder = write_files("listops", tmp_path / "x" / "listops")
+    (folder / "notes.txt").write_text("mine")
+    for name in ("SBMT_CACHE", "SBMT_DATA"):
+        monkeypatch.setenv(name, "x")
+    for option in ([], ["--replace"]):
+        code, _, err = run("data", "prepare", "listops", "--from", "x/listops", *option)
+        assert code == 2 and "made by this command" in err and err.count("\n") == 1
+    assert (folder / "notes.txt").read_text() == "mine" and len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.bad_input
+def test_what_an_edited_description_says_moves_no_cursor(run, toy_cache, tmp_path):
+    shutil.copytree(toy_cache, tmp_path / "cache")
+    for name, entries in {
+        "toy-text": {"name": "x\x1b[2J", "notes": ["\r\n\x07"]},
+        "toy-listops": {"splits": {}},
+    }.items():
+        path = tmp_path / "cache" / name / "info.json"
+        info = json.loads(path.read_text())
+        del info["checksum"]
+        write_json(path, info | entries, has_checksum=True)
+    code, out, err = run("data", "list")
+    assert code == 2 and err.count("\n") == 1 and "splits" in err
+    assert r"x\x1b[2J: generated" in out and r"\r\n\x07" in out and not {"\x1b", "\x07", "\r"} & set(out + err)
 
 
 @pytest.mark.bad_input

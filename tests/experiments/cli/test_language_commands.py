@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from sbmt.experiments.data.language.tokenizer import Tokenizer
+from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.training.tasks import MlmConfig
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.training.tiny_language import (
     N_MISMATCHED,
     N_TEST,
@@ -52,8 +53,8 @@ def text(run, made, tmp_path):
 
 
 def n_prepared(tmp_path, name):
-    splits = json.loads((tmp_path / "cache" / name / "info.json").read_text())["splits"]
-    return {split: about["n_examples"] for split, about in splits.items()}
+    splits = open_prepared(tmp_path / "cache" / name).splits
+    return {split: len(examples) for split, examples in splits.items()}
 
 
 def test_a_corpus_is_prepared_with_a_tokeniser_learnt_or_given(run, tmp_path):

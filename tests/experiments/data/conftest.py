@@ -25,7 +25,7 @@ def shared_data():
 @pytest.fixture
 def any_checksum(monkeypatch):
     """Small files may carry official names."""
-    monkeypatch.setattr(locate, "KNOWN", {})
+    monkeypatch.setattr(locate, "MD5", {})
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +48,10 @@ def write_tar():
 
 @pytest.fixture(scope="session")
 def pool_of():
-    """Makes every shard of a source; returns what is known of all examples, and each one's documents."""
+    """Makes every part of a source; returns what is known of all examples, and each one's documents."""
 
     def make(source):
-        parts = [(shard.split, shard.make()) for shard in source.shards]
+        parts = list(source.parts())
         pool = Pool(
             np.concatenate([examples.labels for _, examples in parts]),
             np.concatenate([examples.lengths for _, examples in parts]),

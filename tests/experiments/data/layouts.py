@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.image import BATCHES
-from tests.experiments.data.glue.layout import DEV_MNLI, table
-from tests.experiments.data.pathfinder.layout import lay_out
+from tests.experiments.data.glue_layout import DEV_MNLI, table
+from tests.experiments.data.pathfinder_layout import lay_out
 
-CIFAR = [name for names in BATCHES.values() for name in names]
+CIFAR = list(BATCHES)
 
 
 def cifar_batch(seed, n=3):
@@ -58,7 +58,7 @@ def documents_of(examples):
 
 
 def same_examples(first, second):
-    """Whether two shards are equal."""
+    """Whether two parts are equal."""
     arrays = [(x.symbols, x.lengths, x.labels, *x.extras.values()) for x in (first, second)]
     return list(first.extras) == list(second.extras) and all(map(np.array_equal, *arrays))
 

@@ -1,7 +1,6 @@
 import hashlib
 import os
 import random
-import shutil
 
 import numpy as np
 import pytest
@@ -60,42 +59,14 @@ def lay_out(layout, folder, write_tar):
 def test_every_layout_gives_the_same_examples(tmp_path, write_tar, pool_of, any_checksum, layout):
     source = text_files(lay_out(layout, tmp_path, write_tar))
     pool, documents = pool_of(source)
-    assert [shard.name for shard in source.shards] == ["train", "test"]
     assert documents == [(content,) for _, content in ALL]  # bytes as they are, numbers in order, negative ones first
     assert pool.labels.tolist() == ([0] * 12 + [1] * 12) * 2
     assert pool.extras["rating"].tolist() == [int(name[:-4].split("_")[-1]) for name, _ in ALL]
     assert pool.splits.tolist() == ["train"] * 24 + ["test"] * 24
-    assert ("note" in source.settings) == (layout in ("pair", "one of it"))
+    assert bool(source.notes) == (layout in ("pair", "one of it"))
     if layout == "archive":
         checksum = hashlib.sha256((tmp_path / ARCHIVE).read_bytes()).hexdigest()
         assert source.settings["files"] == {ARCHIVE: checksum}
-
-
-def test_what_is_not_a_labelled_review_is_passed_over(tmp_path, write_tar, pool_of):
-    others = [
-        ("aclImdb/train/unsup/0_0.txt", b"unlabelled"),
-        ("aclImdb/train/urls_neg.txt", b"http://"),
-        ("aclImdb/imdb.vocab", b"the"),
-        ("../aclImdb/train/neg/77_1.txt", b"up"),
-        ("/aclImdb/train/neg/78_1.txt", b"root"),
-        ("aclImdb/../aclImdb/train/neg/79_1.txt", b"round"),
-        ("other/train/neg/80_1.txt", b"other"),
-    ]
-    _, documents = pool_of(text_files(write_tar(tmp_path / "mine.tar", others + ALL)))
-    assert documents == [(content,) for _, content in ALL]
-
-
-def test_the_checksum_of_a_folder_sees_names_and_contents(tmp_path):
-    files = text_files(unpacked(tmp_path)).settings["files"]
-    assert text_files(tmp_path).settings["files"] == files
-    review = tmp_path / "aclImdb" / "test" / "pos" / "3_10.txt"
-    review.write_bytes(b"good 4")
-    changed = text_files(tmp_path).settings["files"]
-    review.write_bytes(b"good 3")
-    review.rename(review.with_name("3_9.txt"))
-    renamed = text_files(tmp_path).settings["files"]
-    assert len({x["aclImdb/test"] for x in (files, changed, renamed)}) == 3
-    assert len({x["aclImdb/train"] for x in (files, changed, renamed)}) == 1
 
 
 def test_a_tenth_of_the_training_reviews_is_held_out(tmp_path, write_tar):
@@ -126,23 +97,7 @@ def test_odd_names_are_refused(tmp_path, name, message):
     (path / "aclImdb" / name).write_text("")
     source = text_files(path)
     with pytest.raises(SbmtError, match=message):
-        [shard.make() for shard in source.shards]
-
-
-@pytest.mark.parametrize("members", [[("aclImdb/README", b"")], reviews("test"), reviews("train")[:12]])
-def test_an_archive_without_reviews_of_both_classes_is_refused(tmp_path, write_tar, members):
-    source = text_files(write_tar(tmp_path / "mine.tar", members))
-    with pytest.raises(SbmtError, match="reviews of both classes for train"):
-        source.shards[0].make()
-
-
-def test_half_of_what_is_needed_is_refused(tmp_path, write_tar, any_checksum):
-    write_tar(tmp_path / PAIR["train"], ALL)
-    with pytest.raises(SbmtError, match="got only aclImdb_train_labelled.tar.gz"):
-        text_files(tmp_path)
-    shutil.rmtree(unpacked(tmp_path) / "aclImdb" / "test" / "pos")
-    with pytest.raises(SbmtError, match="reviews in .*aclImdb/test/pos.*unpack all of it"):
-        text_files(tmp_path)
+        list(source.parts())
 
 
 def test_a_pipe_among_the_reviews_is_refused(tmp_path):
@@ -154,8 +109,7 @@ def test_a_pipe_among_the_reviews_is_refused(tmp_path):
 
 def test_the_real_reviews_have_the_known_statistics(shared_data):
     """And golden, SHA-256 of their symbols."""
-    (shard,) = [shard for shard in text_files(shared_data).shards if shard.split == "test"]
-    examples = shard.make()
+    examples = dict(text_files(shared_data).parts())["test"]
     lengths = examples.lengths[:, 0]
     assert np.bincount(examples.labels).tolist() == [12500, 12500]
     assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (963, 1294, 12988)

@@ -1,10 +1,8 @@
 """Small examples of every kind, the same each time they are made."""
 
-from functools import partial
-
 import numpy as np
 
-from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
+from sbmt.experiments.data.source import Examples, Source
 
 SIZES = {"train-0": 20, "train-1": 17, "train-2": 11, "dev": 14, "test": 13}
 KINDS = {  # task: class names, vocabulary, first id
@@ -36,12 +34,12 @@ def toy_examples(task, n, seed):
 
 
 def toy_source(task="listops", *, name=None, make=toy_examples, sizes=SIZES, **changes):
-    """A source with three shards of training examples and one of each other split."""
-    shards = tuple(
-        Shard(shard, partial(make, task, n, number), shard.split("-")[0])
-        for number, (shard, n) in enumerate(sizes.items())
-    )
+    """A source with three parts of training examples and one of each other split."""
     class_names, vocab_size, first_id = KINDS[task]
     fields = dict(origin="generated", class_names=class_names, vocab_size=vocab_size, first_id=first_id)
-    fields |= dict(settings={"seed": 0}, arrange=by_shard)
-    return Source(name=name or f"toy-{task}", task=task, shards=shards, **fields | changes)
+    fields |= dict(settings={"seed": 0}, parts=lambda: toy_parts(task, make, sizes))
+    return Source(name=name or f"toy-{task}", task=task, **fields | changes)
+
+
+def toy_parts(task, make, sizes):
+    return ((part.split("-")[0], make(task, n, number)) for number, (part, n) in enumerate(sizes.items()))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.glue.tasks import GLUE
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.plots.attended import inspect_examples
 from sbmt.experiments.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, word_glyph, wrap
 from sbmt.experiments.plots.long_range import draw_long_range_inspection

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sbmt.experiments.data.glue.tasks import GLUE
-from sbmt.experiments.data.language.tokenizer import train_tokenizer
+from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.source import Examples
+from sbmt.experiments.data.tokenizer import train_tokenizer
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import Run, Scores
 from sbmt.experiments.training.tasks import GlueConfig, MlmConfig

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sbmt.experiments.data.prepared import prepare
-from sbmt.experiments.data.source import Examples, Shard, Source, by_shard
+from sbmt.experiments.data.source import Examples, Source
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.run import Run, Scores, describe
 from sbmt.experiments.training.tasks import LongRangeConfig
@@ -45,8 +45,9 @@ def tiny_run(task, cache, **settings):
 def prepare_few(cache, task, make, class_names, vocab_size, first_id):
     """Prepares what ``make(task, n, seed)`` makes in ``cache / task``."""
     sizes = {"train": 6, "dev": 4, "test": N_TEST}
-    shards = tuple(Shard(s, lambda s=s, n=n: make(task, n, len(s)), s) for s, n in sizes.items())
-    return prepare(Source(task, task, "generated", class_names, vocab_size, first_id, {}, shards, by_shard), cache)
+    fields = class_names, vocab_size, first_id, {}
+    source = Source(task, task, "generated", *fields, lambda: ((s, make(task, n, len(s))) for s, n in sizes.items()))
+    return prepare(source, cache)
 
 
 def untrained(config, prepared):

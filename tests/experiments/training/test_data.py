@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from sbmt.experiments.data.batches import Encoding, make_batch
-from sbmt.experiments.data.language.tokenizer import Tokenizer
 from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed
 from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN
 

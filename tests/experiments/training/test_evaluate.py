@@ -9,14 +9,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from sbmt import SbmtError
-from sbmt.experiments.data.glue.files import GlueRows, read_glue
+from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.prepared import open_prepared, prepare
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 from sbmt.experiments.training.evaluate import evaluate, predict_labels, submission
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import Run, Scores, load_run
-from tests.experiments.data.glue.layout import table
+from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_examples, toy_source
 from tests.experiments.training.tiny_language import sentences
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.data.language.tokenizer import train_tokenizer
 from sbmt.experiments.data.prepared import open_prepared
+from sbmt.experiments.data.tokenizer import train_tokenizer
 from sbmt.experiments.training import fit as fit_run
 from tests.experiments.training.test_f1 import f1_of_class, macro_f1, pipeline_f1
 from tests.experiments.training.tiny_language import N_MISMATCHED, N_TEST, N_TRAIN, VOCABULARY

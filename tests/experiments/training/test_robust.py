@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sbmt import SbmtError
 from sbmt.experiments.cli import app
-from sbmt.experiments.data.glue.files import GlueRows
+from sbmt.experiments.data.glue import GlueRows
 from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
 from sbmt.experiments.training.evaluate import submission

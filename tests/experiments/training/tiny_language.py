@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.experiments.data.glue.layout import DEV_MNLI, table
+from tests.experiments.data.glue_layout import DEV_MNLI, table
 
 WORDS = ("a", "film", "good", "bad", "that", "is", "not", "café", "中", "<s>", "it 's", "$5")
 VOCABULARY = 280

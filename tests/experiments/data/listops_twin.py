@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from sbmt.experiments.data.listops.expressions import OPERATORS
+from sbmt.experiments.data.listops import OPERATORS
 
 
 def generate_tree(draw, law, depth=1):

@@ -3,13 +3,15 @@
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from sbmt.experiments.data.pathfinder import ANTIALIAS, CONTRAST, LENGTH, RADIUS, THICKNESS
+
 UNITS, N_DIRECTIONS = 256, 64
 
 
-def paddle_ends(snakes, settings):
+def paddle_ends(snakes):
     """Begin and end of every paddle in pixels, (images, snakes, paddles, 2, 2)."""
     angles = snakes.directions * (2 * np.pi / N_DIRECTIONS)
-    half = settings.paddle_length / 2 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    half = LENGTH / 2 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     middles = snakes.middles / UNITS
     return np.stack([middles - half, middles + half], axis=-2)
 
@@ -46,18 +48,17 @@ def joined(segments, distances, discs, reach):
     return int(component[under[0]] == component[under[1]])
 
 
-def drawing(paddles, discs, settings):
+def drawing(paddles, discs, size):
     """An image, sample by sample, of paddles (n, 2, 2) and discs."""
-    n = settings.size * settings.antialias
-    y, x = (np.mgrid[:n, :n] + 0.5) / settings.antialias
+    n = size * ANTIALIAS
+    y, x = (np.mgrid[:n, :n] + 0.5) / ANTIALIAS
     samples = np.zeros((n, n))
     for begin, end in paddles:
-        along = (end - begin) / settings.paddle_length
+        along = (end - begin) / LENGTH
         u = (x - begin[0]) * along[0] + (y - begin[1]) * along[1]
         v = (y - begin[1]) * along[0] - (x - begin[0]) * along[1]
-        is_covered = (0 <= u) & (u <= settings.paddle_length) & (abs(v) <= settings.paddle_thickness / 2)
-        samples[is_covered] = settings.paddle_contrast
+        is_covered = (0 <= u) & (u <= LENGTH) & (abs(v) <= THICKNESS / 2)
+        samples[is_covered] = CONTRAST
     for disc in discs:
-        samples[np.hypot(x - disc[0], y - disc[1]) <= settings.marker_radius] = 1
-    size = settings.size
-    return 255 * samples.reshape(size, settings.antialias, size, settings.antialias).mean((1, 3))
+        samples[np.hypot(x - disc[0], y - disc[1]) <= RADIUS] = 1
+    return 255 * samples.reshape(size, ANTIALIAS, size, ANTIALIAS).mean((1, 3))

@@ -1,3 +1,5 @@
+"""Retrieval: pairs in Long Range Arena's files, and generated ones about topics."""
+
 import gzip
 import hashlib
 
@@ -5,8 +7,10 @@ import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.retrieval import files as module
-from sbmt.experiments.data.retrieval.files import retrieval_files
+from sbmt.experiments.data import retrieval as module
+from sbmt.experiments.data.retrieval import LENGTHS, generate_topic_pairs, retrieval_files, topic_words
+from tests.experiments.data.layouts import documents_of
+from tests.statistics import binomial_p_values
 
 PARTS = ("train", "eval", "test")
 # label as written, two texts, and what is read of them
@@ -62,23 +66,16 @@ def test_pairs_are_read_byte_for_byte(write, pool_of, tmp_path, content, suffix)
     assert source.settings == {"files": files, "document_bytes": 10_000}
 
 
-def test_a_mark_of_byte_order_inside_a_text_stays(write, pool_of):
-    rows = [(b"1.0", b"\xef\xbb\xbfa", b"b"), (b"0.0", b"c", b"\xef\xbb\xbf")]
-    _, documents = pool_of(retrieval_files(write(tsv(rows))))
-    assert documents[:2] == [(b"\xef\xbb\xbfa", b"b"), (b"c", b"\xef\xbb\xbf")]
-
-
-@pytest.mark.parametrize("n_bytes", [7, 41, 1000])
-def test_the_size_of_the_parts_changes_nothing(write, pool_of, monkeypatch, n_bytes):
-    """No pair is lost or read twice, wherever a part ends; a part without a line of its own is empty."""
+@pytest.mark.parametrize("n_pairs", [1, 5, 7, 1000])
+def test_the_size_of_the_parts_changes_nothing(write, pool_of, monkeypatch, n_pairs):
+    """No pair is lost or read twice, wherever a part ends."""
     rows = [(b"%d" % (i % 2), b"a" * (i % 5), b"b" * i) for i in range(25)]
-    monkeypatch.setattr(module, "SHARD_BYTES", n_bytes)
+    monkeypatch.setattr(module, "AT_ONCE", n_pairs)
     source = retrieval_files(write(tsv(rows)))
     pool, documents = pool_of(source)
     assert documents == [(a, b) for _, a, b in rows] * 3
     assert pool.labels.tolist() == [i % 2 for i in range(25)] * 3
-    n_shards = -(-len(tsv(rows)) // n_bytes)
-    assert len(source.shards) == len({shard.name for shard in source.shards}) == 3 * n_shards
+    assert len(list(source.parts())) == 3 * -(-25 // n_pairs)
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
@@ -93,46 +90,55 @@ def test_the_size_of_the_parts_changes_nothing(write, pool_of, monkeypatch, n_by
         (b"\xef\xbb\xbf1.0\tid\tid\ta\tb\n", "label 0.0 or 1.0"),  # the mark belongs at the start of the file
     ],
 )
-def test_a_wrong_line_is_named(write, monkeypatch, suffix, line, message):
-    monkeypatch.setattr(module, "SHARD_BYTES", 5000)  # so that it is not in the first part
+def test_a_wrong_line_is_named(write, suffix, line, message):
     source = retrieval_files(write(eval=tsv(PAIRS) + line + tsv(PAIRS), suffix=suffix))
     with pytest.raises(SbmtError, match=message) as error:
-        [shard.make() for shard in source.shards]
+        list(source.parts())
     assert f"new_aan_pairs.eval{suffix}, line 7" in str(error.value)
-
-
-@pytest.mark.parametrize("suffix, n_bytes", [(".tsv", 1), (".tsv", 30_000), (".tsv.gz", 7)])
-def test_a_file_whose_last_line_does_not_end_is_refused(write, monkeypatch, suffix, n_bytes):
-    """It is cut off: perhaps only by its line feed, perhaps within its last text, which nothing else would show."""
-    monkeypatch.setattr(module, "SHARD_BYTES", 5000)
-    source = retrieval_files(write(eval=tsv(PAIRS)[:-n_bytes] if n_bytes < 9999 else b"1.0\ta", suffix=suffix))
-    with pytest.raises(SbmtError, match=f"a line feed at the end of the last row in .*.eval{suffix}, line [16]"):
-        [shard.make() for shard in source.shards]
-
-
-def test_an_empty_file_is_refused(write):
-    source = retrieval_files(write(test=b""))
-    with pytest.raises(SbmtError, match="pairs in .*new_aan_pairs.test.tsv, got an empty file"):
-        [shard.make() for shard in source.shards]
-
-
-def test_official_files_come_first_and_must_be_complete(write, tmp_path):
-    write(stem="imdb_film_pairs", suffix=".tsv.gz")
-    write()
-    assert retrieval_files(tmp_path).origin == "official"
-    (tmp_path / "new_aan_pairs.test.tsv").unlink()
-    with pytest.raises(SbmtError, match="got only new_aan_pairs.eval.tsv, new_aan_pairs.train.tsv"):
-        retrieval_files(tmp_path)
 
 
 def test_the_real_stand_in_has_the_known_content(shared_data, pool_of):
     """Counts and balance; and golden, the symbols of the test split."""
     source = retrieval_files(shared_data)
     assert (source.name, source.origin) == ("retrieval-films", "stand-in")
-    assert "Not the ACL Anthology" in source.settings["note"]
+    assert "Not the ACL Anthology" in source.notes[0]
     pool, documents = pool_of(source)
     arranged = source.arrange(pool)
     for split, n in (("train", 1200), ("dev", 200), ("test", 200)):
         assert np.bincount(pool.labels[arranged[split]]).tolist() == [n // 2, n // 2]
     test = b"".join(b"".join(documents[row]) for row in arranged["test"])
     assert hashlib.sha256(test).hexdigest() == "2d63c736bd3692619b2bd104643bbc577ee77c0973e1a065dc6ab4a54e83c8c0"
+
+
+def generator(seed=0):
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def topics_of(document, words):
+    """Which topics a document has words of, apart from common words."""
+    found = set(document.split(b" ")) - set(words[0])
+    return {topic for topic, own in enumerate(words[1:]) if found & set(own)}
+
+
+def pairs_of(examples):
+    documents = documents_of(examples)
+    return list(zip(documents[::2], documents[1::2], strict=True))
+
+
+def test_a_label_says_whether_the_topics_are_the_same():
+    words = topic_words(16)
+    assert len({w for topic in words for w in topic}) == sum(map(len, words)), "a word of two topics proves nothing"
+    examples = generate_topic_pairs(300, generator(), words)
+    for (first, second), label in zip(pairs_of(examples), examples.labels, strict=True):
+        assert (topics_of(first, words) == topics_of(second, words)) == bool(label)
+        assert all(LENGTHS[0] <= len(d.split(b" ")) < LENGTHS[1] for d in (first, second))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_labels_are_a_fair_coin_and_half_of_the_words_are_common(judge):
+    words = topic_words(4)
+    examples = generate_topic_pairs(2000, generator(1), words)
+    written = [w for pair in pairs_of(examples) for d in pair for w in d.split(b" ")]
+    n_common = sum(w in set(words[0]) for w in written)
+    counts = ((int(examples.labels.sum()), 2000), (n_common, len(written)))
+    judge(np.array([binomial_p_values(count, n, 0.5) for count, n in counts]))

@@ -1,14 +1,18 @@
+"""GLUE: its tables as they are, and their text as tokens."""
+
 import gzip
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.glue import files as module
-from sbmt.experiments.data.glue.files import glue_files, read_glue
-from sbmt.experiments.data.glue.tasks import GLUE
-from tests.experiments.data.glue.layout import DEV_MNLI, table
+from sbmt.experiments.data import glue as module
+from sbmt.experiments.data.glue import GLUE, encode_split, glue_files, read_glue
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.data.tokenizer import train_tokenizer
+from tests.experiments.data.glue_layout import DEV_MNLI, table
 
 SIZES = {"train": 40, "dev": 7, "dev_matched": 7, "dev_mismatched": 5, "train_subset": 30, "dev_subset": 6}
 SPLITS = ("train", "test", "mismatched")
@@ -54,7 +58,7 @@ def test_tables_become_splits(write, pool_of, any_checksum, task, end, given, re
     source = glue_files(task, write(task, given, end))
     assert (source.name, source.task) == (task if origin == "official" else f"{task}-subset", task)
     assert source.origin == origin
-    note, is_tested_on_sample = source.settings["note"], "dev_subset" in read
+    note, is_tested_on_sample = source.notes[-1], "dev_subset" in read
     assert ("do not compare" in note) == (origin == "stand-in")
     assert ("a sample of training rows" in note) == is_tested_on_sample
     assert ("test is the official dev table" in note) != is_tested_on_sample
@@ -73,47 +77,6 @@ def test_tables_become_splits(write, pool_of, any_checksum, task, end, given, re
     assert [row for split in SPLITS[1 : len(read)] for row in arranged[split]] == list(range(n_train, len(documents)))
 
 
-@pytest.mark.parametrize("n_train, n_dev", [(200, 7), (3, 1)])
-def test_dev_is_no_larger_than_test(write, pool_of, monkeypatch, n_train, n_dev):
-    monkeypatch.setitem(SIZES, "train", n_train)
-    source = glue_files("sst2", write("sst2", ("train", "dev")))
-    sizes = {split: len(rows) for split, rows in source.arrange(pool_of(source)[0]).items()}
-    assert sizes == dict(train=n_train - n_dev, dev=n_dev, test=7)
-
-
-def test_plain_tables_come_before_packed_ones(write, tmp_path):
-    write("sst2", ("train", "dev"), ".tsv.gz")
-    write("sst2", ["dev"])
-    source = glue_files("sst2", str(tmp_path / "dev.tsv"))  # one of them brings the others
-    assert source.settings["splits"] == {"train": "train.tsv.gz", "test": "dev.tsv"}
-
-
-def test_settings_say_what_was_read(write, tmp_path):
-    write("qqp", ("train", "dev"))
-    path = tmp_path / "train.tsv"
-    path.write_bytes(path.read_bytes() + b"too\tshort\n" + b"0\t1\t2\t\t \t1\n")
-    source = glue_files("qqp", tmp_path)
-    assert source.settings["splits"] == {"train": "train.tsv", "test": "dev.tsv"}
-    for name, read, skipped, empty in (("train.tsv", 41, 1, 2), ("dev.tsv", 7, 0, 0)):
-        assert source.settings["files"][name] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-        assert source.settings["rows"][name] == {"read": read, "skipped": skipped, "empty_texts": empty}
-    assert source.shards[0].make().lengths[-1].tolist() == [0, 1]  # empty texts stay
-
-
-@pytest.mark.parametrize(
-    ("stems", "message"),
-    [
-        (["train", "dev_matched"], "expected train.tsv, dev_matched.tsv, dev_mismatched.tsv in .*got only dev_m"),
-        (["train", *SAMPLE], "got only dev_subset.tsv, train.tsv, train_subset.tsv"),
-        (["dev_matched", "dev_mismatched"], "expected train.tsv, .*got only dev_matched.tsv, dev_mismatched.tsv"),
-        (["train_subset"], "expected dev_matched.tsv and dev_mismatched.tsv or dev_subset.tsv in .*got only train_sub"),
-    ],
-)
-def test_missing_tables_are_told(write, stems, message):
-    with pytest.raises(SbmtError, match=message):
-        glue_files("mnli", write("mnli", stems))
-
-
 REAL = {  # name, rows per label in the order of the labels, and golden: texts and labels of the dev split
     "sst2": ("sst2", [29_780, 37_569], [428, 444], "64185385072ac6c6"),
     "qnli": ("qnli-subset", [4_523, 4_476], [2_702, 2_761], "44b27ed17459ab92"),
@@ -127,7 +90,6 @@ def test_the_real_tables_have_the_known_balance(shared_data, pool_of, task):
     name, train, test, golden = REAL[task]
     source = glue_files(task, shared_data)
     assert (source.name, source.origin) == (name, "official" if name == task else "stand-in")
-    assert (module.COPY in source.settings["note"]) == (task in ("sst2", "qnli"))
     for rows in source.settings["rows"].values():
         assert (rows["skipped"], rows["empty_texts"]) == (0, 0)
     pool, documents = pool_of(source)
@@ -201,19 +163,6 @@ def test_texts_are_read_as_they_are_written(write_table, task):
         assert rows.index == tuple(str(i) for i in range(len(TRAPS)))
 
 
-@pytest.mark.parametrize(
-    ("content", "texts", "labels", "index"),
-    [
-        (b"is_duplicate\tquestion2\tx\tquestion1\n1\tsecond\t?\tfirst\n", (("first", "second"),), [1], ("0",)),
-        (b"id\tquestion1\tquestion2\tis_duplicate\tis_duplicate\n7\ta\tb\t1\t0\n", (("a", "b"),), [0], ("7",)),
-    ],
-    ids=["another order", "of two labels the last"],
-)
-def test_columns_are_found_by_name(write_table, content, texts, labels, index):
-    rows = read_glue(write_table(content), "qqp")
-    assert (rows.texts, rows.labels.tolist(), rows.index) == (texts, labels, index)
-
-
 def test_rows_that_are_too_short_are_counted(write_table):
     """Such as QQP's whose question was broken by a line feed; rows beside them stay."""
     broken = b'1\t2\t3\t"How do I\n"\tWas it so?\t0\n\n'
@@ -248,19 +197,95 @@ def test_tables_without_labels(write_table, task):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "rows of SST-2 in .*got an empty file"),
-        (b"\n", "columns sentence, label in line 1 of .*, got an empty line"),
+        (b"", "columns sentence, label in line 1 of .*, got an empty"),
+        (b"\n", "columns sentence, label in line 1 of .*, got an empty file or line"),
         (b"it 's good\t1\n", "columns sentence, label in line 1 of .*got .it 's good, 1"),
         (b"sentence\tlabel\rgood\t1\r", r"got 'sentence, label\\rgood, 1': save it with line feeds"),
         (b"sentence\tlabel\nshort\n\n", "got none, and 2 that are too short"),
-        (b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n", "2 columns in .*train.tsv, line 3, as in its line 1, got 3"),
+        (
+            b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n",
+            "2 columns in .*train.tsv, line 3, as in .* 1, and .*, got 3",
+        ),
         (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 in .*train.tsv, line 3, got .*xe9b"),
         (b"sentence\tlabel\ngood\t2\n", "one of the labels 0, 1 in .*train.tsv, line 2, got '2': correct"),
         (b"sentence\tlabel\ngood\t1\nbad\t-\n", "one of the labels 0, 1 in .*train.tsv, line 3, got '-'"),
-        (b"sentence\tlabel\ngood\t1\nba", "2 columns and a line feed in .*train.tsv, line 3, .*it is cut off"),
+        (b"sentence\tlabel\ngood\t1\nba", "2 columns in .*train.tsv, line 3, .*and a line feed, got 1"),
         (b"sent\xff\tlabel\n", "UTF-8 in .*train.tsv, line 1, got"),
     ],
 )
 def test_what_is_no_table_of_the_task_is_refused(write_table, content, message):
     with pytest.raises(SbmtError, match=message):
         read_glue(write_table(content), "sst2")
+
+
+pytest.importorskip("tokenizers")  # an extra
+
+WORDS = ["the", "film", "is", "good", "naïve", "漢字", '"quoted"', "<s>", "</s>", "  ", "was", "not", "seen\u0085", ""]
+
+
+def sentence(rng, n):
+    return " ".join(WORDS[i] for i in rng.integers(0, len(WORDS), n).tolist())
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    rng = np.random.default_rng(0)
+    return train_tokenizer([sentence(rng, 12) for _ in range(200)], 300)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Sentences and pairs of up to 40 words, of training 90 and of every dev table 12."""
+    folder = tmp_path_factory.mktemp("glue")
+    made = {}
+    for task, stems in (("sst2", ("train", "dev")), ("mnli", ("train", "dev_matched", "dev_mismatched"))):
+        (folder / task).mkdir()
+        for seed, stem in enumerate(stems):
+            rng = np.random.default_rng([1, seed])
+            n = 90 if stem == "train" else 12
+            pairs = [tuple(sentence(rng, k) for k in rng.integers(0, 40, len(GLUE[task].texts))) for _ in range(n)]
+            labels = [GLUE[task].written[i] for i in rng.integers(0, len(GLUE[task].written), n)]
+            columns = DEV_MNLI if stem.startswith("dev_m") else None
+            (folder / task / f"{stem}.tsv").write_bytes(table(task, pairs, labels, columns))
+        made[task] = prepare(glue_files(task, folder / task), folder / "cache")
+    return made
+
+
+def naive(split, tokenizer, length):
+    """Ids of every example, packed one at a time, and the number of those that were cut."""
+    examples, n_cut = [], 0
+    for example in range(len(split)):
+        first, *second = ([bytes(document).decode()] for document in split.documents(example))
+        (ids,), is_cut = tokenizer.pack(first, *(second or [None]), length)
+        examples.append(ids.tolist())
+        n_cut += is_cut
+    return examples, n_cut
+
+
+@pytest.mark.parametrize("task, length, chunk", [("sst2", 9, 7), ("mnli", 9, 1), ("mnli", 40, 4096)])
+def test_examples_are_packed_in_their_order(prepared, tokenizer, monkeypatch, task, length, chunk):
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    for name, split in prepared[task].splits.items():
+        encoded, n_cut = encode_split(split, tokenizer, length)
+        wanted, wanted_cut = naive(split, tokenizer, length)
+        documents = [encoded.documents(example) for example in range(len(encoded))]
+        assert [[ids.tolist() for ids in row] for row in documents] == [[ids] for ids in wanted], name
+        assert n_cut == wanted_cut and encoded.labels.tolist() == split.labels.tolist()
+        assert encoded.extras is split.extras
+        assert encoded.symbols.dtype == np.uint16
+        lengths = encoded.lengths[encoded.indices].sum(1).tolist()
+        assert lengths == [len(ids) for ids in wanted] and max(lengths) <= length
+
+
+def test_what_is_no_text_is_refused(prepared, tokenizer):
+    split = prepared["mnli"].splits["test"]
+    with pytest.raises(SbmtError, match="documents in UTF-8"):
+        encode_split(replace(split, symbols=np.full_like(split.symbols, 0xFF)), tokenizer, 20)
+    encoded, _ = encode_split(split, tokenizer, 20)
+    with pytest.raises(SbmtError, match="one document or two of bytes, got 1 of uint16"):
+        encode_split(encoded, tokenizer, 20)
+    three = np.zeros((1, 3), np.int64)
+    with pytest.raises(SbmtError, match="got 3 of uint8"):
+        encode_split(replace(split, indices=np.arange(1), lengths=three, offsets=three), tokenizer, 20)
+    with pytest.raises(SbmtError, match="length ≥"):
+        encode_split(split, tokenizer, 3)

@@ -1,1 +1,0 @@
-"""GLUE: four tasks on sentences and pairs of sentences."""

@@ -1,1 +1,0 @@
-"""Text as tokens: a vocabulary learned from text, and a corpus for masked language modelling."""

@@ -1,1 +1,0 @@
-"""ListOps: what does a nested expression amount to?"""

@@ -1,1 +1,0 @@
-"""Pathfinder: are two discs joined by a chain of paddles?"""

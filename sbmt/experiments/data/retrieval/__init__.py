@@ -1,1 +1,0 @@
-"""Retrieval: do two documents belong together?"""

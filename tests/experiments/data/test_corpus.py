@@ -1,0 +1,302 @@
+"""A corpus: streams that give back the text however it is divided; its blocks, and the law by which tokens hide."""
+
+import gzip
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sbmt import SbmtError
+from sbmt.experiments.data import corpus as module
+from sbmt.experiments.data.corpus import EVERY, Blocks, blocks_of, corpus_source, make_masked_batch, select_and_mask
+from sbmt.experiments.data.prepared import Split
+from sbmt.experiments.data.source import SPLITS
+from sbmt.experiments.data.tokenizer import Tokenizer, lines_of, train_tokenizer
+from tests.statistics import binomial_p_values, pair_p_values, uniform_p_value
+
+RNG = np.random.default_rng(0)
+WORDS = ["the", "cat", "sat", "größer", "—", "<s>", "<mask>", " ", "\t", "\r", "12", "it’s"]
+LINES = [" ".join(RNG.choice(WORDS, RNG.integers(0, 12))) + "\n" for _ in range(400)]
+TEXT = "".join(LINES)
+TOKENIZER = train_tokenizer([TEXT], 290)
+
+
+def write(folder, files):
+    """Writes texts by name; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        content = text.encode() if isinstance(text, str) else text
+        (folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+    return folder
+
+
+def streams(source):
+    """The ids of every split, part after part."""
+    ids = {split: [np.empty(0, np.uint16)] for split in SPLITS}
+    for split, examples in source.parts():
+        assert examples.lengths.tolist() == [[len(examples.symbols)]] and examples.labels.tolist() == [0]
+        ids[split].append(examples.symbols)
+    return {split: np.concatenate(parts) for split, parts in ids.items()}
+
+
+def texts(source):
+    return {split: TOKENIZER.decode(ids) for split, ids in streams(source).items()}
+
+
+NAMED = {
+    "a_train.txt": TEXT,
+    "b.train.txt.gz": TEXT[:999],
+    "my-dev.txt": LINES[7] * 3,
+    "wiki.Test.txt.gz": "".join(LINES[:9]),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [("txt", ()), ("txt.gz", ("dev",)), ("txt.gz", ("test",)), ("txt", ("dev", "test"))]
+)
+def test_what_no_file_is_named_for_gets_every_20th_part(tmp_path, monkeypatch, kind, named):
+    write(tmp_path, {f"some.{kind}": TEXT} | {f"{split}.txt": f"only {split}\n" for split in named})
+    if len(named) == 2:
+        monkeypatch.setattr(module, "PART_BYTES", 500)
+    source = corpus_source(tmp_path, tokenizer=TOKENIZER)
+    found = texts(source)
+    for split in ("dev", "test"):
+        if split in named:
+            assert found.pop(split) == f"only {split}\n"
+        else:
+            assert 0.5 < len(found[split]) * EVERY / len(TEXT) < 2
+    assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES)
+
+
+@given(st.integers(1, 60), st.integers(1, 10**4))
+def test_parts_are_lines_and_every_split_has_some(tmp_path_factory, n_lines, part_bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PART_BYTES", part_bytes)
+        check_parts(tmp_path_factory, n_lines)
+
+
+def check_parts(tmp_path_factory, n_lines):
+    path = write(tmp_path_factory.mktemp("corpus"), {"some.txt": "".join(LINES[:n_lines])}) / "some.txt"
+    if n_lines < 3:
+        with pytest.raises(SbmtError, match="text of 3 lines or more for train and dev and test in some.txt"):
+            corpus_source(path, tokenizer=TOKENIZER)
+        return
+    found = texts(corpus_source(path, tokenizer=TOKENIZER))
+    assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES[:n_lines])
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "part_bytes", "n_parts"),
+    [("txt", 1, 400), ("txt", 64, None), ("txt.gz", 500, None), ("txt.gz", 10**6, 1)],
+)
+def test_the_stream_does_not_depend_on_how_the_text_is_divided(tmp_path, monkeypatch, kind, part_bytes, n_parts):
+    monkeypatch.setattr(module, "PART_BYTES", part_bytes)
+    write(tmp_path, {f"train.{kind}": TEXT, "dev.txt": "a", "test.txt": "b"})
+    source = corpus_source(tmp_path, tokenizer=TOKENIZER)
+    assert streams(source)["train"].tolist() == [i for line in LINES for i in TOKENIZER.encode(line).tolist()]
+    parts = [TOKENIZER.decode(examples.symbols) for split, examples in source.parts() if split == "train"]
+    sizes = [len(text.encode()) for text in parts]
+    assert sum(sizes) == len(TEXT.encode()) and n_parts in (None, len(sizes))
+    longest = max(len(line.encode()) for line in LINES)
+    assert all(size >= part_bytes for size in sizes[:-1])
+    assert all(size < part_bytes + longest for size in sizes)
+
+
+def test_text_may_be_a_file_a_folder_or_in_a_folder_of_data(tmp_path):
+    folder = write(tmp_path / "lm", {"some.txt": TEXT})
+    (folder / ".hidden.txt").write_text("hidden\n")
+    (folder / "README.md").write_text("read me\n")
+    sources = [corpus_source(p, tokenizer=TOKENIZER) for p in (tmp_path, folder, folder / "some.txt", str(tmp_path))]
+    for source in sources[1:]:
+        assert texts(source) == texts(sources[0]) and source.settings == sources[0].settings
+
+
+LONG = "the cat " * 500
+
+
+def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
+    write(tmp_path, NAMED | {"my-dev.txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
+    source = corpus_source(tmp_path, vocab_size=300)
+    tokenizer = Tokenizer(source.files["tokenizer.json"])
+    assert tokenizer == train_tokenizer([TEXT, TEXT[:999]], 300)
+    assert source.vocab_size == tokenizer.vocab_size
+    assert source.settings["tokenizer"] == tokenizer.sha256 and source.settings["is_tokenizer_trained"]
+    given_source = corpus_source(tmp_path, tokenizer=tokenizer)
+    assert not given_source.settings["is_tokenizer_trained"]
+    for split, ids in streams(source).items():
+        assert streams(given_source)[split].tolist() == ids.tolist()
+
+
+def test_the_shared_text_is_a_corpus(shared_data):
+    found = texts(corpus_source(shared_data, tokenizer=TOKENIZER))
+    sizes = {split: len(text.encode()) for split, text in found.items()}
+    assert sizes == {"train": 7_113_921, "dev": 1_515_064, "test": 1_256_449}
+    last = found["test"][-1000:]
+    assert gzip.open(shared_data / "lm" / "wikitext-2.test.txt.gz").read().decode().endswith(last)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("name", "part_bytes"), [("some.txt", 8), ("some.txt.gz", 10**6)])
+def test_bytes_that_are_no_utf8_are_told_by_line(tmp_path, monkeypatch, part_bytes, name):
+    monkeypatch.setattr(module, "PART_BYTES", part_bytes)
+    broken = "".join(LINES[:20]).encode() + b"caf\xe9 \n" + TEXT.encode()
+    write(tmp_path, {name: broken, "dev.txt": "a", "test.txt": "b"})
+    with pytest.raises(SbmtError, match=r"UTF-8 in .*some.txt.*, line 21, got b'\\xe9"):
+        corpus_source(tmp_path, tokenizer=TOKENIZER)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "put text in UTF-8 there"),
+        ({"some.txt": "one\ntwo\n"}, "text of 3 lines or more for train and dev and test in some.txt, got 2"),
+        ({"dev.txt": "a\n", "test.txt": "b\n"}, "text of 1 lines or more"),
+        ({"some.txt": "a\n", "some.txt.gz": "a\n"}, "some.txt once"),
+    ],
+)
+def test_too_little_text_is_refused(tmp_path, files, words):
+    with pytest.raises(SbmtError, match=words):
+        corpus_source(write(tmp_path, files), tokenizer=TOKENIZER)
+
+
+SHARE = 0.001  # of the suite's false alarms, for each statistical test here
+SMALL = train_tokenizer(["the cat sat on the mat"], 270)
+PLAIN = np.arange(5, SMALL.vocab_size)
+KEY = (3, 14)
+
+
+def stream(n, seed=0):
+    return np.random.default_rng(seed).integers(5, SMALL.vocab_size, n).astype(np.uint16)
+
+
+def blocks(n, length):
+    return Blocks(stream(n), length, SMALL.start_id, SMALL.end_id, SMALL.padding_id)
+
+
+def generator(seed):
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+@given(st.integers(0, 60), st.integers(3, 20))
+def test_blocks_hold_the_stream_once_between_start_and_end(n, length):
+    made = blocks(n, length)
+    tokens, is_real = made.rows(np.arange(len(made)))
+    assert tokens.shape == is_real.shape == (len(made), length) and tokens.dtype == np.int64
+    inside = [row[real][1:-1].tolist() for row, real in zip(tokens, is_real, strict=True)]
+    assert [i for row in inside for i in row] == made.symbols.tolist()
+    assert all(len(row) == length - 2 for row in inside[:-1]) and all(inside)
+    for row, real in zip(tokens, is_real, strict=True):
+        n_real = real.sum()
+        assert real[:n_real].all() and row[0] == 0 and row[n_real - 1] == 2 and (row[n_real:] == 1).all()
+    order = np.arange(len(made))[::-2]
+    again = made.rows(order)
+    assert (again[0] == tokens[order]).all() and (again[1] == is_real[order]).all()
+
+
+def split_of(indices, lengths=(4, 0, 7, 5), kind="uint16"):
+    sizes = np.array(lengths)
+    at = np.array(indices, np.int64)
+    symbols = stream(sizes.sum()).astype(kind)
+    return Split(at, np.zeros(len(at), np.int64), symbols, (sizes.cumsum() - sizes)[:, None], sizes[:, None], {})
+
+
+def test_a_split_is_one_stream():
+    for examples in ([0], [1, 2], [0, 1, 2, 3], [0, 2, 3]):  # what lies between is empty
+        split = split_of(examples)
+        made = blocks_of(split, 6, SMALL)
+        assert made.symbols.tolist() == [i for n in range(len(split)) for i in split.documents(n)[0].tolist()]
+        assert (made.length, made.start_id, made.end_id, made.padding_id) == (6, 0, 2, 1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        (split_of([0, 3]), "one stream"),
+        (split_of([3, 2]), "one stream"),
+        (split_of([]), "one stream"),
+        (split_of([0, 1], kind="uint32"), "uint16 ids"),
+    ],
+)
+def test_splits_of_another_kind_are_refused(split, words):
+    with pytest.raises(SbmtError, match=words):
+        blocks_of(split, 6, SMALL)
+
+
+@pytest.mark.statistical(share=SHARE)
+def test_every_token_is_selected_alike_and_apart_from_the_others(judge):
+    n, width = 40_000, 12
+    tokens = np.tile(stream(width).astype(np.int64), (n, 1))
+    tokens[:, 0], tokens[:, 5] = SMALL.start_id, SMALL.mask_id
+    is_real = np.tile(np.arange(width) < 10, (n, 1))
+    _, selected = select_and_mask(tokens, is_real, SMALL, generator(0))
+    is_asked = is_real[0] & (tokens[0] >= 5)
+    assert is_asked.sum() == 8 and not selected[:, ~is_asked].any()
+    mine = selected[:, is_asked]
+    per_row = np.bincount(mine.sum(1), minlength=9)
+    judge(
+        binomial_p_values(mine.sum(0), n, 0.15),
+        pair_p_values(mine, np.full(8, 0.15)),
+        binomial_p_values(per_row, n, stats.binom.pmf(np.arange(9), 8, 0.15)),
+        binomial_p_values((mine[::2] & mine[1::2]).sum(0), n // 2, 0.15**2),
+    )
+
+
+@pytest.mark.statistical(share=SHARE)
+def test_selected_tokens_are_hidden_replaced_or_kept(judge):
+    shape = 2000, 500
+    tokens = generator(1).integers(5, SMALL.vocab_size, shape)
+    inputs, selected = select_and_mask(tokens, np.ones(shape, np.bool_), SMALL, generator(2))
+    assert (inputs[~selected] == tokens[~selected]).all()
+    given_, true = inputs[selected], tokens[selected]
+    n, n_plain = len(true), len(PLAIN)
+    is_hidden, is_other = given_ == SMALL.mask_id, (given_ != SMALL.mask_id) & (given_ != true)
+    p_other = 0.1 * (1 - 1 / n_plain)
+    counts = [is_hidden.sum(), is_other.sum(), (given_ == true).sum()]
+    shift = (given_[is_other] - true[is_other]) % n_plain  # 1 … n_plain − 1, all alike
+    others = np.bincount(given_[is_other], minlength=SMALL.vocab_size)
+    assert not others[list(SMALL.special_ids)].any()
+    n_groups = 20  # of shifts, so that each is met often enough for a chi-square
+    groups = np.bincount((shift - 1) * n_groups // (n_plain - 1), minlength=n_groups)
+    sizes = np.bincount(np.arange(n_plain - 1) * n_groups // (n_plain - 1))
+    judge(
+        binomial_p_values(counts, n, np.array([0.8, p_other, 1 - 0.8 - p_other])),
+        uniform_p_value(groups, is_other.sum() * sizes / sizes.sum()),
+        binomial_p_values(others[PLAIN], n, p_other / n_plain),
+    )
+
+
+@pytest.mark.statistical(share=SHARE)
+def test_what_becomes_of_a_token_depends_on_no_other(judge):
+    n, width = 60_000, 6
+    tokens = np.full((n, width), 7)
+    inputs, selected = select_and_mask(tokens, np.ones((n, width), np.bool_), SMALL, generator(3))
+    hidden, kept = selected & (inputs == SMALL.mask_id), selected & (inputs == 7)
+    p_kept = 0.15 * (0.1 + 0.1 / len(PLAIN))
+    judge(
+        pair_p_values(hidden, np.full(width, 0.12)),
+        [binomial_p_values((hidden[:, i] & kept[:, j]).sum(), n, 0.12 * p_kept) for i, j in np.ndindex(6, 6) if i != j],
+        binomial_p_values((hidden[::2] & hidden[1::2]).sum(0), n // 2, 0.12**2),
+    )
+
+
+@pytest.mark.parametrize("bounds", [(0, 8, 16), (0, 1, 2, 15, 16)])
+def test_processes_that_share_a_batch_draw_what_one_would(bounds):
+    made, examples = blocks(3000, 12), np.arange(16) * 7
+    tokens, is_real = made.rows(examples)
+    whole = make_masked_batch(made, examples, slice(0, 16), SMALL, KEY)
+    assert whole.mask.numpy().tolist() == is_real.tolist() and whole.weight == 1.0
+    assert whole.selected.any() and whole.labels.tolist() == tokens[whole.selected.numpy()].tolist()
+    assert (whole.tokens.numpy() == tokens)[~whole.selected.numpy()].all()
+    assert whole.tokens.dtype == whole.labels.dtype == torch.int64
+    parts = [make_masked_batch(made, examples, slice(a, b), SMALL, KEY) for a, b in pairwise(bounds)]
+    for name in ("tokens", "mask", "selected", "labels"):
+        assert torch.cat([getattr(part, name) for part in parts]).equal(getattr(whole, name))
+    for part, (a, b) in zip(parts, pairwise(bounds), strict=True):
+        assert part.weight == pytest.approx(len(part.labels) * 16 / ((b - a) * len(whole.labels)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmt.cost import count_operations
-from sbmt.experiments.costs.methods import METHODS, Case, build_case
+from sbmt.experiments.costs import METHODS, Case, build_case
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper_costs.toml").read_text("utf-8"))
 POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4}

@@ -12,7 +12,7 @@ import numpy as np
 from results.lookup import cases, find, fitted_ratio, load, machines, runs_of
 from sbmt.experiments.benchmarks import tables_of
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
-from sbmt.experiments.costs.tables import cost_tables
+from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.studies import language
 from sbmt.experiments.tables import LEFT_OUT
 

@@ -5,13 +5,12 @@ from math import floor
 
 import numpy as np
 import pytest
-from sbmt.experiments.costs.methods import METHODS, REFERENCE
-from sbmt.experiments.costs.report import DENSITIES, TASKS, cost_report
 from scipy.optimize import linprog
 
 from results.lookup import load
 from results.paper_costs import PAPER, beyond, compare_with_claims, degree
 from sbmt.cost import evaluate
+from sbmt.experiments.costs import DENSITIES, METHODS, REFERENCE, TASKS, cost_report
 from sbmt.experiments.training.tasks import PAPER as SETTINGS
 
 VERDICTS = compare_with_claims()

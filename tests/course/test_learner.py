@@ -4,7 +4,6 @@ Only those cells are run that an exercise builds on, so that the course need not
 """
 
 import ast
-import builtins
 import tomllib
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import torch
 
 from sbmt.experiments import exercises as judging
 from sbmt.experiments.exercises import BLANK, NOT_YET
-from tests.course.reading import PATHS, Exercise, code_before, exercises, loaded, needed, stored
+from tests.course.reading import PATHS, Exercise, code_before, exercises, loaded, stored
 
 ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exercise in exercises(path)]
 
@@ -109,9 +108,3 @@ def test_a_check_is_one_call_and_a_solution_has_names_of_its_own(path, exercise)
     assert exercise.check.count("check(") == 1 and "assert" not in exercise.check
     assert exercise.answers and set(exercise.answers) <= loaded(exercise.check)
     assert not stored(exercise.solution) & stored(exercise.stub) - {"_"}
-
-
-def test_only_what_an_exercise_builds_on_is_run():
-    cells = [("setup", "import math\nx = 1"), ("code", "y = x"), ("code", "z = 2"), ("code", "t = [0]\nt[0] = y")]
-    assert needed(cells, {"t"} - set(dir(builtins))) == ["import math\nx = 1", "y = x", "t = [0]\nt[0] = y"]
-    assert needed(cells, set()) == ["import math\nx = 1"]

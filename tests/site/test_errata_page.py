@@ -35,17 +35,8 @@ def test_each_button_shows_its_group_and_counts_it(visit: Visit) -> None:
         assert page.url.endswith(f"#show={name}")
     page.locator("#errata-filter button[value=all]").click()
     assert shown(page) == list(GROUPS) and "#" not in page.url
-
-
-def test_the_address_keeps_the_choice_and_a_link_to_an_entry_overrides_it(visit: Visit) -> None:
     page = visit.open("errata.html#show=proof").page
     assert shown(page) == ["proof"] and pressed(page) == "proof"
-    page.evaluate("location.hash = 'self-loops'")  # in another group
-    page.wait_for_function("document.querySelectorAll('section[data-group][hidden]').length === 0")
-    assert pressed(page) == "all"
-    assert page.locator("#self-loops").is_visible()
-    page.evaluate("location.hash = 'show=no-such-group'")
-    assert shown(page) == list(GROUPS)
 
 
 def test_without_a_script_everything_is_shown(browser, address: str) -> None:

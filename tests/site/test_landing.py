@@ -7,30 +7,11 @@ from pathlib import Path
 import pytest
 
 from results.claims import n_claims
-from tests.site.visits import DOCS, NARROW, ROOT, Visit
+from tests.site.visits import DOCS, ROOT, Visit
 
 pytestmark = pytest.mark.site
 
-FIRST_VIEW = {"width": 1280, "height": 800}
 PICTURES = DOCS / "assets" / "landing"
-
-
-def bottom(page, selector: str) -> float:
-    box = page.locator(selector).first.bounding_box()
-    return box["y"] + box["height"]
-
-
-def test_first_view_says_what_why_and_what_to_run(visit: Visit) -> None:
-    page = visit.open("index.html").page
-    page.set_viewport_size(FIRST_VIEW)
-    words = ("h1", ".lead", ".hero-text pre", ".hero .md-button >> nth=2")
-    for selector in (*words, *(f".hero-figure figcaption >> nth={i}" for i in range(3)), "#small"):
-        assert bottom(page, selector) <= FIRST_VIEW["height"], selector
-    page.set_viewport_size(NARROW)
-    assert bottom(page, ".lead") <= NARROW["height"] / 2
-    for picture in page.locator(".hero .shown, #small canvas, .pipeline--narrow").all():
-        box = picture.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"] and box["width"] >= 150
 
 
 def test_what_it_says_is_so(site: Path) -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.site.visits import NARROW, Visit
+from tests.site.visits import Visit
 
 pytestmark = pytest.mark.site
 
@@ -91,31 +91,6 @@ def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
     assert exact.nDraws == 1001 and exact.frequency == 1.0 and exact.edges == 576
 
 
-def test_experiments_show_what_they_say(page):
-    move = """(place) => {
-        const { session } = window.sbmtPlayground;
-        session.points.clusters[0] = place;
-        session.set({ link: "bilinear" });
-    }"""
-    one = set_up(page, 0)
-    assert len(one.points["clusters"]) == 1 and one.density > 0.99
-    for place, low, high in (([5, 5], 0.999, 1), ([3, -3], 0.2, 0.3), ([-1.5, -1.5], 0, 0.01)):
-        page.evaluate(move, place)
-        assert low <= state(page).density <= high
-
-    assert set_up(page, 1).within == pytest.approx(1 / 3, abs=1e-3)  # the block budget
-    page.evaluate(move, [0, 4.5])
-    block = page.evaluate("[0, 9, 17].map((i) => sbmtPlayground.session.model.probability[i][i + 1])")
-    assert block[0] > 0.99 and max(block[1:]) < 0.01
-
-    rates = set_up(page, 2)
-    assert rates.within > 0.97 and rates.across < 0.2
-    assert set_up(page, 4).density == pytest.approx(0.0578, abs=1e-3)  # the floor of exploration
-    assert set_up(page, 5).density > 0.999  # the price of edges
-    page.locator("[data-part=steps]").click()
-    assert state(page).density < 0.01
-
-
 def test_exploration_and_price_react(page):
     before = state(page)
     assert page.locator("[data-part=step]").is_disabled()
@@ -126,14 +101,6 @@ def test_exploration_and_price_react(page):
     assert text(page, "price") == "2.1 × 10⁻³"
     page.locator("[data-part=step]").click()
     assert state(page).density < explored.density
-
-
-def test_cases_have_their_densities(page):
-    expected = {"collapsed": 1.0, "separated": 1 / 9, "distant": 0.01, "fresh": 0.25, "certain": 1.0}
-    for name, density in expected.items():
-        page.locator(f"[data-place={name}]").click()
-        assert state(page).density == pytest.approx(density, abs=0.01)
-        assert page.locator(f"[data-place={name}]").get_attribute("aria-pressed") == "true"
 
 
 def test_a_cluster_is_dragged_with_the_mouse(page):
@@ -166,25 +133,6 @@ def test_points_are_moved_by_keyboard(page):
     page.keyboard.press("t")
     page.wait_for_function("document.querySelector('[data-part=summary]').textContent.includes('Token 1 is at')")
     assert page.locator("[data-part=summary]").get_attribute("aria-live") == "polite"
-
-
-def test_a_finger_drags_a_point_and_scrolls_elsewhere(browser, address):
-    with Visit(browser, address, has_touch=True, is_mobile=True) as visit:
-        page = visit.open("playground.html").page
-        page.set_viewport_size(NARROW)
-        fingers = page.context.new_cdp_session(page)
-
-        def swipe(start, end):
-            for kind, places in (("touchStart", [start]), ("touchMove", [end]), ("touchMove", [end]), ("touchEnd", [])):
-                points = [{"x": x, "y": y} for x, y in places]
-                fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-            return state(page)
-
-        now = swipe(page.evaluate(PLACE, [0.0, 3.5]), page.evaluate(PLACE, [2.0, -2.0]))
-        assert now.points["clusters"][0] == pytest.approx([2.0, -2.0], abs=0.1)
-        assert page.evaluate("scrollY") == 0
-        still = swipe(page.evaluate(PLACE, [-3.0, 2.0]), page.evaluate(PLACE, [-3.0, 4.5]))
-        assert still.points == now.points and page.evaluate("scrollY") > 0
 
 
 def test_without_javascript_there_is_a_picture(browser, address):

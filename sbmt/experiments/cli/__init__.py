@@ -12,10 +12,9 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.cli.bench import bench, cost
 from sbmt.experiments.cli.data import data_app
 from sbmt.experiments.cli.evaluate import evaluate, predict
-from sbmt.experiments.cli.glue import glue
 from sbmt.experiments.cli.inspect import inspect, sample
 from sbmt.experiments.cli.sparsify import sparsify
-from sbmt.experiments.cli.study import demo, study
+from sbmt.experiments.cli.study import demo, glue, study
 from sbmt.experiments.cli.train import make_train_app
 from sbmt.experiments.memory import keep_freed_memory
 from sbmt.registration import load_plugins

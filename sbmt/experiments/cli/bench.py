@@ -1,6 +1,7 @@
 """``sbmt bench`` and ``sbmt cost``: time and memory of many ways to attend, and operations of each."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,8 +9,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.cli.tables import check_targets, print_table
+from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
 
@@ -39,15 +39,10 @@ def bench(
         got = ", ".join(suite or [f"those of {device}"])
         raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")
     console = Console(markup=False)
-
-    def keep(result: dict[str, Any]) -> None:
-        if json is not None:
-            write_json(json, result)
-
+    keep = (lambda result: None) if json is None else partial(write_json, json)
     with progress_bars(console) as progress:
-        result = run_suites(
-            suite or (), is_quick=quick, threads=threads, device=device, track=progress.track, on_found=keep
-        )
+        options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track, "on_found": keep}
+        result = run_suites(suite or (), is_quick=quick, **options)
     for table in tables_of(result):
         print_table(console, table)
     about = result["manifest"]

@@ -1,15 +1,14 @@
 """``sbmt data``: prepares the examples of the tasks, and lists those that are prepared."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, choose, printable
-from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.cli.tables import print_table
+from sbmt.experiments.cli.terminal import print_table, progress_bars
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
 from sbmt.experiments.data.source import TASKS, Source
@@ -39,25 +38,20 @@ def prepare_task(
     choose("task", task, dict.fromkeys(TASKS))
     console = Console(markup=False)
     if task == "corpus":
-        source = _corpus(console, from_, reduced, vocab_size, tokenizer)
+        with console.status("reading the text"):
+            source = _corpus(from_, reduced, vocab_size, tokenizer)
     elif (vocab_size, tokenizer) != (None, None):
         raise SbmtError("--vocab-size and --tokenizer only with corpus", task, "leave them out")
     else:
         source = find_source(task, from_, is_reduced=reduced)
     with progress_bars(console) as progress:
         bar = progress.add_task(source.name, total=None)
-        prepared = prepare(
-            source,
-            prepared_folder(),
-            is_replaced=replace,
-            report=lambda n_examples: progress.update(bar, completed=n_examples),
-        )
+        folder = prepared_folder()
+        prepared = prepare(source, folder, is_replaced=replace, report=lambda n: progress.update(bar, completed=n))
     _show(console, prepared)
 
 
-def _corpus(
-    console: Console, path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None
-) -> Source:
+def _corpus(path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None) -> Source:
     from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
     from sbmt.experiments.data.tokenizer import Tokenizer
 
@@ -65,43 +59,39 @@ def _corpus(
         raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser already has a size")
     size = (REDUCED_VOCABULARY if is_reduced else VOCABULARY) if vocab_size is None else vocab_size
     loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
-    with console.status("reading the text" if loaded else f"learning a tokeniser of {size:,} tokens"):
-        name = "corpus-reduced" if is_reduced else "corpus"
-        return corpus_source(path or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
+    name = "corpus-reduced" if is_reduced else "corpus"
+    return corpus_source(path or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
 
 
 @data_app.command("list")
 def list_prepared() -> None:
     """List what is prepared, and show where files are looked for."""
     console = Console(markup=False)
-    folder = prepared_folder()
-    names = sorted(path.parent.name for path in folder.glob("*/info.json"))
+    console.print(f"Files are looked for in {printable(data_folder())}", highlight=False)
+    folders = sorted(path.parent for path in prepared_folder().glob("*/info.json"))
+    if not folders:
+        console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
     damages = []
-    for name in names:
+    for folder in folders:
         try:
-            _show(console, open_prepared(folder / name, is_checked=False))
+            _show(console, open_prepared(folder, is_checked=False))
         except SbmtError as error:
             damages.append(error)
-    if not names:
-        console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
-    console.print(f"Files are looked for in {printable(data_folder())}", highlight=False)
-    for damage in damages:
-        typer.echo(f"sbmt: {damage}", err=True)
+            typer.echo(f"sbmt: {error}", err=True)
     if damages:
         raise typer.Exit(2)
 
 
 def _show(console: Console, prepared: Prepared) -> None:
-    info: dict[str, Any] = prepared.info
-    table = []
+    info = prepared.info
+    rows = []
     for name, split in prepared.splits.items():
         shares = np.bincount(split.labels, minlength=len(info["class_names"])) / len(split)
         lengths = np.quantile(split.lengths[split.indices], (0.5, 0.9, 1))
-        row = name, f"{len(split):,}", " ".join(f"{share:.2f}" for share in shares), *(f"{x:,.0f}" for x in lengths)
-        table.append(row)
+        classes = " ".join(f"{share:.2f}" for share in shares)
+        rows.append((name, f"{len(split):,}", classes, *(f"{x:,.0f}" for x in lengths)))
     title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
     headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
-    print_table(console, Table("data", printable(title), headings, tuple(table)))
-    for note in info["notes"]:
-        console.print(printable(note), highlight=False)
-    console.print(f"Prepared in {printable(prepared.folder)}", highlight=False)
+    print_table(console, Table("data", printable(title), headings, tuple(rows)))
+    for line in (*info["notes"], f"Prepared in {prepared.folder}"):
+        console.print(printable(line), highlight=False)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, check_seed
-from sbmt.experiments.cli.tables import print_scores
+from sbmt.experiments.cli.terminal import print_scores
 from sbmt.experiments.data.glue import read_glue
 from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.training import evaluate as evaluate_run

@@ -2,21 +2,18 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, check_seed, choose
-from sbmt.experiments.cli.tables import check_targets, print_scores, print_table
+from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
 from sbmt.experiments.training.tasks import GeneratedConfig, RepeatedTokensConfig
 from sbmt.samplers import SAMPLERS, sample_edges
-
-N_EXAMPLES = 256
-"""Test examples to look at, unless the user says how many."""
 
 
 def inspect(
@@ -33,14 +30,13 @@ def inspect(
     title = "the shipped checkpoint" if run is None else str(run)
     console = Console(markup=False)
     if not isinstance(loaded.config, GeneratedConfig):
-        _inspect_prepared(console, loaded, title, output, N_EXAMPLES if examples is None else examples, query, seed)
+        _inspect_prepared(console, loaded, title, output, 256 if examples is None else examples, query, seed)
         return
     if not isinstance(loaded.config, RepeatedTokensConfig) or loaded.config.fresh_values:
         got = f"one on {loaded.config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
         raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
-    for name, value in (("--examples", examples), ("--query", query)):
-        if value is not None:
-            raise SbmtError(f"no {name} for a run on repeated tokens", value, "leave it out")
+    if (examples, query) != (None, None):
+        raise SbmtError("--examples and --query only for a run on prepared examples", title, "leave them out")
     from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
     _print_run(console, title, loaded)
@@ -63,23 +59,21 @@ def _inspect_prepared(
     console: Console, run: Run, title: str, output: Path, n_examples: int, query: int | None, seed: int
 ) -> None:
     """Settings, scores and densities of a run on prepared examples, and its figure."""
-    from sbmt.experiments.plots.attended import density_moments, inspect_examples
+    from sbmt.experiments.plots.attended import inspect_examples
     from sbmt.experiments.plots.long_range import draw_long_range_inspection
 
-    if n_examples < 2:
-        raise SbmtError("--examples ≥ 2", n_examples, "one example has no deviation")
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")
     inspection = inspect_examples(run, n_examples, seed=seed)
     _print_run(console, title, run)
-    densities = inspection.per_example.densities
-    title = f"Density on {len(densities):,} test examples: mean ± standard deviation over these inputs"
-    heads = (f"head {head}" for head in range(densities.shape[2]))
+    mean, deviation = inspection.moments()
     rows = [
-        (str(layer), *(f"{m:.4f} ± {d:.4f}" for m, d in zip(*pair, strict=True)))
-        for layer, pair in enumerate(zip(*(x.tolist() for x in density_moments(densities)), strict=True))
+        (str(layer), *(f"{m:.4f} ± {d:.4f}" for m, d in zip(mean[layer], deviation[layer], strict=True)))
+        for layer in range(len(mean))
     ]
-    print_table(console, Table("densities", title, ("layer", "mean of its heads", *heads), tuple(rows)))
+    title = f"Density on {len(inspection.densities):,} test examples: mean ± standard deviation over these inputs"
+    headings = "layer", "mean of its heads", *(f"head {head}" for head in range(mean.shape[1] - 1))
+    print_table(console, Table("densities", title, headings, tuple(rows)))
     draw_long_range_inspection(inspection, output, query)
     console.print(f"Figure: {output}", highlight=False)
 
@@ -103,14 +97,13 @@ def sample(
     choose("sampler", sampler, SAMPLERS)
     placements = [place(name, n_tokens, seed) for name in (PLACEMENTS if case == "all" else [case])]
     generator = torch.Generator().manual_seed(seed)
-    edges = [sample_edges(p.block_model, sampler, generator=generator) for p in placements]
-    rows: list[Any] = []
+    edges = [sample_edges(placement.block_model, sampler, generator=generator) for placement in placements]
+    rows = []
     for placement, drawn in zip(placements, edges, strict=True):
-        model = placement.block_model
-        densities = (f"{density.item():.4f}" for density in (model.expected_density(), drawn.density()))
-        rows.append((placement.name, str(n_tokens), str(model.n_clusters), *densities, str(drawn.n_edges)))
-    headings = "case", "tokens", "clusters", "expected density", "drawn density", "edges"
+        expected, density = placement.block_model.expected_density().item(), drawn.density().item()
+        rows.append((placement.name, f"{expected:.4f}", f"{density:.4f}", str(drawn.n_edges)))
     console = Console(markup=False)
-    print_table(console, Table("sample", f"One draw by the {sampler} sampler", headings, tuple(rows)))
+    title = f"One draw by the {sampler} sampler, {n_tokens} tokens"
+    print_table(console, Table("sample", title, ("case", "expected density", "density", "edges"), tuple(rows)))
     draw_placements(placements, edges, output)
     console.print(f"Figure: {output}", highlight=False)

@@ -40,11 +40,7 @@ def config_parameters(config: type, without: Collection[str] = ()) -> list[inspe
 
 
 def attention_options() -> dict[str, tuple[list[str], "Field[Any]", Any]]:
-    """All options of attentions by name: the attentions that have it, the first one's field, and its type.
-
-    Raises:
-        SbmtError: If two attentions have options of one name and different types.
-    """
+    """All options of attentions by name: the attentions that have it, the first one's field, and its type."""
     found: dict[str, tuple[list[str], Field[Any], Any]] = {}
     for attention in ATTENTIONS:
         hints = get_type_hints(options_of(attention))

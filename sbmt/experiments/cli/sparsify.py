@@ -11,14 +11,29 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.cli.progress import progress_bars
-from sbmt.experiments.cli.tables import check_targets, print_scores, print_table
+from sbmt.experiments.cli.terminal import print_scores, print_table, progress_bars
 from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import load_run
 
+TITLE = (
+    "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
+    "and what the task loses against full attention"
+)
 
+
+@contextmanager
+def _without_subnormals() -> Iterator[None]:
+    """Rates may be tiny, and arithmetic on subnormal numbers takes ten times as long as on zeros."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+@_without_subnormals()
 def sparsify(
     run: Annotated[Path, typer.Argument(help="folder of a run trained with full attention")],
     edges_per_query: Annotated[float, typer.Option(help="edges that a query's attention is divided among")] = 16.0,
@@ -32,7 +47,6 @@ def sparsify(
     compare: Annotated[bool, typer.Option(help="whether to measure other masks with as many edges, too")] = True,
     examples: Annotated[int | None, typer.Option(help="test examples for that; the run's own if left out")] = None,
     json: Annotated[Path | None, typer.Option(help="also write the comparison here")] = None,
-    figure: Annotated[Path | None, typer.Option(help="also draw it here")] = None,
 ) -> None:
     """Put fitted masks in the place of full attention, and compare them with other masks of equal size.
 
@@ -45,9 +59,9 @@ def sparsify(
     check_sizes(steps=steps, clusters=clusters, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0:
         raise SbmtError("fine_tune ≥ 0", fine_tune, "0 leaves all weights as they are")
-    if not compare and (json is not None or figure is not None):
-        raise SbmtError("--json and --figure with a comparison", "--no-compare", "leave one of them out")
-    check_targets(json, figure)
+    if not compare and json is not None:
+        raise SbmtError("--json with a comparison", "--no-compare", "leave one of them out")
+    check_writable(json)
     full = load_run(run)
     if compare:
         n_compared(full, examples)
@@ -59,7 +73,7 @@ def sparsify(
     if before is not None and (masks.exists() or not compare):
         raise SbmtError("a folder without a run", folder, "name another with --output")
     console = Console(markup=False)
-    with _without_subnormals(), only_writer(folder), progress_bars(console) as progress:
+    with only_writer(folder), progress_bars(console) as progress:
         check_writable(masks)
         sparse = before
         if sparse is None or fine_tune:  # a run that was fine-tuned has lost the masks that are compared
@@ -75,10 +89,6 @@ def sparsify(
         result = _compare(console, full, sparse, examples, fine_tune)
         for path in filter(None, (masks, json)):
             write_json(path, result)
-        if figure is not None:
-            from sbmt.experiments.plots.sparsification import draw_attention_mass
-
-            draw_attention_mass([result], figure)
     console.print(f"Run: {folder}", highlight=False)
 
 
@@ -88,21 +98,11 @@ def _bar(progress: Progress, name: str, steps: int) -> Callable[[int, float], No
     return lambda step, _: progress.update(bar, completed=step)
 
 
-@contextmanager
-def _without_subnormals() -> Iterator[None]:
-    """Rates may be tiny, and arithmetic on subnormal numbers takes ten times as long as on zeros."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
 def _compare(console: Console, full: Any, sparse: Any, examples: int | None, fine_tune: int) -> dict[str, Any]:
     """Measures all kinds of masks, and prints a row for each."""
     from sbmt.experiments.sparsification.compare import KINDS, compare, report
 
-    with _without_subnormals(), progress_bars(console) as progress:
+    with progress_bars(console) as progress:
         bar = progress.add_task("masks of other kinds", total=len(KINDS))
         found = compare(full, sparse, None, examples, lambda _: progress.advance(bar), fine_tune)
         result = report(full, [found], fine_tune)
@@ -111,10 +111,6 @@ def _compare(console: Console, full: Any, sparse: Any, examples: int | None, fin
         numbers = (f"{kind['density']:.3f}", f"{kind['attention_mass']:.3f}", f"{kind['error']:.2f}")
         lost = f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}"
         rows.append((kind["kind"], *numbers, f"{kind['effective_keys']:.1f}", f"{kind['accuracy']:.3f}", lost))
-    title = (
-        "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
-        "and what the task loses against full attention"
-    )
     headings = ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost")
-    print_table(console, Table("masks", title, headings, tuple(rows)))
+    print_table(console, Table("masks", TITLE, headings, tuple(rows)))
     return result

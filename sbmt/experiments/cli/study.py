@@ -1,22 +1,24 @@
-"""``sbmt demo`` and ``sbmt study``: several trials on several seeds, and a table of them."""
+"""``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from sbmt.errors import choose
-from sbmt.experiments.cli.progress import run_with_bars
-from sbmt.experiments.cli.tables import check_targets, print_table, study_table
+from sbmt.errors import check_sizes, choose
+from sbmt.experiments.cli.terminal import check_targets, print_table, run_with_bars, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.files import write_json
+from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import summary
-from sbmt.experiments.training.tasks import SIZES
+from sbmt.experiments.training.tasks import EPOCHS, GLUE_TASKS, SIZES
 
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
+Json = Annotated[Path | None, typer.Option(help="also write the results here")]
 
 
 def demo(
@@ -52,7 +54,7 @@ def demo(
 def study(
     name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
-    json: Annotated[Path | None, typer.Option(help="also write the results here")] = None,
+    json: Json = None,
     figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
     workers: Workers = 1,
 ) -> None:
@@ -74,3 +76,40 @@ def study(
 
         draw_study(result, figure)
     console.print(f"Runs and numbers: {folder}", highlight=False)
+
+
+def glue(
+    trial: Annotated[
+        list[str], typer.Option(help=f"repeat it for several; of: {', '.join(language.TRIALS)}", show_default=False)
+    ] = list(language.DEFAULT),  # noqa: B006
+    task: Annotated[list[str], typer.Option(help="repeat it for several", show_default=False)] = list(GLUE_TASKS),  # noqa: B006
+    seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help=f"passes over a task's examples; {EPOCHS}, or fewer if reduced")
+    ] = None,
+    reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
+    output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
+    json: Json = None,
+    figure: Annotated[Path | None, typer.Option(help="also draw accuracy against density, task by task, here")] = None,
+    workers: Workers = 1,
+) -> None:
+    """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
+
+    Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
+    interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
+    """
+    check_sizes(seeds=seeds, workers=workers, **({} if epochs is None else {"epochs": epochs}))
+    check_targets(json, figure)
+    console = Console(markup=False)
+    options: dict[str, Any] = {"n_seeds": seeds, "epochs": epochs, "is_reduced": reduced, "n_workers": workers}
+    results = language.run_language_studies(trial, task, output, **options, run=partial(run_with_bars, console))
+    for path in filter(None, (output / "result.json", json)):
+        write_json(path, results)
+    print_table(console, language.mlm_table(results["mlm"]))
+    print_table(console, language.glue_accuracy_table(results))
+    print_table(console, language.glue_f1_table(results))
+    if figure is not None:
+        from sbmt.experiments.plots.study import draw_glue
+
+        draw_glue(results, figure)
+    console.print(f"Runs and numbers: {output}", highlight=False)

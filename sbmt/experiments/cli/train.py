@@ -12,8 +12,7 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.options import config_parameters, parameters_of
-from sbmt.experiments.cli.progress import numbers_of, training_bars
-from sbmt.experiments.cli.tables import print_scores
+from sbmt.experiments.cli.terminal import numbers_of, print_scores, training_bars
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig

@@ -16,40 +16,26 @@ from sbmt.experiments.training.run import Run
 
 @dataclass(frozen=True, eq=False)
 class AttendedDocument:
-    """What the heads attend to in one document, under one draw of the masks.
+    """What the heads attend to in one document, under one draw of the masks."""
 
-    Attributes:
-        tokens: int64 ``(n,)``, without the padding at the end.
-        in_degrees: ``(layers, heads, n)``, share of the real queries that attend each key, in [0, 1].
-        densities: ``(layers, heads)``, share of the real pairs that are attended.
-        query: Position of one chosen query.
-        is_attended: bool ``(layers, heads, n)``, whether that query attends each key.
-    """
-
-    tokens: Int[Tensor, " n"]
-    in_degrees: Float[Tensor, "layers heads n"]
-    densities: Float[Tensor, "layers heads"]
-    query: int
-    is_attended: Bool[Tensor, "layers heads n"]
+    tokens: Int[Tensor, " n"]  # without the padding at the end
+    in_degrees: Float[Tensor, "layers heads n"]  # share of the real queries that attend each key
+    densities: Float[Tensor, "layers heads"]  # share of the real pairs that are attended
+    query: int  # position of one chosen query
+    is_attended: Bool[Tensor, "layers heads n"]  # whether that query attends each key
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A model's results on single test examples, and what it takes to draw any of their masks again.
-
-    Attributes:
-        run: The run whose model it is.
-        per_example: Predictions and densities of each example.
-        calls: Batch by batch, the model's tokens, which of them are real, and the state of its generator.
-    """
+    """A model's results on single test examples, and what it takes to draw any of their masks again."""
 
     run: Run
     per_example: Evaluation
-    calls: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    calls: tuple[tuple[Tensor, Tensor, Tensor], ...]  # by batch: tokens, which are real, the generator's state
 
     @property
     def densities(self) -> NDArray[np.float64]:
-        """Density of each example, the mean over layers and heads, ``(n_examples,)``."""
+        """Density of each example, the mean over layers and heads."""
         return self.per_example.densities.double().mean((1, 2)).numpy()
 
     @property
@@ -57,25 +43,23 @@ class Inspection:
         """Tokens that the model read of each example, of both documents if it is a pair."""
         return torch.cat([is_real.flatten(1).sum(1) for _, is_real, _ in self.calls]).numpy()
 
+    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean density and its deviation over examples, (layers, 1 + heads): of the heads' mean, then of each head."""
+        densities = self.per_example.densities
+        columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
+        return columns.mean(0).numpy(), columns.std(0).numpy()
+
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
         """Draws an example's masks again, the same ones up to rounding, and returns what they attend in each document.
 
-        Args:
-            example: Number of the example in the split.
-            query: Position of the query to choose in every document; None takes the position whose in-degree, the mean
-                over heads, is the lower median.
-
-        Raises:
-            SbmtError: If there is no such example, or no such position in one of its documents.
-
-        Cost: the model on one example, and O(n²) memory.
+        Without a query, the one is chosen whose in-degree, the mean over heads, is the lower median.
         """
         if not 0 <= example < self.per_example.n_examples:
             raise SbmtError(f"an example in [0, {self.per_example.n_examples})", example, "inspect more examples")
-        size = len(self.calls[0][0])
-        at = example % size
-        tokens, is_real, state = (part[at : at + 1] if part.dim() > 1 else part for part in self.calls[example // size])
+        batch, at = divmod(example, len(self.calls[0][0]))
+        tokens, is_real, state = self.calls[batch]
+        tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
         texts, reals = tokens.view(-1, tokens.shape[-1]), is_real.view(-1, tokens.shape[-1])
         generator = torch.Generator()
         generator.set_state(state)
@@ -97,11 +81,7 @@ class Inspection:
 
 
 def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
-    """Evaluates a model on the first test examples, or all, so that any of them can be looked at afterwards.
-
-    Raises:
-        SbmtError: If there are fewer than two examples, or the data are not those that the run was trained on.
-    """
+    """Evaluates a model on the first test examples, or all, so that any of them can be looked at afterwards."""
     if "interval" not in run.about:
         got = f"one on {run.config.task}"
         raise SbmtError("a run on labelled examples", got, "fine-tune it first: sbmt train glue")
@@ -127,21 +107,4 @@ def _median_position(in_degree: Tensor, is_real: Tensor) -> int:
     places = is_real.nonzero().squeeze(1)
     if not len(places):
         return 0
-    median = in_degree[places].median()
-    return int(places[(in_degree[places] == median).nonzero()[0, 0]])
-
-
-def density_moments(
-    densities: Float[Tensor, "n layers heads"],
-) -> tuple[Float[Tensor, "layers columns"], Float[Tensor, "layers columns"]]:
-    """Mean and standard deviation over examples: of each layer in column 0, of its heads in the columns after it.
-
-    A layer's deviation is that of the mean over its heads. Deviations divide by n − 1.
-
-    Example:
-        >>> mean, deviation = density_moments(torch.tensor([[[0.1, 0.3]], [[0.3, 0.5]]]))
-        >>> mean.round(decimals=3).tolist(), deviation.round(decimals=3).tolist()
-        ([[0.3, 0.2, 0.4]], [[0.141, 0.141, 0.141]])
-    """
-    columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
-    return columns.mean(0), columns.std(0)
+    return int(places[(in_degree[places] == in_degree[places].median()).nonzero()[0, 0]])

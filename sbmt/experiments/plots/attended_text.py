@@ -16,55 +16,54 @@ from torch import Tensor
 
 from sbmt.experiments.data.listops import CLOSE, TOKENS
 from sbmt.experiments.plots.style import INK, MASK_COLOURS, ROLES, is_dark
+from sbmt.experiments.training.run import Run
 
-ADVANCE = 0.602  # width of a character of the monospaced font, in ems
-LINE = 1.32  # height of a line, in ems
-LONGEST = 24
-"""The most characters that are written of a vocabulary's token."""
-_FONT = "DejaVu Sans Mono"
+ADVANCE, LINE = 0.602, 1.32  # width of a character of the monospaced font and height of a line, in ems
+LONGEST = 24  # characters that are written of a vocabulary's token
+_FONT = FontProperties(family="DejaVu Sans Mono")
 
 
 def byte_glyph(byte: int) -> str:
-    r"""How a byte is written: printable ASCII as it is, anything else escaped as Python does.
-
-    Example:
-        >>> [byte_glyph(byte) for byte in b"a$\n\x00" + "é".encode()]
-        ['a', '$', '\\n', '\\x00', '\\xc3', '\\xa9']
-    """
+    r"""How a byte is written: printable ASCII as it is, anything else escaped, such as ``\n`` or ``\xe9``."""
     return repr(bytes([byte]))[2:-1]
 
 
 def listops_glyph(symbol: int) -> str:
-    """How a token of ListOps is written, with a blank after it.
-
-    Example:
-        >>> "".join(listops_glyph(symbol) for symbol in [2, 8, 15, 5])
-        '[MAX 2 9 ] '
-    """
+    """How a token of ListOps is written, with a blank after it."""
     if symbol == CLOSE:
         return "] "
     return f"{TOKENS[symbol - 1]} " if 1 <= symbol <= len(TOKENS) else "? "
 
 
 def word_glyph(glyph: str) -> str:
-    r"""How :func:`plot_attended_text` writes a token of a vocabulary, given its name in the tokeniser.
+    """How a token of a vocabulary is written, given its name in the tokeniser: cut to :data:`LONGEST` characters.
 
-    The blank before a word becomes a blank again, characters that the font lacks are escaped as in Python, and tokens
-    longer than :data:`LONGEST` are cut.
-
-    Example:
-        >>> [word_glyph(glyph) for glyph in ("<s>", "␣film", "s", "␣", "é", "中", r"\xc3")]
-        ['<s>', ' film', 's', ' ', 'é', '\\u4e2d', '\\xc3']
+    The blank before a word becomes a blank again, and characters that the font lacks are escaped.
     """
     shown = (" " if c == "␣" else c if ord(c) in _known() else c.encode("unicode_escape").decode() for c in glyph)
     text = "".join(shown)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+def glyph_of(run: Run, token: int) -> str:
+    """How a token of a run's documents is written; padding, of which an empty text has one token, is blank."""
+    if run.tokenizer is not None:
+        return word_glyph(run.tokenizer.glyph(token))
+    symbol = token - run.about["data"]["first_id"]
+    if symbol < 0:
+        return " "
+    return listops_glyph(symbol) if run.config.task == "listops" else byte_glyph(symbol)
+
+
 @lru_cache(maxsize=1)
 def _known() -> frozenset[int]:
     """Characters that the font has."""
-    return frozenset(get_font(findfont(FontProperties(family=_FONT))).get_charmap())
+    return frozenset(get_font(findfont(_FONT)).get_charmap())
+
+
+@lru_cache(maxsize=1024)
+def _outline(character: str) -> Path:
+    return TextPath((0, 0), character, size=1, prop=_FONT)
 
 
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
@@ -93,16 +92,9 @@ def plot_attended_text(
     upper: float,
     width: int,
 ) -> None:
-    """Writes tokens in a block, shaded by in-degree, with a box around one query and its keys underlined.
+    """Writes tokens in lines of ``width`` characters, shaded by in-degree, darkest at ``upper``.
 
-    Args:
-        axes: Where to write.
-        glyphs: How each token is written, in characters of DejaVu Sans Mono; blanks around it are shaded with it.
-        in_degrees: Share of queries that attend each token, in [0, 1].
-        is_attended: Whether the query attends each token.
-        query: Number of the token in the box; none is boxed if it is outside ``range(n)``.
-        upper: The share drawn darkest.
-        width: Characters per line.
+    A box is around the query, unless there is no token with this number, and its keys are underlined.
     """
     places = wrap(glyphs, width)
     halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on dark blue alone is hard to see
@@ -131,8 +123,3 @@ def plot_attended_text(
     axes.add_collection(LineCollection(under, colors=ROLES["query"], linewidths=2.0, path_effects=halo))
     axes.set(xlim=(-0.5, width + 0.5), ylim=(places[-1][0] + 1.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
-
-
-@lru_cache(maxsize=1024)
-def _outline(character: str) -> Path:
-    return TextPath((0, 0), character, size=1, prop=FontProperties(family=_FONT))

@@ -25,18 +25,14 @@ def draw_benchmarks(result: dict[str, Any], path: Path) -> None:
 
     The first is the time of SBM attention over that of full attention, against density and against n; the second the
     time of a training step with a fitted mask and that of full attention, against n.
-
-    Raises:
-        SbmtError: If the results file holds neither.
     """
     found = {name: one["found"]["cases"] for name, one in result["suites"].items() if name in ("attention", "fitted")}
     if not found:
         do = "run sbmt bench --suite attention"
         raise SbmtError("results of the suite attention or fitted", list(result["suites"]), do)
     with saved_figure(path, 9.5, 3.9 * len(found)) as figure:
-        for row, (name, cases) in zip(
-            figure.subfigures(len(found), 1, squeeze=False)[:, 0], found.items(), strict=True
-        ):
+        rows = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
+        for row, (name, cases) in zip(rows, found.items(), strict=True):
             if name == "fitted":
                 _draw_steps(row.subplots(), cases)
                 continue
@@ -49,10 +45,7 @@ def draw_benchmarks(result: dict[str, Any], path: Path) -> None:
 
 
 def _draw_ratio(axes: Axes, cases: Cases, over: str) -> None:
-    """A line per kind of input and pass, with the quartiles as a band; 1 is full attention's time.
-
-    Training steps whose attention is computed by message passing, on structured input, are drawn in grey.
-    """
+    """A line per kind of input and pass, with the quartiles as a band; grey is attention by message passing."""
     axes.axhline(1, color=INK, linewidth=1)
     lines = [("sbm", kind, way, colour) for kind, colour in KINDS.items() for way in (True, False)]
     for name, kind, is_training, colour in [*lines, ("pyg", "structured", True, QUIET)]:

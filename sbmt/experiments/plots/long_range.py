@@ -11,17 +11,9 @@ from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sbmt.experiments.plots.attended import AttendedDocument, Inspection, density_moments
-from sbmt.experiments.plots.attended_text import (
-    ADVANCE,
-    LINE,
-    byte_glyph,
-    listops_glyph,
-    plot_attended_text,
-    word_glyph,
-    wrap,
-)
-from sbmt.experiments.plots.save import figure_format, saved_figure
+from sbmt.experiments.plots.attended import AttendedDocument, Inspection
+from sbmt.experiments.plots.attended_text import ADVANCE, LINE, glyph_of, plot_attended_text, wrap
+from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, SKY
 from sbmt.experiments.training.run import Run
 
@@ -38,20 +30,13 @@ Part = tuple[float, str, Callable[[SubFigure], None]]
 
 
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
-    """Writes a figure: densities above, what is attended in the least and the most dense example below.
+    """Writes a figure: densities per layer and head above, what the least and the most dense example attend below.
 
-    Densities are shown per layer and head. Images are shown beside a
-    map per head, texts once per head; the shade of a pixel or token is the share of queries that attend it, on a scale
-    that a head has in all examples of the figure.
-
-    Texts underline the keys of the query at one position, which is chosen in each if it is not given.
-
-    Raises:
-        SbmtError: If the format is unknown, or there is no such position.
+    Images are shown beside a map per head, texts once per head; the shade of a pixel or token is the share of queries
+    that attend it, on a scale that a head has in all examples of the figure. Texts underline the keys of one query.
 
     Paper: Figures 5, 7 and 8.
     """
-    figure_format(path)
     examples = dict.fromkeys((int(inspection.densities.argmin()), int(inspection.densities.argmax())))
     seen = {example: inspection.see(example, query) for example in examples}
     every = [document for documents in seen.values() for document in documents]
@@ -74,12 +59,10 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
     """A dark bar for each layer, a light one for each of its heads, with deviations over inputs (Figure 5)."""
-    densities = inspection.per_example.densities
-    mean, deviation = (x.numpy() for x in density_moments(densities))
+    mean, deviation = inspection.moments()
     n_layers, n_columns = mean.shape
-    labels = [
-        name for layer in range(n_layers) for name in (f"layer {layer}", *(f"head {h}" for h in range(n_columns - 1)))
-    ]
+    heads = [f"head {head}" for head in range(n_columns - 1)]
+    labels = [name for layer in range(n_layers) for name in (f"layer {layer}", *heads)]
     places = np.arange(n_layers)[:, None] * (n_columns + 0.8) + np.arange(n_columns)
     axes.bar(places.flat, mean.flat, 0.86, color=([BLUE] + [SKY] * (n_columns - 1)) * n_layers)
     axes.errorbar(places.flat, mean.flat, deviation.flat, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
@@ -87,7 +70,7 @@ def _draw_bars(axes: Axes, inspection: Inspection) -> None:
     axes.tick_params(axis="x", length=0)
     axes.grid(axis="y")
     axes.set(ylim=(0, min(1.05, 1.12 * float((mean + deviation).max())) or 1.0), ylabel="density")
-    axes.set_title(f"Mean density, and standard deviation over {len(densities):,} test inputs")
+    axes.set_title(f"Mean density, and standard deviation over {len(inspection.densities):,} test inputs")
 
 
 def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, _: int) -> Part:
@@ -100,9 +83,8 @@ def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], titl
         axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
         for ax in axes:
             ax.axis("off")
-        axes[0].imshow(
-            (document.tokens - first_id).clamp(min=0).view(side, side).numpy(), cmap="gray", vmin=0, vmax=255
-        )
+        pixels = (document.tokens - first_id).clamp(min=0).view(side, side).numpy()
+        axes[0].imshow(pixels, cmap="gray", vmin=0, vmax=255)
         axes[0].set_title("input")
         for ax, head in zip(axes[1:], np.ndindex(upper.shape), strict=False):
             degrees = document.in_degrees[head].view(side, side).numpy()
@@ -120,7 +102,7 @@ def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], tit
     n, most = len(document.tokens), (MOST_TOKENS if run.tokenizer is None else MOST_WORDS) // n_documents
     first = max(0, min(document.query - most // 2, n - most))
     shown = slice(first, min(n, first + most))
-    glyphs = [_glyph(run, token) for token in document.tokens[shown].tolist()]
+    glyphs = [glyph_of(run, token) for token in document.tokens[shown].tolist()]
     height = 0.34 + (wrap(glyphs, _COLUMNS)[-1][0] + 1) * _LINE_HEIGHT
 
     def draw(figure: SubFigure) -> None:
@@ -134,16 +116,6 @@ def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], tit
     if most < n:
         title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {n:,}"
     return height * upper.size, f"{title}; boxed: query {document.query:,}, underlined: what it attends", draw
-
-
-def _glyph(run: Run, token: int) -> str:
-    """How a token is written; padding, of which an empty text has one token, is blank."""
-    if run.tokenizer is not None:
-        return word_glyph(run.tokenizer.glyph(token))
-    symbol = token - run.about["data"]["first_id"]
-    if symbol < 0:
-        return " "
-    return listops_glyph(symbol) if run.config.task == "listops" else byte_glyph(symbol)
 
 
 def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:

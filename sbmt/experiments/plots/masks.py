@@ -17,8 +17,7 @@ from sbmt.graph.edges import EdgeList
 PairTable: TypeAlias = Tensor | np.ndarray | EdgeList
 """Something with one entry per query-key pair; leading dimensions of size 1 are dropped."""
 
-_MOST_TICKS = 12  # more numbers than this overlap along a heatmap
-_MOST_LABELS = 20  # and along a column of nodes
+_MOST_TICKS, _MOST_LABELS = 12, 20  # more numbers than this overlap along a heatmap, and along a column of nodes
 
 
 def plot_mask(
@@ -39,8 +38,7 @@ def plot_mask(
     """Heatmap of a boolean mask or of edge probabilities: a row for each query, a column for each key.
 
     Args:
-        mask: ``(n_queries, n_keys)``, boolean or in [``lower``, ``upper``], or an
-            :class:`~sbmt.graph.edges.EdgeList` of one graph.
+        mask: ``(n_queries, n_keys)``, or an :class:`~sbmt.graph.edges.EdgeList` of one graph.
         ax: Where to draw; None makes a new figure.
         title: Title above the heatmap.
         lower: The number drawn lightest.
@@ -55,9 +53,6 @@ def plot_mask(
 
     Returns:
         The axes; ``ax.images[0]`` holds the mask as floats.
-
-    Raises:
-        SbmtError: If ``mask`` has more than two dimensions larger than 1, or labels do not fit.
     """
     table = _as_table(mask)
     ax = _axes_or_new(ax, figsize=(3.6, 3.4))
@@ -96,20 +91,9 @@ def plot_mask(
 def plot_scores(
     scores: PairTable, mask: PairTable | None = None, ax: Axes | None = None, *, decimals: int = 1, **options: Any
 ) -> Axes:
-    """Heatmap of signed numbers per pair: negative vermillion, zero white, positive blue.
+    """Heatmap of signed numbers per pair: negative vermillion, zero white, positive blue, grey outside the mask.
 
-    Args:
-        scores: ``(n_queries, n_keys)``.
-        mask: Boolean, same shape: pairs outside it are greyed out. None shows all.
-        ax: Where to draw; None makes a new figure.
-        decimals: Decimals of the entries that ``show_values=True`` prints.
-        options: Further arguments of :func:`plot_mask`, such as ``title`` and ``query_labels``.
-
-    Returns:
-        The axes; ``ax.images[0]`` holds the scores, those outside the mask masked out.
-
-    Raises:
-        SbmtError: If shapes or labels do not fit.
+    Further ``options`` are those of :func:`plot_mask`. In ``ax.images[0]``, scores outside the mask are masked out.
     """
     table = _as_table(scores)
     if mask is not None:
@@ -143,21 +127,18 @@ def plot_bipartite(
         title: Title above the graph.
         weights: One number ≥ 0 per edge in EdgeList order (row by row), drawn as the width of its line.
         query: Draws the edges of this query in colour and all others faintly.
-        query_labels: One label per query; None numbers them where they fit.
-        key_labels: One label per key; None numbers them where they fit.
+        query_labels: One label per query; without, up to 20 are numbered.
+        key_labels: The same for keys.
 
     Returns:
         The axes; ``ax.collections[0]`` holds one segment per edge, in EdgeList order.
-
-    Raises:
-        SbmtError: If ``edges`` is not one mask, or weights or labels do not fit.
     """
     mask = _as_table(edges).astype(bool)
     source, target = np.nonzero(mask)  # query, key: ascending by query, then key
-    heights = [np.linspace(1 - 0.5 / n, 0.5 / n, n) for n in mask.shape]
+    heights = [1 - (np.arange(n) + 0.5) / n for n in mask.shape]
     ends = [np.stack([np.full(source.size, x), heights[x][end]], 1) for x, end in ((0, source), (1, target))]
     segments = np.stack(ends, axis=1)  # edges 2 2
-    widths = np.full(source.size, 1.3 if source.size <= 150 else 0.6)
+    widths = np.full(source.size, 1.3)
     if weights is not None:
         given = _to_numpy(weights).astype(float).reshape(-1)
         if given.size != source.size:
@@ -171,11 +152,10 @@ def plot_bipartite(
         ax.add_collection(LineCollection(list(segments[shown]), colors=BLUE, linewidths=widths[shown], zorder=2))
     for x, labels, name, align in ((0, query_labels, "queries", "right"), (1, key_labels, "keys", "left")):
         n = mask.shape[x]
-        size = 5.5 if n <= _MOST_LABELS else 2.5
-        ax.plot(np.full(n, x), heights[x], "os"[x], color=INK, markersize=size, zorder=3, clip_on=False)
+        ax.plot(np.full(n, x), heights[x], "os"[x], color=INK, markersize=5.5, zorder=3, clip_on=False)
         ax.text(x, -0.04, name, ha="center", va="top")
-        numbers = map(str, range(n if n <= _MOST_LABELS else 0))
-        for place, label in zip(heights[x], numbers if labels is None else _checked(labels, n), strict=False):
+        numbers = [str(i) if n <= _MOST_LABELS else "" for i in range(n)]
+        for place, label in zip(heights[x], _checked(labels or numbers, n), strict=True):
             ax.text(x + (0.07 if x else -0.07), place, label, ha=align, va="center")
     ax.set(xlim=(-0.28, 1.28), ylim=(0, 1))
     ax.set_box_aspect(1)  # like a heatmap of a square mask, so that its rows and the nodes are level

@@ -22,7 +22,7 @@ _CLUSTERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens ``(n, 2)``, which are both queries and keys, and clusters ``(k, 2)``, in the plane.
+    """Tokens, which are both queries and keys, and clusters in the plane.
 
     The block model has memberships sigmoid(node · cluster) and the block matrix softmax(cluster · cluster).
     """
@@ -33,37 +33,26 @@ class Placement:
     block_model: BlockModel
 
 
-def _collapsed(n: int) -> tuple[Tensor, Tensor]:
-    """All in one place, away from the origin: a dense mask."""
-    centre = torch.tensor([2.2, 2.2])
-    return centre.expand(n, 2), centre.expand(_CLUSTERS, 2)
-
-
-def _separated(n: int) -> tuple[Tensor, Tensor]:
-    """Three groups of tokens, each around its own clusters: a block-diagonal mask."""
-    angle = torch.arange(3) * 2 * pi / 3 + pi / 2
-    centres = 3.5 * torch.stack([angle.cos(), angle.sin()], 1)
-    return centres[torch.arange(n) * 3 // n], centres[torch.arange(_CLUSTERS) * 3 // _CLUSTERS]
-
-
-def _distant(n: int) -> tuple[Tensor, Tensor]:
-    """Clusters on the far side of the origin: a sparse mask."""
-    centre = torch.tensor([1.1, 1.1])
-    return centre.expand(n, 2), -centre.expand(_CLUSTERS, 2)
+def _circle(n_nodes: int) -> Tensor:
+    """Nodes in three groups of equal size on a circle, each group in one place."""
+    angle = 2 * pi * (torch.arange(n_nodes) * 3 // n_nodes) / 3 + pi / 2
+    return 3.5 * torch.stack([angle.cos(), angle.sin()], 1)
 
 
 PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
-    "collapsed": _collapsed,
-    "separated": _separated,
-    "distant": _distant,
+    "collapsed": lambda n: (torch.full((n, 2), 2.2), torch.full((_CLUSTERS, 2), 2.2)),
+    "separated": lambda n: (_circle(n), _circle(_CLUSTERS)),
+    "distant": lambda n: (torch.full((n, 2), 1.1), torch.full((_CLUSTERS, 2), -1.1)),
 }
+"""Where tokens and clusters are before they are scattered.
+
+All in one place away from the origin make a dense mask, groups a block-diagonal one, and clusters on the far side of
+the origin a sparse one.
+"""
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
     """Places tokens and clusters for one of the three cases; the seed is that of their scatter.
-
-    Raises:
-        SbmtError: If the name is unknown or ``n_tokens`` is not positive.
 
     Paper: Figure 3; equations 5 to 7 without the MLP.
     """
@@ -85,14 +74,12 @@ def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], 
         for (plane, expected, sampled), placement, drawn in zip(axes, placements, edges, strict=True):
             plane.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
             plane.axvline(0, color=FAINT, linewidth=0.8, zorder=0)
-            plane.scatter(*placement.nodes.T.numpy(), s=18, color=BLUE, alpha=0.7, label="tokens", linewidths=0)
-            plane.scatter(
-                *placement.clusters.T.numpy(), s=70, color=VERMILLION, marker="X", label="clusters", ec="white"
-            )
+            tokens, clusters = placement.nodes.T.numpy(), placement.clusters.T.numpy()
+            plane.scatter(*tokens, s=18, color=BLUE, alpha=0.7, label="tokens", linewidths=0)
+            plane.scatter(*clusters, s=70, color=VERMILLION, marker="X", label="clusters", ec="white")
             plane.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=placement.name)
             plane.legend(loc="lower right", fontsize=8)
             model = placement.block_model
-            plot_mask(
-                model.expected_mask(), expected, title=f"edge probability, mean {model.expected_density().item():.3f}"
-            )
+            density = model.expected_density().item()
+            plot_mask(model.expected_mask(), expected, title=f"edge probability, mean {density:.3f}")
             plot_mask(drawn, sampled, title=f"one draw, density {drawn.density().item():.3f}")

@@ -34,19 +34,12 @@ def plot_ceiling(axes: Axes, length: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class SeenMask:
-    """Layer 0, head 0 on one sequence.
+    """Layer 0, head 0 on one sequence."""
 
-    Attributes:
-        expected: Edge probabilities ``(n, n)``, 1 where a window or a self-loop makes an edge certain.
-        drawn: One draw, bool ``(n, n)``.
-        twins: Which tokens have the same value, bool ``(n, n)``: the pairs that the task is about.
-        membership: Query memberships ``(n, k)``; None for attentions without clusters.
-    """
-
-    expected: Tensor
-    drawn: Tensor
-    twins: Tensor
-    membership: Tensor | None
+    expected: Tensor  # edge probabilities (n, n), 1 where a window or a self-loop makes an edge certain
+    drawn: Tensor  # one draw, bool (n, n)
+    twins: Tensor  # which tokens have the same value, bool (n, n): the pairs that the task is about
+    membership: Tensor | None  # of the queries, (n, k); None for attentions without clusters
 
 
 @torch.no_grad()

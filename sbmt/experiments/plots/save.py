@@ -10,17 +10,13 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import check_writable, write_bytes
+from sbmt.experiments.files import write_bytes
 from sbmt.experiments.plots.style import use_style
 
 
 @contextmanager
 def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure in the house style, in inches, written to ``path`` at the end of the block, whole or not at all.
-
-    Raises:
-        SbmtError: If the format is unknown or the file cannot be written.
-    """
+    """A figure in the house style, in inches, written to ``path`` at the end of the block, whole or not at all."""
     kind = figure_format(path)
     with use_style():
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -36,19 +32,9 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 
 def figure_format(path: Path) -> str:
-    """The format that the ending of ``path`` names.
-
-    Raises:
-        SbmtError: If matplotlib cannot write it.
-    """
+    """The format that the ending of ``path`` names, if matplotlib can write it."""
     formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
     return kind
-
-
-def check_figure(path: Path) -> None:
-    """Raises SbmtError unless a figure can be written, before what it shows is computed."""
-    figure_format(path)
-    check_writable(path)

@@ -13,7 +13,6 @@ from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.repeated_tokens import plot_ceiling, plot_majority
 from sbmt.experiments.plots.save import saved_figure
@@ -37,11 +36,7 @@ def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[str, Any]]) -> None:
-    """The accuracy, or for a language model the perplexity, of every run over its density, with 95 % intervals.
-
-    What it is to be read against is drawn too: always guessing the commonest label, for repeated tokens the ceiling of
-    a random mask, and for a language model the frequencies of tokens alone.
-    """
+    """The accuracy, or perplexity, of every run over its density, and lines for what guessing reaches."""
     first = result["runs"][0]
     is_language = "frequencies" in first
     for run in result["runs"]:
@@ -76,14 +71,8 @@ def _legend(axes: Axes, *plotted: Axes) -> None:
 def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Writes the figure of pre-training and fine-tuning: a panel for each, perplexity or accuracy against density.
 
-    A trial has the same mark in every panel and for all its seeds. The results are some of what
-    :func:`~sbmt.experiments.studies.language.run_language_studies` returns.
-
-    Raises:
-        SbmtError: If there are no results, or the format is unknown.
+    A trial has the same mark in every panel and for all its seeds.
     """
-    if not results:
-        raise SbmtError("results of at least one study", "none", "run sbmt glue first")
     marks = marks_of({name: title for one in results.values() for name, title in one["titles"].items()})
     columns = min(3, len(results) + 1)
     rows = ceil((len(results) + 1) / columns)  # the legend has a place of its own
@@ -99,8 +88,7 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
 def draw_study(result: dict[str, Any], path: Path, masks: Mapping[str, Tensor] = MappingProxyType({})) -> None:
     """Writes the figure of a study, given its :func:`~sbmt.experiments.studies.study.summary`.
 
-    Loss and density over training are above, a panel for each trial; accuracy against density is below, and then masks
-    by their titles, if there are any.
+    A panel for each trial shows its training; accuracy against density is below, and then masks by their titles.
     """
     n_rows = ceil(len(result["titles"]) / _COLUMNS)
     heights = [n_rows * _CURVES + 0.35, _DOTS, *[2.9] * bool(masks)]

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 
 import matplotlib
 import numpy as np
-from cycler import cycler
+from matplotlib import rc_params_from_file
 from matplotlib.colors import LinearSegmentedColormap
 
 BLUE = "#0072B2"
@@ -21,14 +22,8 @@ FAINT = "#D5DCE1"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
 """Okabe and Ito's colours, which most kinds of colour blindness keep apart."""
 
-ROLES = {
-    "query": VERMILLION,
-    "key": GREEN,
-    "sampled": SKY,
-    "certain": ORANGE,
-    "expected": PURPLE,
-    "full attention": BLUE,
-}
+ROLES = {"query": VERMILLION, "key": GREEN, "sampled": SKY, "certain": ORANGE, "expected": PURPLE}
+ROLES["full attention"] = BLUE
 """The colour of what a picture shows: a query that is followed, keys, edges that were drawn, those that a window or a
 self-loop makes certain, expectations, and full attention."""
 
@@ -38,53 +33,13 @@ MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, B
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """For signed numbers: negative vermillion, zero white, positive blue."""
 
-STYLE = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": QUIET,
-    "axes.facecolor": "white",
-    "axes.grid": False,
-    "axes.labelcolor": INK,
-    "axes.prop_cycle": cycler(color=PALETTE),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8.0,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "figure.constrained_layout.use": True,
-    "figure.dpi": 110,
-    "figure.facecolor": "white",
-    "figure.figsize": (7.0, 3.4),
-    "figure.titlesize": 11.5,
-    "figure.titleweight": "bold",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.7,
-    "image.interpolation": "nearest",
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "mathtext.fontset": "dejavusans",
-    "savefig.dpi": 110,
-    "savefig.facecolor": "white",
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.color": QUIET,
-    "ytick.labelcolor": INK,
-}
+STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_default_template=False)
 
 
 def use_style() -> AbstractContextManager[object]:
     """Gives figures the house style, from this call on or for the length of a ``with`` block.
 
-    The background is white and the text dark on every page, so figures read the same in light and dark mode. The font
-    comes with matplotlib, so they look alike on every machine.
-
-    Returns:
-        A context manager that restores on exit what it replaced. Without ``with``, the style stays.
+    The background is white and the text dark on every page, so figures read the same in light and dark mode.
     """
     replaced = {name: matplotlib.rcParams[name] for name in STYLE}
     matplotlib.rcParams.update(STYLE)

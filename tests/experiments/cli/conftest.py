@@ -23,3 +23,27 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     return call
+
+
+@pytest.fixture
+def succeed(run):
+    """Calls it, wants success, and returns the output."""
+
+    def call(*arguments):
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        return out
+
+    return call
+
+
+@pytest.fixture
+def refused(run):
+    """Calls it, and wants exit code 2 and one line that holds these words."""
+
+    def call(arguments, words):
+        code, out, err = run(*(arguments.split() if isinstance(arguments, str) else arguments))
+        assert code == 2 and "Traceback" not in out, (arguments, out, err)
+        assert err.startswith("sbmt: ") and err.count("\n") == 1 and words in err, (arguments, err)
+
+    return call

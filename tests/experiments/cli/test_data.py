@@ -1,26 +1,56 @@
-"""``sbmt data`` on small tables of GLUE."""
+"""``sbmt data`` on small files."""
 
-import json
 import shutil
 
 import pytest
 
-from sbmt.experiments.files import write_json
-from tests.experiments.data.glue_layout import table
+from sbmt.experiments.data.catalogue import CATALOGUE, Entry
+from sbmt.experiments.data.tokenizer import Tokenizer
 from tests.experiments.data.layouts import write_files
+from tests.experiments.data.toy import SIZES, toy_source
+from tests.experiments.training.tiny_language import write_corpus, write_glue
 
 
-@pytest.mark.parametrize("n_short", [0, 2])
-def test_skipped_rows_are_reported(run, tmp_path, n_short):
-    pairs = [(f"question {i}", f"answer {i}") for i in range(12)]
-    content = table("qqp", pairs, ["0", "1"] * 6)
-    (tmp_path / "train.tsv").write_bytes(content + b"broken\n" * n_short)
-    (tmp_path / "dev.tsv").write_bytes(content)
-    code, out, _ = run("data", "prepare", "qqp", "--from", str(tmp_path))
-    assert code == 0 and ("rows of train.tsv were skipped" in out) == bool(n_short) and "dev.tsv were" not in out
-    assert not n_short or "2 rows of train.tsv were skipped: too short" in out
-    code, out, _ = run("data", "list")
-    assert code == 0 and ("2 rows of train.tsv were skipped" in out) == bool(n_short)
+def test_data_are_prepared_and_listed(succeed, tmp_path, monkeypatch):
+    monkeypatch.setitem(CATALOGUE, "listops", Entry(lambda _: None, toy_source, lambda: toy_source(name="toy-reduced")))
+    out = succeed("data", "list")
+    assert "Nothing is prepared" in out and str(tmp_path / "data") in out
+    for option in ([], ["--reduced"], []):  # what is there is shown again
+        assert "generated" in succeed("data", "prepare", "listops", *option)
+    out = succeed("data", "list")
+    assert "toy-listops" in out and "toy-reduced" in out
+    row = next(line for line in out.splitlines() if " train " in line)
+    assert str(sum(n for name, n in SIZES.items() if name.startswith("train"))) in row
+
+
+def test_data_are_prepared_from_files_that_are_named(succeed, refused, tmp_path):
+    for part in ("train", "eval", "test"):
+        (tmp_path / f"new_aan_pairs.{part}.tsv").write_bytes(b"1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n")
+    command = "data prepare retrieval --from ."
+    out = succeed(*command.split())
+    assert "official" in out and "2 document(s)" in out and "0.50 0.50" in out
+    (tmp_path / "new_aan_pairs.test.tsv").write_bytes(b"1.0\ta\tb\tother\ttext\n")
+    refused(command, "other settings")
+    succeed(*command.split(), "--replace")
+
+
+def test_a_corpus_is_prepared_with_a_tokeniser_learnt_or_given(succeed, tmp_path):
+    write_corpus(tmp_path / "data" / "lm")
+    assert "corpus: own" in succeed("data", "prepare", "corpus", "--vocab-size", "280")
+    learnt = Tokenizer.load(tmp_path / "cache" / "corpus" / "tokenizer.json")
+    assert learnt.vocab_size == 280
+    (tmp_path / "mine.json").write_text(learnt.json)
+    other = write_corpus(tmp_path / "other", seed=1)
+    succeed("data", "prepare", "corpus", "--from", other, "--tokenizer", "mine.json", "--reduced")
+    assert Tokenizer.load(tmp_path / "cache" / "corpus-reduced" / "tokenizer.json").sha256 == learnt.sha256
+
+
+def test_tables_are_prepared(succeed, tmp_path):
+    write_glue(tmp_path / "data")
+    out = succeed("data", "prepare", "sst2")
+    assert "sst2: official" in out and "1 document(s)" in out and "hides the labels" in out
+    out = succeed("data", "prepare", "mnli", "--from", tmp_path / "data" / "MNLI")
+    assert "mismatched" in out and "2 document(s)" in out
 
 
 def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_path):
@@ -33,36 +63,28 @@ def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_pat
 
 
 @pytest.mark.bad_input
-def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(run, monkeypatch, tmp_path):
+def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(refused, monkeypatch, tmp_path):
     folder = write_files("listops", tmp_path / "x" / "listops")
     (folder / "notes.txt").write_text("mine")
     for name in ("SBMT_CACHE", "SBMT_DATA"):
         monkeypatch.setenv(name, "x")
-    for option in ([], ["--replace"]):
-        code, _, err = run("data", "prepare", "listops", "--from", "x/listops", *option)
-        assert code == 2 and "made by this command" in err and err.count("\n") == 1
+    for option in ("", " --replace"):
+        refused(f"data prepare listops --from x/listops{option}", "made by this command")
     assert (folder / "notes.txt").read_text() == "mine" and len(list(folder.iterdir())) == 4
 
 
 @pytest.mark.bad_input
-def test_what_an_edited_description_says_moves_no_cursor(run, toy_cache, tmp_path):
-    shutil.copytree(toy_cache, tmp_path / "cache")
-    for name, entries in {
-        "toy-text": {"name": "x\x1b[2J", "notes": ["\r\n\x07"]},
-        "toy-listops": {"splits": {}},
-    }.items():
-        path = tmp_path / "cache" / name / "info.json"
-        info = json.loads(path.read_text())
-        del info["checksum"]
-        write_json(path, info | entries, has_checksum=True)
-    code, out, err = run("data", "list")
-    assert code == 2 and err.count("\n") == 1 and "splits" in err
-    assert r"x\x1b[2J: generated" in out and r"\r\n\x07" in out and not {"\x1b", "\x07", "\r"} & set(out + err)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("size", ["0", "-1"])
-def test_a_vocabulary_of_no_size_is_refused(run, tmp_path, size):
-    (tmp_path / "text.txt").write_text("some text\n" * 99)
-    code, _, err = run("data", "prepare", "corpus", "--from", "text.txt", "--vocab-size", size)
-    assert code == 2 and f"got {size}" in err and err.count("\n") == 1
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("speech", "task among 'listops', 'text'"),
+        ("listops --reduced --from nowhere", "leave one of the two out"),
+        ("corpus --vocab-size 300 --tokenizer mine.json", "leave one out"),
+        ("corpus --from bad.txt --vocab-size 300", "line 4"),
+        ("corpus --from nowhere", "*.txt"),
+        ("sst2 --vocab-size 300", "only with corpus"),
+    ],
+)
+def test_mistakes_take_one_line(refused, tmp_path, command, words):
+    (tmp_path / "bad.txt").write_bytes(b"a\nb\nc\n\xff\n")
+    refused(f"data prepare {command}", words)

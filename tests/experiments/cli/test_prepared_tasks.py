@@ -1,0 +1,158 @@
+"""``sbmt train``, ``glue``, ``evaluate`` and ``predict`` on small prepared examples."""
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from sbmt.experiments.cli import app, train
+from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.studies import language as language_studies
+from sbmt.experiments.training.tasks import REDUCED, MlmConfig
+from tests.experiments.data.glue_layout import table
+from tests.experiments.data.toy import toy_source
+from tests.experiments.training.tiny_language import N_TEST, N_TRAIN, NETWORK, TRAINING, write_corpus, write_glue
+
+SMALL = "--batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --embedding-std 0.3".split()
+LISTOPS = ["train", "listops", "--reduced", "--length", "20", "--n-clusters", "4", *SMALL, "--output", "r"]
+MLM = ["train", "mlm", "--length", "16", "--n-heads", "2", "--n-layers", "2", "--learning-rate", "0.01", *SMALL]
+
+
+@pytest.fixture
+def toys(run, tmp_path):
+    """Prepared examples under the names that the reduced runs look for."""
+    for task in ("listops", "retrieval"):
+        prepare(toy_source(task, name=REDUCED[task].data_name), tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Prepared text, and a pre-training run on it, made once by the commands themselves."""
+    folder = tmp_path_factory.mktemp("made")
+    write_corpus(folder / "data" / "lm")
+    write_glue(folder / "data")
+    environment = {f"SBMT_{name.upper()}": str(folder / name) for name in ("cache", "data")}
+    corpus, sst2 = ["data", "prepare", "corpus", "--vocab-size", "280"], ["data", "prepare", "sst2"]
+    for command in (corpus, sst2, [*MLM, "--output", str(folder / "mlm")]):
+        done = CliRunner().invoke(app, command, env=environment, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture
+def text(run, made, tmp_path):
+    """The same in the folder of this test: ``cache``, ``data``, ``mlm``."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.mark.usefixtures("toys")
+def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
+    out = succeed(*LISTOPS)
+    assert "Test, 13 examples: accuracy" in out and "95 % interval" in out and "chance" in out
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert f"accuracy {result['test']['accuracy']:.4f}" in out
+    assert result["config"]["task"] == "listops" and result["config"]["length"] == 20
+    assert "Test, 13 examples: accuracy" in succeed("evaluate", "r", "--n-samples", "2")
+    assert "Test, 5 examples" in succeed("evaluate", "r", "--sequences", "5")
+    for wrong in ("--sequences 0", "--n-samples 0", "--seed -1"):
+        refused(f"evaluate r {wrong}", "got")
+    (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.npy").write_bytes(b"")
+    refused("evaluate r", "whole examples in")
+    (tmp_path / "r" / "result.json").unlink()
+    refused("evaluate r", "a finished run in r")
+
+
+@pytest.mark.usefixtures("toys")
+def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatch):
+    def interrupt(step):
+        if step.number == 3:
+            raise KeyboardInterrupt
+        return ""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "numbers_of", interrupt)
+        code, out, _ = run(*LISTOPS)
+    assert code == 130 and "--resume" in out
+    succeed(*LISTOPS, "--resume")
+    assert not (tmp_path / "r" / "state.ckpt").exists()
+
+
+@pytest.mark.usefixtures("toys")
+def test_of_several_processes_one_speaks(succeed, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert succeed(*LISTOPS) == ""
+
+
+@pytest.mark.usefixtures("text")
+def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
+    out = succeed(*MLM, "--output", "again", "--attention", "full")
+    result = json.loads((tmp_path / "again" / "result.json").read_text())
+    assert f"perplexity {result['test']['metrics']['perplexity']:.4f}" in out
+    assert f"From the frequency of tokens alone: perplexity {result['frequencies']['perplexity']:.1f}" in out
+    assert "perplexity" in succeed("evaluate", "mlm", "--sequences", "5")
+
+    tuned = "train glue --task sst2 --from mlm --batch-size 8 --output tuned --epochs 2 --learning-rate 0.02".split()
+    out = succeed(*tuned)
+    result = json.loads((tmp_path / "tuned" / "result.json").read_text())
+    assert f"Test, {N_TEST} examples: accuracy {result['test']['accuracy']:.4f}" in out
+    assert f"pipeline f1 {result['test']['metrics']['pipeline_f1']:.4f}" in out
+    config, epoch = result["config"], -(-N_TRAIN // 8)
+    assert (config["steps"], config["warmup_steps"], config["eval_every"]) == (2 * epoch, 0, epoch)
+    assert config["d_model"] == 8 and config["options"]["window"] == 64 and config["learning_rate"] == 0.02
+    refused(tuned, "--resume")
+
+    (tmp_path / "test.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
+    (tmp_path / "mnli.tsv").write_bytes(table("mnli", [("a film", "a good film")], None))
+    refused("predict mlm test.tsv", "a run of sbmt train glue")
+    refused("predict tuned mnli.tsv", "the columns sentence in line 1")
+    refused("predict tuned nowhere.tsv", "nowhere.tsv")
+    refused("predict tuned test.tsv --n-samples 0", "n_samples ≥ 1")
+    shutil.rmtree(tmp_path / "mlm")  # a finished run needs it no more
+    assert "Test, 5 examples" in succeed("evaluate", "tuned", "--n-samples", "2", "--sequences", "5")
+    assert "3 answers" in succeed("predict", "tuned", "test.tsv", "--output", "answers/SST-2.tsv")
+    lines = (tmp_path / "answers" / "SST-2.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction" and [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2"]
+    assert all(line.split("\t")[1] in "01" for line in lines[1:])
+
+
+@pytest.mark.usefixtures("text")
+def test_glue_prints_table_4(succeed, tmp_path, monkeypatch):
+    small = MlmConfig(**NETWORK | TRAINING | {"steps": 2, "warmup_steps": 0})
+    monkeypatch.setattr(language_studies, "REDUCED_MLM", small)
+    command = "glue --trial sbm --trial random-equal --task sst2 --reduced --output g --json copy.json".split()
+    out = succeed(*command)
+    results = json.loads((tmp_path / "g" / "result.json").read_text())
+    assert json.loads((tmp_path / "copy.json").read_text()) == results and list(results) == ["mlm", "sst2"]
+    for words in ("Guessing hidden tokens", "Accuracy in %", "The pipeline's F1 in %", "paper: Performer"):
+        assert words in out
+    model = tmp_path / "g" / "sst2" / "sbm-seed0" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    assert succeed(*command).splitlines()[-5:] == out.splitlines()[-5:]
+    assert model.stat().st_mtime_ns == before  # what is done is not done again
+
+
+@pytest.mark.bad_input
+@pytest.mark.usefixtures("text", "toys")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train listops", "sbmt data prepare listops"),
+        ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
+        ("train listops --reduced --steps 10", "warm up for fewer steps"),
+        ("train listops --reduced --devices 0", "devices ≥ 1"),
+        ("train mlm --data sst2", "examples of mlm, got sst2"),
+        ("train glue --task cola --from mlm", "task among 'sst2'"),
+        ("train glue --task sst2", "got neither"),
+        ("train glue --task sst2 --from mlm --tokenizer mine.json", "got both"),
+        ("train glue --task qqp --from mlm", "sbmt data prepare qqp"),
+        ("train glue --task sst2 --from mlm --d-model 16", "the network of the run in mlm"),
+        ("glue --trial random-equal", "the trial sbm, whose density"),
+        ("glue --seeds 0", "seeds ≥ 1"),
+    ],
+)
+def test_mistakes_take_one_line(refused, tmp_path, command, words):
+    (tmp_path / "mine.json").write_text("{}")
+    refused(command, words)
+    assert not (tmp_path / "runs").exists()

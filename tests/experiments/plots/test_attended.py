@@ -5,28 +5,21 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.plots.attended import inspect_examples
 from sbmt.experiments.plots.attended_text import byte_glyph, listops_glyph, plot_attended_text, word_glyph, wrap
 from sbmt.experiments.plots.long_range import draw_long_range_inspection
-from sbmt.experiments.training.data import BatchStream, numbered
-from tests.experiments.plots.tiny_runs import N_TEST, tiny_glue_run, tiny_run, tiny_tokenizer
+from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.data import BatchStream
+from sbmt.experiments.training.fit import fit
 
 
-@pytest.fixture
-def make(tmp_path, monkeypatch):
-    """A trained run on small examples, which are found where runs look for them."""
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
-    return lambda task, **settings: (tiny_glue_run if task in GLUE else tiny_run)(task, tmp_path / "cache", **settings)
-
-
-def whole_batches(run, prepared, seed):
+def whole_batches(run, seed):
     """Each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
     generator = torch.Generator().manual_seed(seed)
     run.model.eval()
     found = []
-    feed = run.config.open_data(run.tokenizer, prepared).feeds["test"]
-    for batch in BatchStream(feed, numbered(N_TEST, 16)):
+    feed = run.config.open_data(run.tokenizer).feeds["test"]
+    for batch in BatchStream(feed, feed.in_order(run.config.evaluation_batch, None)):
         mask = None if bool(batch.mask.all()) else batch.mask
         with torch.no_grad():
             attention = run.model(batch.tokens, mask, generator=generator, return_edges=True).attention
@@ -38,22 +31,25 @@ def whole_batches(run, prepared, seed):
 
 
 @pytest.mark.parametrize(
-    "task, settings",
+    ("task", "settings"),
     [
-        ("text", {"attention": "reformer", "n_chunk": 4}),
+        ("text", {"attention": "reformer"}),
         ("retrieval", {}),
         ("image", {"n_layers": 1, "n_heads": 1}),
         ("listops", {"quirks": True}),
-        ("qnli", {"attention": "random_mask"}),
+        ("mnli", {"attention": "random_mask"}),
     ],
 )
-def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings, make, tmp_path):
-    run, prepared = make(task, **settings)
+def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings, request, monkeypatch, tmp_path):
+    is_language = task == "mnli"
+    request.getfixturevalue("language" if is_language else "toys")
+    monkeypatch.setattr(TrainingConfig, "evaluation_batch", 8)  # 13 examples are two batches
+    run = fit(request.getfixturevalue("tiny_glue" if is_language else "tiny")(task, **settings))
     inspection = inspect_examples(run, seed=3)
-    expected = whole_batches(run, prepared, 3)
+    expected = whole_batches(run, 3)
     assert len(run.model._forward_pre_hooks) == 0
     assert inspection.lengths.tolist() == [int(is_real.sum()) for _, is_real in expected]
-    for example in (0, 15, 16, N_TEST - 1):
+    for example in (0, 7, 8, 12):
         dense, is_real = expected[example]
         documents = inspection.see(example)
         assert len(documents) == len(dense)
@@ -70,8 +66,9 @@ def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings,
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_query_is_the_one_asked_for_or_the_median(make):
-    inspection = inspect_examples(make("listops")[0], 9)
+@pytest.mark.usefixtures("toys")
+def test_the_query_is_the_one_asked_for_or_the_median(tiny):
+    inspection = inspect_examples(fit(tiny()), 9)
     document = inspection.see(2)[0]
     degrees = document.in_degrees.mean((0, 1)).sort().values
     assert document.in_degrees.mean((0, 1))[document.query] == degrees[(len(degrees) - 1) // 2]
@@ -84,8 +81,9 @@ def test_the_query_is_the_one_asked_for_or_the_median(make):
         inspection.see(9)
 
 
-def test_full_attention_attends_everything_everywhere(make):
-    run, _ = make("text", attention="full")
+@pytest.mark.usefixtures("toys")
+def test_full_attention_attends_everything_everywhere(tiny):
+    run = fit(tiny("text", attention="full"))
     for document in inspect_examples(run, 4).see(1):
         assert bool((document.in_degrees == 1).all()) and bool(document.is_attended.all())
     with pytest.raises(SbmtError, match="at least 2 examples"):
@@ -97,11 +95,10 @@ def test_every_token_can_be_written():
     glyphs = [byte_glyph(byte) for byte in range(256)]
     assert [g.encode().decode("unicode_escape").encode("latin-1")[0] for g in glyphs] == list(range(256))
     assert [listops_glyph(symbol) for symbol in (0, 1, 6, 16)] == ["? ", "[MIN ", "0 ", "? "]
-    assert [word_glyph(glyph) for glyph in ("<s>", "␣film", "␣", "é", "中")] == ["<s>", " film", " ", "é", "\\u4e2d"]
-    tokenizer = tiny_tokenizer()
-    words = [word_glyph(tokenizer.glyph(token)) for token in range(tokenizer.vocab_size)]
-    axes, none = Figure().subplots(), torch.zeros(len(words), dtype=torch.bool)
-    plot_attended_text(axes, words, torch.rand(len(words)), none, -1, upper=1.0, width=40)  # else a warning
+    words = [word_glyph(glyph) for glyph in ("<s>", "␣film", "␣", "é", "中")]
+    assert words == ["<s>", " film", " ", "é", "\\u4e2d"]
+    axes, none = Figure().subplots(), torch.zeros(256, dtype=torch.bool)
+    plot_attended_text(axes, glyphs, torch.rand(256), none, -1, upper=1.0, width=40)  # else a warning
 
 
 @given(st.lists(st.sampled_from(["a", "\\n", "\\x00"]), min_size=1, max_size=60), st.integers(4, 12))

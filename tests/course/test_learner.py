@@ -3,7 +3,6 @@
 Only those cells are run that an exercise builds on, so that the course need not be executed once more.
 """
 
-import ast
 import tomllib
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 
 from sbmt.experiments import exercises as judging
 from sbmt.experiments.exercises import BLANK, NOT_YET
-from tests.course.reading import PATHS, Exercise, code_before, exercises, loaded, stored
+from tests.course.reading import PATHS, Exercise, code_before, exercises
 
 ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exercise in exercises(path)]
 
@@ -99,12 +98,3 @@ def test_judged_as_a_teacher_would(path, exercise, learner):
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
 def test_every_exercise_has_wrong_answers(path):
     assert list(wrong_answers(path)) == [exercise.name for exercise in exercises(path)]
-
-
-@pytest.mark.parametrize(("path", "exercise"), ALL)
-def test_a_check_is_one_call_and_a_solution_has_names_of_its_own(path, exercise):
-    last = ast.parse(exercise.check).body[-1]
-    assert isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last.value.func.id == "check"
-    assert exercise.check.count("check(") == 1 and "assert" not in exercise.check
-    assert exercise.answers and set(exercise.answers) <= loaded(exercise.check)
-    assert not stored(exercise.solution) & stored(exercise.stub) - {"_"}

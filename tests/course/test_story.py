@@ -1,10 +1,16 @@
-"""The course is one story: sixteen notebooks of one shape, linked to their neighbours, with exercises that check."""
+"""The course is one story: sixteen notebooks of one shape, linked to their neighbours, with exercises that check.
+
+Learners work in copies of them, without outputs, and theirs alone.
+"""
 
 import ast
 import importlib.util
 import re
+import runpy
+import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
@@ -130,3 +136,22 @@ def test_cells_are_short_and_prose_prevails(path):
     setup = code(path)[0].source
     imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]
     assert len(imports) <= 10 and "use_style()" in setup
+
+
+def test_copies_show_no_answers_and_are_never_overwritten(tmp_path, monkeypatch, capsys):
+    def copy():
+        monkeypatch.setattr(sys, "argv", ["copies.py", str(tmp_path / "lab")])
+        runpy.run_path(str(ROOT / "notebooks" / "copies.py"), run_name="__main__")
+
+    copy()
+    assert "delete it" in capsys.readouterr().out
+    names = sorted(path.name for path in (tmp_path / "lab").iterdir())
+    assert names == [path.name for path in PATHS]
+    copied = nbformat.read(tmp_path / "lab" / names[0], as_version=4).cells
+    assert [cell.source for cell in copied] == [cell.source for cell in cells(PATHS[0])]
+    assert all(not cell.outputs and cell.execution_count is None for cell in copied if cell.cell_type == "code")
+    mine = tmp_path / "lab" / names[1]
+    mine.write_text("my work")
+    (tmp_path / "lab" / names[2]).unlink()
+    copy()
+    assert mine.read_text() == "my work" and (tmp_path / "lab" / names[2]).exists()

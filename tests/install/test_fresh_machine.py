@@ -13,7 +13,6 @@ from sbmt import __version__
 from tests.install.conftest import run, tracked_files
 
 pytestmark = pytest.mark.install
-NOT_IN_THE_SDIST = (".ci/",)
 LOOK = """
 import sys, importlib.metadata, sbmt
 assert sys.prefix in sbmt.__file__, sbmt.__file__
@@ -70,14 +69,3 @@ def test_the_wheel_holds_the_library_alone(distributions: dict[str, Path]) -> No
     assert "sbmt/py.typed" in names
     assert f"Version: {__version__}\n" in metadata
     assert re.search(r"^License-Expression: MIT$", metadata, re.M)
-
-
-def test_the_sdist_holds_what_a_clone_does(distributions: dict[str, Path]) -> None:
-    with tarfile.open(distributions["sdist"]) as sdist:
-        names = {name.partition("/")[2] for name in sdist.getnames()}
-    wanted = {name for name in tracked_files() if not name.startswith(NOT_IN_THE_SDIST)}
-    notebooks = {name for name in wanted if name.startswith("notebooks/")}
-    linked = {f"docs/{name}" for name in notebooks}  # docs/notebooks is a link, and packed as what it points to
-    assert wanted - names == {"docs/notebooks"}
-    assert names - wanted <= {"PKG-INFO"} | linked
-    assert len(notebooks) > 14

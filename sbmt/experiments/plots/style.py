@@ -22,8 +22,14 @@ FAINT = "#D5DCE1"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
 """Okabe and Ito's colours, which most kinds of colour blindness keep apart."""
 
-ROLES = {"query": VERMILLION, "key": GREEN, "sampled": SKY, "certain": ORANGE, "expected": PURPLE}
-ROLES["full attention"] = BLUE
+ROLES = {
+    "query": VERMILLION,
+    "key": GREEN,
+    "sampled": SKY,
+    "certain": ORANGE,
+    "expected": PURPLE,
+    "full attention": BLUE,
+}
 """The colour of what a picture shows: a query that is followed, keys, edges that were drawn, those that a window or a
 self-loop makes certain, expectations, and full attention."""
 

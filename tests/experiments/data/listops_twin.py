@@ -47,21 +47,6 @@ def written(tree):
     return f"( {text} ] )"
 
 
-def length_law(law):
-    """P(length = l) of a tree that is not bounded, for l < max_length."""
-    size = law.max_length
-    digit = np.zeros(size)
-    digit[1] = 1
-    p = digit
-    for _ in range(law.max_depth - 1):
-        children, operator = p, np.zeros(size)
-        for _ in range(2, law.max_args + 1):
-            children = np.convolve(children, p)[:size]
-            operator[2:] += children[:-2] / (law.max_args - 1)
-        p = law.digit_share * digit + (1 - law.digit_share) * operator
-    return p
-
-
 def skeleton_law(law, depth=1):
     """P of every tree with its digits rubbed out, ``{text: probability}``."""
     if depth == law.max_depth:

@@ -6,14 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import (
     POOL_BATCHES,
     Encoding,
     batches_by_length,
     make_batch,
     once_by_length,
-    shrink_image,
     training_examples,
 )
 from sbmt.experiments.data.prepared import prepare
@@ -82,13 +80,6 @@ def test_batches_are_made_document_by_document(toys, task, encoding):
     assert batch.tokens.dtype == torch.int64 and batch.labels.tolist() == split.labels[examples].tolist()
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(("n_pixels", "length"), [(64, 9), (64, 60), (64, 256), (60, 4)])
-def test_images_that_do_not_divide_are_refused(n_pixels, length):
-    with pytest.raises(SbmtError, match="divides a square"):
-        shrink_image(np.zeros(n_pixels, np.uint8), length)
-
-
 def lengths_of(n, seed=0):
     return np.random.default_rng([seed, n]).integers(1, 500, n)
 
@@ -141,12 +132,3 @@ def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
     for number, batch in enumerate(batches):
         examples_of(number)[:] = -1  # changes no other
         assert examples_of(number).tolist() == batch.tolist()
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("numbers", [[-1], [48], [0.5], [None], [float("nan")], 3, [[0]], [True]])
-def test_examples_that_are_not_there_are_refused(toys, numbers):
-    with pytest.raises(SbmtError, match="numbers of examples"):
-        make_batch(toys["text"], np.array(numbers), Encoding(1, 8))
-    with pytest.raises(SbmtError, match=r"an example in \[0, 48\)"):
-        toys["text"].documents(numbers[0] if isinstance(numbers, list) else 48)

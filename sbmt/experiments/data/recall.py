@@ -80,6 +80,15 @@ def matching_edges(
 ) -> EdgeList:
     """The only pairs that matter: each query with the item that answers it, and each token with itself.
 
+    Args:
+        tokens: What :func:`sample_recall` returned with these settings.
+        n_keys: Keys to draw from.
+        n_values: Values to draw from.
+        permutation: Whether the item stored with key i is asked for with key i + 1.
+        n_heads: Heads, which all have the same edges.
+
+    Cost: O((n log n + n_keys) · n_heads) per sequence.
+
     Example:
         >>> tokens = torch.tensor([[[7, 8], [6, 10], [6, 9]]])
         >>> matching_edges(tokens, n_keys=8, n_values=2).to_dense().int().tolist()

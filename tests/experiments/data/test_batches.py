@@ -1,5 +1,3 @@
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -106,18 +104,6 @@ def test_batches_are_those_of_the_pools(n, batch_size):
         assert sorted(batch.tolist() for batch in batches) == sorted(naive)
         if n > batch_size:
             assert [batch.tolist() for batch in batches] != naive  # long ones do not always come last
-
-
-def test_its_number_alone_decides_a_batch():
-    lengths = lengths_of(1000)
-    for make in (lambda seed: partial(training_examples, 1000, 4, seed), partial(batches_by_length, lengths, 4)):
-        forward = [make(1)(number).tolist() for number in range(80)]  # anew for every batch
-        examples_of = make(1)
-        np.random.seed(5)
-        assert [examples_of(number).tolist() for number in reversed(range(80))] == forward[::-1]
-        assert make(2)(0).tolist() != forward[0]
-        examples_of(3)[:] = 0  # changes no other
-        assert examples_of(3).tolist() == forward[3]
 
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 12))

@@ -73,15 +73,6 @@ def test_what_no_file_is_named_for_gets_every_20th_part(tmp_path, monkeypatch, k
     assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES)
 
 
-def test_text_may_be_a_file_a_folder_or_in_a_folder_of_data(tmp_path):
-    folder = write(tmp_path / "lm", {"some.txt": TEXT})
-    (folder / ".hidden.txt").write_text("hidden\n")
-    (folder / "README.md").write_text("read me\n")
-    sources = [corpus_source(p, tokenizer=TOKENIZER) for p in (tmp_path, folder, folder / "some.txt", str(tmp_path))]
-    for source in sources[1:]:
-        assert texts(source) == texts(sources[0]) and source.settings == sources[0].settings
-
-
 def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
     write(tmp_path, NAMED | {"my-dev.txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
     source = corpus_source(tmp_path, vocab_size=300)

@@ -1,15 +1,9 @@
 """Prepared examples are whole or not there, whatever happens on the way, and what is none is refused."""
 
-import errno
-import itertools
-import os
-from functools import partial
-
 import numpy as np
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.data import prepared as prepared_module
 from sbmt.experiments.data.prepared import open_prepared, prepare
 from sbmt.experiments.data.source import SPLITS, Examples, Pool, by_part
 from tests.experiments.data.toy import SIZES, toy_examples, toy_source
@@ -19,13 +13,11 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def counting(make=toy_examples, fail_at=None):
-    """A part's maker that counts its calls, and raises in the call numbered ``fail_at``."""
+def counting(make=toy_examples):
+    """A part's maker that counts its calls."""
 
     def counted(task, n, number):
         counted.calls.append(number)
-        if len(counted.calls) - 1 == fail_at:
-            raise KeyboardInterrupt
         return make(task, n, number)
 
     counted.calls = []
@@ -97,30 +89,6 @@ def test_other_examples_of_the_same_name_are_refused_or_replaced(tmp_path, chang
     prepared = prepare(other, tmp_path, is_replaced=True)
     name, value = next(iter(change.items()))
     assert prepared.info[name] == value and make.calls == list(range(len(SIZES)))
-
-
-@pytest.mark.parametrize("at", [0, 5, 6, 7, 8])  # some of the arrays, the description, both renames of folders
-def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, at):
-    """At other writes: see ``tests/faults/test_interrupted.py``."""
-    before = content(prepare(toy_source(), tmp_path / "cache").folder)
-    calls = itertools.count()
-
-    def fail(function, *arguments, **keywords):
-        if next(calls) == at:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return function(*arguments, **keywords)
-
-    other = toy_source(settings={"seed": 1})
-    with monkeypatch.context() as patch:
-        patch.setattr(prepared_module, "write_bytes", partial(fail, prepared_module.write_bytes))
-        patch.setattr(prepared_module, "write_json", partial(fail, prepared_module.write_json))
-        patch.setattr(os, "rename", partial(fail, os.rename))
-        with pytest.raises(SbmtError, match="No space left"):
-            prepare(other, tmp_path / "cache", is_replaced=True)
-    assert content(tmp_path / "cache" / "toy-listops") == before
-    found = content(prepare(other, tmp_path / "cache", is_replaced=True).folder)
-    assert found == content(prepare(other, tmp_path / "whole").folder)
-    assert os.listdir(tmp_path / "cache") == ["toy-listops"]
 
 
 @pytest.mark.bad_input

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sbmt import SbmtError
-from sbmt.experiments.data import tokenizer as module
 from sbmt.experiments.data.tokenizer import SPECIALS, Tokenizer, train_tokenizer
 
 TEXT = "the cat sat on the mat, and the cat ate\nthe rat — größer als 12\n\n  that the mat\n" * 3
@@ -104,14 +103,6 @@ GOLDEN = "f8368a503c8a86e0be686bfe0dfa57c5fc779a36a6c19c8fb27024b33ba51f39"
 
 def test_the_same_texts_give_the_same_vocabulary():
     assert hashlib.sha256(train_tokenizer(SENTENCES * 9, 320).json.encode()).hexdigest() == GOLDEN
-
-
-@pytest.mark.bad_input
-def test_a_panic_of_the_library_is_one_error():
-    with pytest.raises(SbmtError, match="a failure of tokenizers"), module._guarded("x", "y") as package:
-        tokenizer = package.Tokenizer(package.models.BPE())
-        tokenizer.train_from_iterator(["a"], package.trainers.BpeTrainer(vocab_size=2**62, show_progress=False))
-        raise BaseException("PanicException")
 
 
 @BOTH

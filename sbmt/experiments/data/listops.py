@@ -106,13 +106,6 @@ def _check_ids(symbols: bytes) -> None:
         raise SbmtError(f"token ids in [1, {len(TOKENS)}]", wrong[0], "remove padding and unknown tokens")
 
 
-def expression_depth(symbols: bytes) -> int:
-    """The number of levels of the tree: 1 for a digit, 2 for an operator on digits, and so on."""
-    ids = np.frombuffer(symbols, dtype=np.uint8)
-    n_open = (ids < CLOSE).cumsum() - (ids == CLOSE).cumsum()
-    return 1 + int(n_open.max(initial=0))
-
-
 @dataclass(frozen=True)
 class TreeLaw:
     """How expressions are drawn, and which of them are kept.
@@ -211,8 +204,7 @@ def listops_source(
 
     Part i depends only on the law, the seed and i. Repetitions are dropped; what is left of all parts is divided in
     their order: first train, then dev, then test. (Long Range Arena splits in the order of a Python set, which differs
-    from run to run.) The extras are ``depth``, the levels of the tree, ``n_operators``, and ``digest``, a hash by which
-    repetitions are recognised.
+    from run to run.) ``extras["digest"]`` is a hash by which repetitions are recognised.
     """
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
@@ -251,14 +243,12 @@ def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
 
 
 def _examples(expressions: list[bytes], labels: list[int]) -> Examples:
-    """Examples with the extras that :func:`listops_source` describes."""
+    """Examples with the extra that :func:`listops_source` describes."""
     digests = [hashlib.blake2b(x, digest_size=8).digest() for x in expressions]
     return Examples.of(
         [(x,) for x in expressions],
         labels,
         digest=np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64),
-        depth=[expression_depth(x) for x in expressions],
-        n_operators=[x.count(CLOSE) for x in expressions],
     )
 
 

@@ -116,11 +116,6 @@ class Snakes:
         first = self.middles[:, :, 0] - tip[self.directions[:, :, 0]]
         return np.stack([first, self.middles[:, :, -1] + tip[self.directions[:, :, -1]]], axis=2)
 
-    def total_turns(self) -> NDArray[np.float64]:
-        """Sum of the absolute values of each snake's turns in radians, ``(images, snakes)``."""
-        steps = (np.diff(self.directions, axis=2) + N_DIRECTIONS // 2) % N_DIRECTIONS - N_DIRECTIONS // 2
-        return abs(steps).sum(2) * (2 * np.pi / N_DIRECTIONS)
-
 
 _FREE, _CLOSED = -1, -2  # owners of cells that are open, and of those that none may enter, such as along the edges
 
@@ -283,7 +278,6 @@ class PathfinderImages:
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
     labels: Ints  # (images,), 1 where the discs lie on the ends of one long snake
     marker_distances: NDArray[np.float64]  # (images,), in pixels, from disc to disc
-    turns: NDArray[np.float64]  # (images,), the mean over the discs of how much the snakes under them wind, in radians
     targets: Snakes  # the two long snakes of each image
     distractors: Snakes  # the short snakes
     discs: Ints  # (images, 2, 2), on the beginning of a snake, then on the end of one
@@ -331,13 +325,12 @@ def generate_images(
             (slice(n_long, None), settings.distractors()),
         )
     )
-    images, ends, turns = np.arange(n_images), targets.ends(), targets.total_turns()
+    images, ends = np.arange(n_images), targets.ends()
     discs = np.stack([ends[images, begins, 0], ends[images, finishes, 1]], axis=1)
     return PathfinderImages(
         pixels=_draw(middles, directions, discs, settings.size),
         labels=labels,
         marker_distances=np.sqrt(((discs[:, 0] - discs[:, 1]) ** 2).sum(1)) / UNITS,
-        turns=(turns[images, begins] + turns[images, finishes]) / 2,
         targets=targets,
         distractors=distractors,
         discs=discs,
@@ -383,8 +376,8 @@ def pathfinder_source(
     """Generated images, see :func:`generate_images`: as symbols the pixels, row by row, whose levels are token ids.
 
     Part i depends only on the settings, the seed, i and its size, which is 1000 except for the last one. A permutation
-    drawn by the seed divides all images 8 : 1 : 1 into train, dev and test. The extras are ``marker_distance``, the
-    distance of the discs in pixels, and ``turn``, how much the snakes under them wind, in radians.
+    drawn by the seed divides all images 8 : 1 : 1 into train, dev and test. ``extras["marker_distance"]`` is the
+    distance of the discs in pixels.
     """
     check_seed(seed)
     check_sizes(n_images=n_images)
@@ -395,7 +388,7 @@ def pathfinder_source(
             n = min(SHARD_SIZE, n_images - start)
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, part])))
             images = generate_images(n, generator, settings)
-            extras = {"marker_distance": images.marker_distances, "turn": images.turns}
+            extras = {"marker_distance": images.marker_distances}
             yield "", Examples(images.pixels.ravel(), np.full((n, 1), settings.size**2), images.labels, extras)
 
     recorded: dict[str, float] = dict(zip(("n_distractors", "distractor_length"), settings.distractors(), strict=True))

@@ -20,14 +20,6 @@ def length_of(tree):
     return 1 if isinstance(tree, int) else 2 + sum(map(length_of, tree[1]))
 
 
-def depth_of(tree):
-    return 1 if isinstance(tree, int) else 1 + max(map(depth_of, tree[1]))
-
-
-def n_operators_of(tree):
-    return 0 if isinstance(tree, int) else 1 + sum(map(n_operators_of, tree[1]))
-
-
 OPERATIONS = {"[MIN": min, "[MAX": max, "[MED": lambda x: int(np.median(x)), "[SM": lambda x: sum(x) % 10}
 
 

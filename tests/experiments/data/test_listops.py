@@ -21,7 +21,6 @@ from sbmt.experiments.data.listops import (
     decode_expression,
     encode_expression,
     evaluate_expression,
-    expression_depth,
     generate_expressions,
     listops_files,
     listops_source,
@@ -56,7 +55,6 @@ def test_random_trees_equal_the_recursive_twin():
         tree = twin.generate_tree(draw, TreeLaw(max_depth=2 + number % 5, max_args=2 + number % 4, digit_share=0.4))
         symbols = encode_expression(twin.written(tree))
         assert evaluate_expression(symbols) == twin.value_of(tree)
-        assert expression_depth(symbols) == twin.depth_of(tree)
         assert len(symbols) == twin.length_of(tree)
 
 
@@ -169,8 +167,6 @@ def test_every_split_is_its_file(folder):
         assert trees is TREES[split]
         assert documents_of(examples) == [encode_expression(twin.written(tree)) for tree in trees]
         assert examples.labels.tolist() == [twin.value_of(tree) for tree in trees]
-        assert examples.extras["depth"].tolist() == [twin.depth_of(tree) for tree in trees]
-        assert examples.extras["n_operators"].tolist() == [twin.n_operators_of(tree) for tree in trees]
 
 
 HEADER, ROW = "Source\tTarget\r\n", "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"

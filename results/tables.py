@@ -264,7 +264,7 @@ def long_range_layers_table() -> str:
 
 
 def glue_table(kind: str) -> str:
-    """A table of the runs on GLUE: ``settings``, ``accuracy``, ``f1``, ``layers`` or ``runs``."""
+    """A table of the runs on GLUE: ``accuracy`` or ``f1``."""
     return getattr(language, f"glue_{kind}_table")(load("glue")).markdown()
 
 

@@ -171,9 +171,11 @@ def meet_density(model: nn.Module, tokens: Tensor, density: float) -> None:
     """
 
     def spread(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, SBMAttention)
+        *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
         layer.clusters.mul_(5.0)
-        layer.node_mlp[-1].weight.mul_(10.0)
-        shift_to_density(layer, *inputs[:2], density, component=1.0)
+        last.weight.mul_(10.0)
+        shift_to_density(layer, inputs[0], inputs[1], density, component=1.0)
 
     layers = [layer for layer in model.modules() if isinstance(layer, SBMAttention)]
     hooks = [layer.register_forward_pre_hook(spread) for layer in layers]

@@ -1,6 +1,6 @@
 """Tables of what the suites found, for the terminal and for the documentation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -67,7 +67,9 @@ def _times(name: str, title: str, cases: Cases, titles: dict[str, str]) -> Table
     return _table(name, title, cases, cells)
 
 
-def _table(name: str, title: str, cases: Cases, cells: dict[str, tuple[str, Callable[[dict[str, Any]], str]]]) -> Table:
+def _table(
+    name: str, title: str, cases: Cases, cells: Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]
+) -> Table:
     """A row per case; what is the same for all of them moves to the title, and a contestant that never ran goes."""
     cases = sorted(cases, key=lambda case: (case["kind"], case["n"], case["density"], case["n_clusters"]))
     columns = {

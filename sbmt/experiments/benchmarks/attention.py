@@ -130,11 +130,11 @@ SWEEPS: dict[str, dict[str, list[Setting]]] = {
 
 def quick(sweeps: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
     """Up to 4,096 tokens, and two settings a sweep and kind."""
-    small = {name: [setting for setting in sweep if setting.n <= 4096] for name, sweep in sweeps.items()}
-    kinds = dict.fromkeys(setting.kind for sweep in small.values() for setting in sweep)
-    return {
-        name: [s for kind in kinds for s in [s for s in sweep if s.kind == kind][:3:2]] for name, sweep in small.items()
-    }
+    found = {}
+    for name, sweep in sweeps.items():
+        small = [setting for setting in sweep if setting.n <= 4096]
+        found[name] = [s for s in small if [o for o in small if o.kind == s.kind].index(s) in (0, 2)]
+    return found
 
 
 def run(

@@ -184,9 +184,12 @@ def _check(query: Tensor, key: Tensor, value: Tensor, probability: Tensor, loss:
     for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or not tensor.is_floating_point():
             raise SbmtError(f"{name} as a floating-point matrix", describe(tensor), "give one head of one example")
+    check_attention_inputs(query[None, None], key[None, None], value[None, None])
+    for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not bool(tensor.isfinite().all()):
             raise SbmtError(f"finite numbers in {name}", "one that is not", "look for a division by zero")
-    check_attention_inputs(query[None, None], key[None, None], value[None, None])
+    if not callable(loss):
+        raise SbmtError("loss as a function of the values", describe(loss), "give one loss per example")
     if probability.shape != (len(query), len(key)):
         raise SbmtError(f"probability ({len(query)}, {len(key)})", tuple(probability.shape), "give one for each pair")
     if not bool(((probability >= 0) & (probability <= 1)).all()):

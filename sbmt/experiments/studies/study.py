@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.errors import SbmtError, check_sizes, choose, is_integer
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
@@ -94,7 +94,8 @@ def run_study(
     Returns:
         (trial's name, run) in the order of :meth:`Study.plan`.
     """
-    check_sizes(n_workers=n_workers)
+    if not is_integer(n_workers) or n_workers < 1:
+        raise SbmtError("n_workers ≥ 1", n_workers, "give a positive integer")
     report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()

@@ -106,20 +106,6 @@ def test_fitted_masks_have_a_random_twin_with_the_same_window(name):
         assert shared == {"attention": "random_mask", "window": window, "reweight": reweight, "sink": True}
 
 
-def test_masks_with_as_many_edges_get_the_same_chances(tmp_path, toys, tiny):
-    study, config = STUDIES["listops-edges"], tiny("listops", steps=2, eval_every=2)
-    runs = dict(run_study(replace(study, config=config, n_seeds=1), tmp_path))
-    assert list(runs) == [trial.name for trial in study.trials]
-    for c in (2, 4):
-        fitted, random = (runs[f"{kind}-{c}"].config for kind in ("fitted", "random"))
-        assert (fitted.options.preset, fitted.options.edges_per_query) == ("fitted", float(c))
-        assert random.options.mask_density == pytest.approx(runs[f"fitted-{c}"].test.density, abs=0.1)
-        assert random.options.sink and random.options.reweight and random.options.window == 0
-    assert runs["window"].config.options.sink and runs["window"].config.options.mask_density == 0.0
-    rates = {"learning_rate", "steps", "batch_size", "warmup_steps", "seed"}
-    assert all(getattr(run.config, name) == getattr(config, name) for run in runs.values() for name in rates)
-
-
 @pytest.mark.bad_input
 def test_no_worker_is_refused(tmp_path):
     with pytest.raises(SbmtError, match="n_workers"):

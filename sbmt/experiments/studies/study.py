@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from sbmt.errors import SbmtError, check_sizes, choose, is_integer
+from sbmt.errors import SbmtError, choose, is_integer
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
@@ -61,9 +61,8 @@ class Study:
             names = [trial.name for trial in self.trials] or "none"
             raise SbmtError("at least one trial, and names of their own for all", names, "name what to train")
         for n_seeds in (self.n_seeds, *counts.values()):
-            check_sizes(n_seeds=n_seeds)
-            if n_seeds > MOST_SEEDS:
-                raise SbmtError(f"at most {MOST_SEEDS:,} seeds", n_seeds, "give fewer: each is a run")
+            if not is_integer(n_seeds) or not 1 <= n_seeds <= MOST_SEEDS:
+                raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", n_seeds, "each is a run")
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
         for trial in self.trials:
             if trial.density_of is not None:

@@ -173,7 +173,7 @@ def test_whoever_stops_reading_is_no_mistake(tmp_path):
         (["train", "repeated-tokens", "--size", "huge"], "size among 'demo', 'paper'"),
         (["train", "repeated-tokens", "--attention", "magic"], "attention among"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
-        (["demo", "--seeds", "0"], "n_seeds ≥ 1"),
+        (["demo", "--seeds", "0"], "at least one"),
         (["study", "magic"], "study among 'demo', 'attentions'"),
         (["study", "demo", "--workers", "0"], "n_workers ≥ 1"),
         (["bench", "--suite", "speed"], "suite among 'attention', 'fitted', 'backends', 'memory'"),

@@ -129,7 +129,7 @@ FULL = Trial("full", "full", {"attention": "full"})
     [
         ((), "at least one trial"),
         ((FULL, FULL), "names of their own"),
-        ((replace(FULL, n_seeds=0),), "n_seeds ≥ 1"),
+        ((replace(FULL, n_seeds=0),), "at least one"),
         ((FULL, replace(EQUAL[1], density_of="magic")), "density_of of 'random' among 'full'"),
         ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of of 'third' among 'sbm'"),
         ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds of 'sbm' as of 'random'"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.attention import available_backends, dispatch, edge_attention, message_passing, slots
+from sbmt.attention import available_backends, dispatch, edge_attention, slots
 from sbmt.attention.dispatch import dropout_scale
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.counter_rng import draw_seed
@@ -100,17 +100,6 @@ def test_values_and_weights_have_gradients_of_their_own(backend):
     alone = attend(leaves, "all", case.edges, backend, return_weights=False)
     assert_close([alone], loop[:1])
     assert_close(gradients([alone], leaves), gradients(loop[:1], leaves))
-
-
-@pytest.mark.parametrize(("name", "is_in_slots"), [("skewed", True), ("very skewed", False)])
-def test_slots_leave_masks_that_are_mostly_padding_to_messages(name, is_in_slots, monkeypatch):
-    seen, attend_by_messages = [], message_passing.attend_by_messages
-    monkeypatch.setattr(
-        message_passing, "attend_by_messages", lambda *five: seen.append(1) or attend_by_messages(*five)
-    )
-    case = make_case(**CASES[name])
-    attend(leaves_of(case), "none", case.edges, "slots")
-    assert len(seen) == (not is_in_slots)
 
 
 @backends

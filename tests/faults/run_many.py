@@ -8,7 +8,6 @@ import argparse
 import math
 import os
 import sys
-import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -52,7 +51,7 @@ ATTENTIONS = {
 
 
 class Case:
-    """Draws the parts of a case by name, so that a failing one prints as plain values, and makes tensors of its seed."""
+    """Draws the parts of a case by name, so that a failing one prints as plain values; makes tensors of its seed."""
 
     def __init__(self, data):
         self._data = data
@@ -213,35 +212,6 @@ def check_attention(case):
     return "answered"
 
 
-NETWORKS = {
-    "tagger": lambda encoder: sbmt.TokenTagger(encoder, 3),
-    "classifier": lambda encoder: sbmt.SequenceClassifier(encoder, 3, 4),
-    "sentence": lambda encoder: sbmt.SentenceClassifier(encoder, 3),
-    "pair": lambda encoder: sbmt.DualEncoder(encoder, 3, 4),
-    "masked LM": sbmt.MaskedLM,
-}
-
-
-def check_model(case):
-    """Finite logits and gradients, whatever is padded; tokens at padding change nothing."""
-    network, (name, options) = case.pick("network", tuple(NETWORKS)), pick_attention(case)
-    batch, n, heads = case.pick("batch", SIZES), case.pick("n", (*LENGTHS, LONGEST + 1)), case.pick("heads", (1, 2))
-    sizes = {"d_model": heads * case.pick("d_head", (1, 2, 4)), "d_hidden": 5, "n_heads": heads, "n_layers": 2}
-    torch.manual_seed(case.seed)
-    model = NETWORKS[network](Encoder(11, LONGEST, **sizes, attention=name, **options)).eval()
-    shape = (batch, 2, n) if network == "pair" else (batch, n)
-    if 0 in shape or n > LONGEST:
-        return outcome(model, torch.zeros(shape, dtype=torch.int64))
-    tokens, others = (torch.randint(11, shape, generator=case.generator(i)) for i in range(2))
-    mask = case.mask("token", math.prod(shape[:-1]), n)
-    is_real = torch.ones(shape) > 0 if mask is None else mask.reshape(shape)
-    out, other = (model(x, is_real, generator=case.generator()) for x in (tokens, torch.where(is_real, tokens, others)))
-    assert has_finite_gradients(out.values.square().sum(), list(model.parameters()))
-    of_real = is_real if network in ("tagger", "masked LM") else ...
-    torch.testing.assert_close(other.values[of_real], out.values[of_real])
-    return "answered"
-
-
 X, MASK, IDS = torch.rand(2, 2, 5, 4), torch.arange(5) < torch.tensor([[5], [3]]), torch.arange(10).view(2, 5)
 MODEL, EDGES = BlockModel(X, torch.full((2, 4, 4), 1 / 16), X), EdgeList.from_dense(torch.rand(2, 2, 5, 5) < 0.5)
 NETWORK = dict(vocab_size=11, max_length=6, d_model=8, d_hidden=6, n_heads=2, n_layers=1, dropout=0.0)
@@ -290,8 +260,7 @@ def check_mistake(case):
 GROUPS = {
     "block models": (check_block_model, 0.2),
     "attention along edges": (check_edge_attention, 0.2),
-    "attentions by name": (check_attention, 0.3),
-    "models": (check_model, 0.1),
+    "attentions by name": (check_attention, 0.4),
     "mistakes": (check_mistake, 0.2),
 }
 """What must hold of a case, and the group's share of all cases.
@@ -314,30 +283,25 @@ def run_cases(name: str, n_cases: int) -> Counter[str]:
     return found
 
 
-def run_group(name: str, n_cases: int) -> dict[str, object]:
-    """Runs a group; returns counts, processor seconds and what failed."""
-    start, found, failures = time.process_time(), Counter[str](), []
-    try:
-        found = run_cases(name, n_cases)
-    except Exception as error:  # whatever a property, or the code under test, raises
-        failures.append("".join(traceback.format_exception(error))[-8000:])  # with the case, which is at its end
-        print(f"{name}:\n{failures[0]}")
-    seconds = round(time.process_time() - start, 1)
-    print(f"{name:<24}{found.total():>8,} cases, {found['refused']:>7,} refused, {seconds:6.1f} s", flush=True)
-    return {"n_cases": n_cases, **found, "seconds": seconds, "failures": failures}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000, help="of all groups together")
     parser.add_argument("--json", type=Path, required=True, help="where the result goes")
     asked = parser.parse_args()
     check_writable(asked.json)
-    groups = {name: run_group(name, round(asked.cases * share)) for name, (_, share) in GROUPS.items()}
-    n_cases = sum(group["n_cases"] for group in groups.values())
-    n_failures = sum(len(group["failures"]) for group in groups.values())
-    print(f"{n_cases:,} cases, {n_failures} failures")
-    write_json(asked.json, {"n_cases": n_cases, "n_failures": n_failures, "groups": groups, "manifest": manifest()})
+    groups, n_failures = {}, 0
+    for name, (_, share) in GROUPS.items():
+        n_cases, found = round(asked.cases * share), Counter[str]()
+        try:
+            found = run_cases(name, n_cases)
+        except Exception:  # whatever a property, or the code under test, raises
+            traceback.print_exc()  # with the case, which is at its end
+            n_failures += 1
+        groups[name] = {"n_cases": n_cases, **found}
+        print(f"{name:<24}{n_cases:>8,} cases, {found['refused']:>7,} refused", flush=True)
+    print(f"{n_failures} groups with failures")
+    result = {"n_cases": asked.cases, "n_failures": n_failures, "groups": groups, "manifest": manifest()}
+    write_json(asked.json, result)
     return 1 if n_failures else 0
 
 

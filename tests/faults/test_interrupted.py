@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,14 +14,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from scipy.sparse import csr_array
 
-from sbmt.command import run_command
 from sbmt.experiments.locks import LOCK
 from sbmt.experiments.training.lightning_module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
 from tests.faults.conftest import TRAINING
-from theory.path_cover import solve_cover
 
 pytestmark = pytest.mark.bad_input
 ROOT = Path(__file__).parents[2]
@@ -95,20 +91,6 @@ def press_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-def start(line, folder):
-    """``python -m sbmt`` in a process group of its own, with Ctrl-C as a terminal has it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "sbmt", *line.split()],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        start_new_session=True,
-    )
-
-
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("line", WRITING)
 def test_a_write_that_fails_is_reported_and_leaves_whole_files(here, command_line, monkeypatch, line, failure):
@@ -149,30 +131,19 @@ def test_ctrl_c_while_a_run_is_tested_is_answered_in_a_line(here, command_line, 
     assert has_same_numbers(here / "new", here / "listops")
 
 
-def test_ctrl_c_while_the_solver_searches_ends_the_search(monkeypatch, capsys, press_ctrl_c):
-    """OR-tools would handle the signal itself, and Python handles none while it waits for compiled code."""
-    from ortools.sat.python.cp_model import CpSolver
-
-    is_told = threading.Event()
-
-    def search(solver, _):
-        assert not solver.parameters.catch_sigint_signal
-        time.sleep(0.2)  # until the main thread waits for the result
-        press_ctrl_c()
-        assert is_told.wait(WAIT)
-
-    monkeypatch.setattr(CpSolver, "solve", search)
-    monkeypatch.setattr(CpSolver, "stop_search", lambda _: is_told.set())
-    with pytest.raises(SystemExit) as stop:
-        run_command(lambda: solve_cover(csr_array([[0, 1], [1, 0]]), WAIT), "theory")
-    assert (stop.value.code, capsys.readouterr().err) == (130, "theory: stopped\n")
-    assert is_told.is_set()
-
-
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to see which processes there are")
 def test_ctrl_c_ends_the_workers_of_a_study_too(here):
     """A terminal sends it to them as well, and they print nothing."""
-    with start("demo --workers 2 --output new", here) as study:
+    line = [sys.executable, "-m", "sbmt", *"demo --workers 2 --output new".split()]
+    with subprocess.Popen(
+        line,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        start_new_session=True,
+    ) as study:
         end = time.monotonic() + WAIT
         while study.poll() is None and not list((here / "new").glob("*/config.json")):
             assert time.monotonic() < end
@@ -185,11 +156,3 @@ def test_ctrl_c_ends_the_workers_of_a_study_too(here):
             os.killpg(study.pid, 0)
             time.sleep(0.01)
     files_below(here)
-
-
-def test_of_two_processes_that_train_in_one_folder_one_ends_well(here):
-    both = [start(f"{TRAINING['repeated']} --output new", here) for _ in range(2)]
-    errors = [process.communicate(timeout=WAIT)[1] for process in both]
-    (good, _), (bad, words) = sorted((p.returncode, err) for p, err in zip(both, errors, strict=True))
-    assert (good, bad) == (0, 2) and words.startswith("sbmt: expected ") and words.count("\n") == 1, errors
-    assert has_same_numbers(here / "new", here / "repeated")

@@ -54,13 +54,17 @@ def made(tmp_path_factory):
     return folder
 
 
+def save_often(patch):
+    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+
+
 def make(folder, patch):
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     patch.setenv("SBMT_CACHE", str(folder / "cache"))
-    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+    save_often(patch)
     patch.chdir(folder)
     for name, command in TRAINING.items():
         done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
@@ -77,7 +81,7 @@ def here(made, tmp_path, monkeypatch):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+    save_often(monkeypatch)
     config = RepeatedTokensConfig(length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, test_sequences=8)
     trials = (Trial("full", "full attention", {"attention": "full"}),)
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two runs", config, trials, n_seeds=2))

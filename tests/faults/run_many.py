@@ -1,7 +1,7 @@
 """Puts many degenerate inputs and mistakes through the public functions, and writes what came of them.
 
-``python tests/faults/run_many.py --cases 10000 --json results/faults.json`` takes two minutes or so on one core. Cases
-are drawn from fixed seeds, so that they are the same each time. The exit code is 1 if a property failed anywhere.
+``python tests/faults/run_many.py --cases 10000 --json results/faults.json`` takes a few minutes on one core. Cases are
+drawn from fixed seeds, so that they are the same each time. The exit code is 1 if a property failed anywhere.
 """
 
 import argparse
@@ -120,37 +120,6 @@ def outcome(call, *arguments, **settings):
     return "answered"
 
 
-def check_block_model(case):
-    """Probabilities are those of the definition; edges are where they may be, and the same from one seed."""
-    shape, k, link = case.shape(), case.pick("clusters", SIZES), case.pick("link", ("bilinear", "poisson"))
-    shapes = (*shape[:3], k), (shape[1], k, k), (*shape[:2], shape[3], k)
-    if 0 in (*shape, k):
-        return outcome(BlockModel, *map(torch.zeros, shapes))
-    kinds = {"random": lambda u: u, "ones": torch.ones_like, "zeros": torch.zeros_like, "tiny": lambda u: u * 1e-30}
-    kinds["one-hot"] = lambda u: (u == u.amax(-1, keepdim=True)).to(u)
-    drawn = [kinds[case.pick(f"part {i}", tuple(kinds))](case.uniform(size, i)) for i, size in enumerate(shapes)]
-    leaves = [x.to(case.pick("dtype", DTYPES[:2])).requires_grad_(True) for x in drawn]
-    masks = case.mask("query", shape[0], shape[2]), case.mask("key", shape[0], shape[3])
-    model, delta = BlockModel(*leaves, *masks, link), case.pick("exploration", (0.0, 0.01, 1e-12, 0.5, 0.999999))
-    rates = drawn[0] @ drawn[1] @ drawn[2].mT + delta
-    p = torch.where(real_pairs(masks, shape), -torch.expm1(-rates) if link == "poisson" else rates.clamp(max=1.0), 0.0)
-    found = model.expected_mask(delta)
-    torch.testing.assert_close(found.double(), p, rtol=1e-4, atol=1e-6)
-    draw = {"sampler": case.pick("sampler", SBM["sampler"]), "exploration": delta}
-    try:
-        edges = sample_edges(model, **draw, generator=case.generator())
-    except SbmtError as error:  # Algorithm 1 draws many edges more than once
-        assert "edges to draw" in str(error)
-        return "refused"
-    assert not edges.to_dense()[p < 1e-12].any()
-    assert torch.equal(sample_edges(model, **draw, generator=case.generator()).cells(), edges.cells())
-    on_edges = model.edge_probability(edges, delta)
-    torch.testing.assert_close(on_edges, found.flatten()[edges.cells()], rtol=1e-4, atol=1e-6)
-    for loss in (found.sum(), on_edges.sum(), model.gate(edges).sum(), model.expected_density(delta).sum()):
-        assert has_finite_gradients(loss, leaves)
-    return "answered"
-
-
 def check_edge_attention(case):
     """From every backend what float64 gives, up to rounding, with zeros where nothing is attended."""
     shape, d = case.shape(), case.pick("d", SIZES)
@@ -212,8 +181,9 @@ def check_attention(case):
     return "answered"
 
 
-X, MASK, IDS = torch.rand(2, 2, 5, 4), torch.arange(5) < torch.tensor([[5], [3]]), torch.arange(10).view(2, 5)
-MODEL, EDGES = BlockModel(X, torch.full((2, 4, 4), 1 / 16), X), EdgeList.from_dense(torch.rand(2, 2, 5, 5) < 0.5)
+X = torch.rand(2, 2, 5, 4, generator=torch.Generator().manual_seed(0))
+MASK, IDS = torch.arange(5) < torch.tensor([[5], [3]]), torch.arange(10).view(2, 5)
+MODEL, EDGES = BlockModel(X, torch.full((2, 4, 4), 1 / 16), X), EdgeList.from_dense(X @ X.mT < 1)
 NETWORK = dict(vocab_size=11, max_length=6, d_model=8, d_hidden=6, n_heads=2, n_layers=1, dropout=0.0)
 CALLS = {
     "BlockModel": (BlockModel, dict(query_membership=X, block_matrix=MODEL.block_matrix, key_membership=X)),
@@ -258,9 +228,8 @@ def check_mistake(case):
 
 
 GROUPS = {
-    "block models": (check_block_model, 0.2),
-    "attention along edges": (check_edge_attention, 0.2),
-    "attentions by name": (check_attention, 0.4),
+    "attention along edges": (check_edge_attention, 0.3),
+    "attentions by name": (check_attention, 0.5),
     "mistakes": (check_mistake, 0.2),
 }
 """What must hold of a case, and the group's share of all cases.

@@ -32,12 +32,6 @@ def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
     assert sorted(os.listdir(here)) == before
 
 
-@pytest.mark.parametrize("line", ["train repeated-tokens --steps 1,5", "evaluate repeated --seed x", "bench --nothing"])
-def test_what_typer_refuses_shows_the_usage(here, command_line, line):
-    code, out, err = command_line(line)
-    assert code == 2 and "Traceback" not in out + err and "Usage: sbmt" in out + err, (out, err)
-
-
 @pytest.mark.parametrize("name", ["[red].png", "\udcff.png"])
 def test_a_file_name_is_printed_as_it_is(here, command_line, name):
     code, out, _ = command_line(f"sample --n-tokens 4 --case distant --output {name}")

@@ -3,11 +3,15 @@
 import pytest
 import torch
 
-from sbmt import EdgeList, available_backends, build_attention, edge_attention
-from sbmt.block_model.model import LARGEST_RATE, BlockModel
-from tests.faults.run_many import GROUPS, run_cases
+from sbmt import EdgeList, available_backends, edge_attention
+from sbmt.layers.registry import RESERVED
+from tests.faults.run_many import ATTENTIONS, GROUPS, run_cases
 
 BACKENDS = pytest.mark.parametrize("backend", available_backends())
+
+
+def test_every_attention_is_among_them():
+    assert set(ATTENTIONS) == RESERVED
 
 
 @pytest.mark.bad_input  # some are refused, which is not the shape checker's business
@@ -36,23 +40,3 @@ def test_backends_take_inputs_of_different_types(backend):
     mixed = edge_attention(query.double(), key, value, edges, backend=backend)
     assert mixed.dtype == value.dtype
     torch.testing.assert_close(mixed, expected)
-
-
-@pytest.mark.parametrize("name, settings", [("full", {}), ("linformer", {"n_positions": 4, "n_projected": 2})])
-def test_attentions_take_inputs_of_different_types(name, settings):
-    layer = build_attention(name, d_head=3, n_heads=2, **settings)
-    query, key, value = torch.randn(3, 1, 2, 4, 3)
-    expected = layer(query, key, value).values
-    for tensors in ((query.double(), key, value), (query, key.double(), value), (query, key, value.bfloat16())):
-        found = layer(*tensors).values
-        assert found.dtype == tensors[2].dtype
-        torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02)
-
-
-def test_the_largest_rates_leave_probabilities_and_gradients_finite():
-    query, key = torch.rand(2, 1, 1, 9, 9).unbind()
-    block = torch.full((1, 9, 9), LARGEST_RATE)
-    leaves = [x.requires_grad_() for x in (query, block, key)]
-    p = BlockModel(*leaves, link="poisson").expected_mask()
-    assert ((p >= 0) & (p <= 1)).all()
-    assert all(g.isfinite().all() for g in torch.autograd.grad(p.sum(), leaves))

@@ -133,7 +133,7 @@ for backend, preset, has_generator in (("dense", "recommended", True), ("cpu", "
     torch.manual_seed(0)
     layer = build_attention("sbm", preset=preset, d_head=4, n_heads=3, n_clusters=16, backend=backend, dropout=0.2)
     compiled = torch.compile(layer, backend="aot_eager")
-    for n in (8, 11, 13):
+    for n in (8, 11):
         x, found = torch.randn(2, 3, n, 4, requires_grad=True), []
         for attend in (layer, compiled):
             torch.manual_seed(1)

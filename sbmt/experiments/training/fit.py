@@ -186,8 +186,8 @@ def has_kept(folder: Path) -> bool:
 
 def check_free(folder: Path) -> None:
     """Raises SbmtError if a folder holds files, and no run that was stopped before it had kept anything."""
-    ours = (LOCK, ".config.json.*.part")  # the second left by a killed writer
-    found = [path.name for path in folder.glob("*") if not any(map(path.match, ours))]
+    left = LOCK, ".config.json.*.part"  # by a writer that was killed
+    found = [path.name for path in folder.glob("*") if not any(path.match(name) for name in left)]
     if found:
         settings = read_json(folder / "config.json") if "config.json" in found else None
         if not isinstance(settings, dict) or not {"task", "attention", "options"} <= settings.keys():

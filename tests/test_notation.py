@@ -1,8 +1,13 @@
 """Names and docstrings that the house style promises, and the names that the page on notation gives."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
+
+import pytest
+
+import sbmt
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "sbmt").rglob("*.py"))
@@ -16,8 +21,8 @@ FORBIDDEN = {
 BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink", "causal"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
-INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
-INTEGERS |= {"first", "r", "sizes", "temperature", "top_k"}
+INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes"}
+INTEGERS |= {"kdim", "vdim"}  # torch's names
 
 
 def wrong(find, files):
@@ -72,6 +77,15 @@ def test_counts_widths_and_booleans_say_what_they_are():
 
 def test_everything_public_has_a_docstring():
     assert wrong(undocumented, FILES) == {}
+
+
+@pytest.mark.parametrize("name", sbmt.__all__)
+def test_public_docstrings_explain_the_arguments(name):
+    thing = getattr(sbmt, name)
+    doc = inspect.getdoc(thing)
+    assert doc
+    if inspect.signature(thing).parameters:
+        assert any(section in doc for section in ("Args:", "Attributes:", "Shapes:"))
 
 
 # --- the page of notation ---------------------------------------------------------------------------------------------

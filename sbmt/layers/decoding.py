@@ -19,7 +19,7 @@ from sbmt.types import AttentionOutput
 def attend_next(
     layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: Generator | None
 ) -> AttentionOutput | None:
-    """Attention of new tokens by an ``SBMAttention``, from crossed memberships that the cache keeps by cluster.
+    """Attention of an SBM layer's new tokens to those so far, from crossed memberships that the cache keeps by cluster.
 
     None where it does not apply: for other memberships and samplers, and where there are no compiled loops.
 

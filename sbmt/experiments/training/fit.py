@@ -15,7 +15,7 @@ import torch
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.files import load_weights, read_json, read_tensors, remove_parts, write_json
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments.locks import LOCK, only_writer
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream, Feed
 from sbmt.experiments.training.evaluate import inputs
@@ -186,7 +186,8 @@ def has_kept(folder: Path) -> bool:
 
 def check_free(folder: Path) -> None:
     """Raises SbmtError if a folder holds files, and no run that was stopped before it had kept anything."""
-    found = [path.name for path in folder.glob("*") if not path.match(".config.json.*.part")]  # left by a killed writer
+    left = LOCK, ".config.json.*.part"  # by a writer that was killed
+    found = [path.name for path in folder.glob("*") if not any(path.match(name) for name in left)]
     if found:
         settings = read_json(folder / "config.json") if "config.json" in found else None
         if not isinstance(settings, dict) or not {"task", "attention", "options"} <= settings.keys():

@@ -83,12 +83,12 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
 
 def test_bench_measures_prints_and_draws(succeed, tmp_path, monkeypatch):
     use_tiny_grids(monkeypatch)
-    options = "--suite attention --suite sampler --threads 1 --json b/bench.json --figure b/bench.png"
+    options = "--suite attention --suite backends --threads 1 --json b/bench.json --figure b/bench.png"
     out = succeed("bench", "--quick", *options.split())
-    assert "Parts of the training step" in out and "Drawing edges" in out
+    assert "Training step" in out and "Time of the automatic choice" in out
     assert (tmp_path / "b" / "bench.png").read_bytes().startswith(PNG)
     result = json.loads((tmp_path / "b" / "bench.json").read_text())
-    assert list(result["suites"]) == ["attention", "sampler"] and result["manifest"]["threads"] == 1
+    assert list(result["suites"]) == ["attention", "backends"] and result["manifest"]["threads"] == 1
 
 
 def test_cost_prints_and_writes_what_is_asked_for(succeed, tmp_path):
@@ -134,11 +134,11 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
         ("train repeated-tokens --resume", "config.json"),
         ("train repeated-tokens --device tpu", "device among 'auto', 'cpu', 'cuda'"),
         ("train repeated-tokens --output=", "words in every argument"),
-        ("demo --seeds 0", "at least one seed"),
+        ("demo --seeds 0", "at least one"),
         ("study magic", "study among 'demo', 'attentions'"),
         ("study demo --json /proc/x.json", "to write /proc/x.json"),
-        ("bench --suite gpu", "a suite of --device cpu"),
-        ("bench --suite sampler --figure x.png", "the suite attention or fitted for --figure"),
+        ("bench --suite gpu", "suite among"),
+        ("bench --suite backends --figure x.png", "the suite attention or fitted for --figure"),
         ("cost --density 2", "density in (0, 1)"),
         ("glue --figure /proc/x.png", "to write /proc/x.png"),
     ],

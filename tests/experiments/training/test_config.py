@@ -101,7 +101,10 @@ OUT_OF_RANGE = {
         ({"density_kind": "magic"}, "kind among"),
         ({"n_clusters": 0}, "n_clusters ≥ 1"),
         ({"preset": "magic"}, "preset among 'recommended', 'faithful'"),
-        ({"attention": "full", "n_clusters": 4}, r"options of attention 'full' \(is_log_scaled\), got n_clusters"),
+        (
+            {"attention": "full", "n_clusters": 4},
+            r"options of attention 'full' \(is_log_scaled, causal\), got n_clusters",
+        ),
         ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
         ({"seed": -1}, "seed in"),
     ],

@@ -94,7 +94,7 @@ def test_runs_that_are_killed_go_on_to_the_same_numbers(tmp_path, family):
     subprocess.run(arguments, cwd=Path(__file__).parents[3], check=True)
     for killed, config in configs.items():
         left = sorted(path.name for path in killed.iterdir())
-        assert left == ["best.safetensors", "config.json", "metrics.csv", "state.ckpt"]
+        assert left == [".lock", "best.safetensors", "config.json", "metrics.csv", "state.ckpt"]
         seen = []
         run = fit(config, killed, resume=True, on_step=lambda step, seen=seen: seen.append(step.number))
         assert seen == [5, 6, 7]

@@ -56,7 +56,7 @@ def make_small(patch):
     few_clusters = config.override(attention="sbm", n_clusters=2)  # the demo's trials are settings of SBM
     patch.setitem(STUDIES, "demo", replace(STUDIES["demo"], config=few_clusters))
     patch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=2))
-    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
     patch.setattr(language_studies, "REDUCED_MLM", MlmConfig(**NETWORK | MLM_TRAINING | {"attention": "full"}))
     use_tiny_grids(patch)
 

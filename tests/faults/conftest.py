@@ -44,7 +44,7 @@ def make(folder, patch):
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     patch.setenv("SBMT_CACHE", str(folder / "cache"))
-    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
     patch.chdir(folder)
     for name, command in TRAINING.items():
         done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)

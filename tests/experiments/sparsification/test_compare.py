@@ -112,8 +112,8 @@ def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
             finished_run(folder, *arguments, **options)
     (folder / "result.json").unlink()  # as a full disk leaves it
     assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
-    (folder / "config.json").write_text("{}")
-    with pytest.raises(SbmtError, match="other files"):
+    (folder / "config.json").rename(folder / "mine.json")
+    with pytest.raises(SbmtError, match="files of others"):
         finished_run(folder, full, 4.0, 3, **OPTIONS)
 
 

@@ -99,7 +99,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
         "fine-tuned": (tmp_path / "fine-tuned", "a finished pre-training run"),
         "unfinished": (copy_of(pretrained(), tmp_path / "a", result=None), "a finished pre-training run"),
         "no weights": (copy_of(pretrained(), tmp_path / "b", model=None), "model.safetensors"),
-        "no tokeniser": (copy_of(pretrained(), tmp_path / "c", tokenizer=None), "a tokeniser in"),
+        "no tokeniser": (copy_of(pretrained(), tmp_path / "c", tokenizer=None), "tokenizer.json"),
         "damaged": (copy_of(pretrained(), tmp_path / "d", tokenizer="{}"), "tokeniser"),
         "another": (copy_of(pretrained(), tmp_path / "e", tokenizer=other.json), "tokeniser"),
         "no result": (copy_of(pretrained(), tmp_path / "f", result="{}"), "the result of a run in"),

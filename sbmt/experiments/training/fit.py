@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
-EXPECTED = ("does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec")
-EXPECTED += ("have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed")
-EXPECTED += ("Total length of `list` across ranks is zero",)
+EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
+EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed"]
+EXPECTED += ["Total length of `list` across ranks is zero"]
 """Lightning's advice, all of which is about things that are done here on purpose."""
 
 

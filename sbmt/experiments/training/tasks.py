@@ -270,7 +270,7 @@ class SequenceConfig(TrainingConfig):
         return (self.steps - step) / (self.steps - self.warmup_steps)
 
     @property
-    def checkpoint_every(self) -> int:
+    def checkpoint_every(self) -> int:  # type: ignore[override]
         """``eval_every``, or the last step of a shorter run."""
         return min(self.eval_every, self.steps)
 
@@ -280,10 +280,7 @@ class SequenceConfig(TrainingConfig):
 
 
 def labelled(
-    prepared: Prepared,
-    feeds: dict[str, ExampleFeed],
-    tokenizer: Tokenizer | None = None,
-    info: dict[str, Any] | None = None,
+    prepared: Prepared, feeds: dict[str, ExampleFeed], tokenizer: Tokenizer | None = None, info: Any = None
 ) -> TaskData:
     """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
     known = {name: prepared.info[name] for name in INFO} | (info or {}) | {"n_train": len(feeds["train"])}

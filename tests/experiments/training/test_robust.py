@@ -139,8 +139,3 @@ def test_weights_that_are_no_numbers_are_told(copied):
     next(iter(tensors.values()))[0] = torch.nan
     write_tensors(copied / "model.safetensors", tensors)
     assert "finite weights" in told(copied)
-
-
-def test_control_characters_are_shown_escaped(copied):
-    edit(copied / "config.json", seed="\x1b[31mred")
-    assert "x1b[31mred" in told(copied) and "\x1b" not in told(copied)

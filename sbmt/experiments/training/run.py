@@ -144,6 +144,8 @@ def load_run(folder: Path | str) -> Run:
     result = read_json(folder / "result.json")
     do = "restore the file that was changed, or train again"
     try:
+        if CHECKSUM not in result:
+            raise SbmtError(f"a checksum in {folder / 'result.json'}", "none", do)
         if type(config).from_dict(result["config"]) != config:
             raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
         about = {name: value for name, value in result.items() if name not in _OWN}

@@ -21,16 +21,15 @@ def files_of(folder):
 
 
 def edit(path, **changes):
-    """Changes entries of a JSON file, ``a__b`` inside ``a``; older versions wrote no checksum."""
+    """Changes entries of a JSON file, ``a__b`` inside ``a``, and its checksum."""
     content = read_json(path)
-    content.pop("checksum", None)
     for name, value in changes.items():
         *outer, last = name.split("__")
         place = content
         for part in outer:
             place = place[part]
         place[last] = value
-    path.write_text(json.dumps(content))
+    write_json(path, content, has_checksum="checksum" in content)
 
 
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])

@@ -9,7 +9,7 @@
 #   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (about three hours on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
-#   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one (GPU_ARGS=--resume goes on)
+#   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one
 #   make faults  put 10,000 degenerate inputs, mistakes and command lines through it (ten minutes or so on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -143,13 +143,13 @@ results: $(STAMP)
 bench: $(STAMP)
 	mkdir -p results
 	$(BIN)/python results/measure/set_aside.py
-	$(BIN)/sbmt bench --suite attention --suite sampler --suite backends --suite memory \
+	$(BIN)/sbmt bench --suite attention --suite backends --suite memory \
 	    --json results/bench.json --figure results/bench.png
 	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json --figure results/bench_fitted.png
 	for name in bench bench_fitted; do ln -sfn ../../results/$$name.png docs/assets/$$name.png; done
 	$(BIN)/python results/write_tables.py
 
-# GPU_ARGS='--minutes 30' measures less, and GPU_ARGS=--resume the rest of it.
+# GPU_ARGS=--quick measures less.
 gpu: $(STAMP)
 	mkdir -p results/gpu
 	$(BIN)/python -m pytest -q -m gpu tests/graph

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmt.cost import count_operations
-from sbmt.experiments.costs import METHODS, Case, build_case
+from sbmt.experiments.costs import METHODS, Column, build_model
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper_costs.toml").read_text("utf-8"))
 POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4}
@@ -41,8 +41,8 @@ def beyond(formula: str, bound: str) -> list[str]:
 def counted(method: str, parts: tuple[str, ...] = ("",)) -> str:
     """Products and elementwise operations of an attention, restricted to parts whose names begin like this."""
     ranks = dict.fromkeys(("n_features", "n_landmarks", "n_projected"), 8)
-    case = Case(method, 64, 0.5, settings={"n_layers": 1, "n_clusters": 8, **ranks})
-    rows = count_operations(build_case(case), case.n, density=case.density).attention().rows
+    model = build_model(method, Column("", 64, 0.5), n_layers=1, n_clusters=8, **ranks)
+    rows = count_operations(model, 64, density=0.5).attention().rows
     found = [text for row in rows if row.part.startswith(parts) for text in (row.flops, row.elementwise)]
     return " + ".join(found).replace("N", "n")  # N is n rounded up to whole chunks
 
@@ -57,7 +57,7 @@ def compare_with_claims() -> dict[str, dict[str, Any]]:
         name: (row["title"], row["time"], counted("sbm-algorithm-1", tuple(row["parts"])))
         for name, row in PAPER["table_5"].items()
     }
-    rows |= {name: (METHODS[name].title, claim, counted(name)) for name, claim in PAPER["table_6"].items()}
+    rows |= {name: (METHODS[name][0], claim, counted(name)) for name, claim in PAPER["table_6"].items()}
     verdicts = {}
     for name, (title, claimed, ours) in rows.items():
         both = {letter: (degree(claimed, letter), float(degree(ours, letter))) for letter in "nmkd"}

@@ -21,7 +21,10 @@ FORBIDDEN = {
 BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink", "causal"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
-INTEGERS |= {"seed", "dropout_seed"} | {"kdim", "vdim"}  # the last two are torch's names
+INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes"} | {
+    "kdim",
+    "vdim",
+}  # the last two are torch's names
 
 
 def wrong(find, files):

@@ -45,7 +45,7 @@ SIGNATURES = [
     (SBMAttention, SBM_SETTINGS),
     (
         SBMAttention.forward,
-        f"self, query, key, value, *, {MASKS}, generator=None, return_edges=False",
+        f"self, query, key, value, *, {MASKS}, generator=None, return_edges=False, cache=None",
     ),
     (SBMAttention.block_model, f"self, query, key, {MASKS}"),
     (

@@ -11,7 +11,7 @@ from rich.progress import track
 
 from results.measure.common import run, write
 from results.paper_costs import PAPER, compare_with_claims
-from sbmt.experiments.costs import Case, cost_report, cost_tables, peak_memory
+from sbmt.experiments.costs import Column, cost_report, cost_tables, peak_memory
 
 SIZES = {"n_layers": 1, "n_heads": 1, "d_model": 32, "d_hidden": 8, "n_chunk": 16, "n_clusters": 128}
 LENGTHS, EDGES_PER_TOKEN = (4096, 8192, 16384), 64
@@ -19,7 +19,7 @@ LENGTHS, EDGES_PER_TOKEN = (4096, 8192, 16384), 64
 
 def memory_slope(method: str) -> dict[str, Any]:
     """The exponent with which the peak memory of a forward pass grows with the length, for 64 edges per token."""
-    peaks = peak_memory([Case(method, n, EDGES_PER_TOKEN / n, settings=SIZES) for n in LENGTHS])
+    peaks = peak_memory(method, [Column("", n, EDGES_PER_TOKEN / n) for n in LENGTHS], **SIZES)
     about = {"method": method, "symbol": "n", "values": LENGTHS}
     if missing := [one["missing"] for one in peaks if "missing" in one]:
         return about | {"missing": missing[0]}

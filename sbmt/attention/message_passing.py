@@ -23,6 +23,9 @@ class EdgeAttention(MessagePassing):
     sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
     neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`.
 
+    Args:
+        gate_rule: What the gate multiplies.
+
     Raises:
         SbmtError: If the gate rule is neither ``"score"`` nor ``"weight"``.
 

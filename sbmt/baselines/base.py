@@ -77,7 +77,9 @@ class Baseline(nn.Module):
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         shape, dtypes = (*query.shape[:3], key.shape[2]), [query.dtype, key.dtype, value.dtype]
         dtype = reduce(torch.promote_types, [*dtypes, torch.float32] if self.is_precise else dtypes)
-        query, key, value = (zero_padding(x, m).to(dtype) for x, m in zip((query, key, value), masks, strict=True))
+        query, key, value = (
+            zero_padding(x, mask).to(dtype) for x, mask in zip((query, key, value), masks, strict=True)
+        )
         dropout = self.dropout if self.training else 0.0
         inputs = Inputs(query, key, value, query_mask, key_mask, dropout, generator, return_edges)
         with full_precision(query) if self.is_precise else nullcontext():

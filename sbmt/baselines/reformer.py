@@ -53,24 +53,24 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
     own = bucket * n_chunks + place // n_chunk  # identifies the part of a bucket that lies in a chunk
     back = bucket * n_chunks + before[:, :, None].expand(-1, -1, n_hashes, -1).gather(-1, place // n_chunk)
 
-    def is_found(r: int, queries: Tensor, keys: Tensor) -> Tensor:
-        theirs = _look_up(own[:, :, r], keys)[..., None, :]
-        mine, before_mine = (_look_up(part[:, :, r], queries)[..., None] for part in (own, back))
+    def is_found(number: int, queries: Tensor, keys: Tensor) -> Tensor:
+        theirs = _look_up(own[:, :, number], keys)[..., None, :]
+        mine, before_mine = (_look_up(part[:, :, number], queries)[..., None] for part in (own, back))
         return (theirs == mine) | (theirs == before_mine)
 
     rounds = []
     has_other = torch.zeros((batch, heads, n_tokens), dtype=torch.bool, device=device)
     real = is_real[:, None].expand(-1, heads, -1)
-    for r in range(n_hashes):
-        queries = order[:, :, r].unflatten(-1, (n_chunks, n_chunk))
+    for number in range(n_hashes):
+        queries = order[:, :, number].unflatten(-1, (n_chunks, n_chunk))
         keys = torch.cat([queries, queries.gather(2, before[..., None].expand_as(queries))], -1)
         is_attended = (queries[..., None] != keys[..., None, :]) & _look_up(real, queries)[..., None]
         is_attended[..., n_chunk:] &= (last > 0)[:, None, None, None, None]  # one chunk is not its own predecessor
-        is_attended &= is_found(r, queries, keys)
-        for earlier in range(r):
+        is_attended &= is_found(number, queries, keys)
+        for earlier in range(number):
             is_attended &= ~is_found(earlier, queries, keys)
-        rounds.append(HashRound(queries, keys, is_attended, place[:, :, r]))
-        has_other |= _look_up(is_attended.any(-1).flatten(2), place[:, :, r])
+        rounds.append(HashRound(queries, keys, is_attended, place[:, :, number]))
+        has_other |= _look_up(is_attended.any(-1).flatten(2), place[:, :, number])
     itself = torch.eye(n_chunk, 2 * n_chunk, dtype=torch.bool, device=device)
     rounds[0].is_attended.logical_or_(itself & _look_up(real & ~has_other, rounds[0].queries)[..., None])
     return rounds

@@ -5,9 +5,9 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sbmt.cost import count_operations, uncounted
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.experiments.benchmarks.cases import shift_to_density
 from sbmt.experiments.memory import STEADY, in_fresh_process, peak_of
 from sbmt.experiments.progress import Track, untracked
 from sbmt.experiments.tables import LEFT_OUT, Table
@@ -26,126 +27,77 @@ from sbmt.layers.registry import ATTENTIONS, RESERVED
 from sbmt.models import DualEncoder, Encoder, SequenceClassifier
 from sbmt.registration import load_plugins
 
-TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
-DENSITIES = dict(zip(TASKS, (0.0115, 0.1062, 0.0249, 0.0133, 0.0261), strict=True))
+DENSITIES = {"listops": 0.0115, "text": 0.1062, "retrieval": 0.0249, "image": 0.0133, "pathfinder": 0.0261}
 """Densities of the paper's models trained with λ = 1e-1 (Table 2), the models that its Table 3 describes."""
 N_IDS, N_LABELS = 256, 10  # neither affects what attention costs
 REFERENCE = "full"
 """The others are divided by it; it keeps all scores in memory, as was usual when the paper was written."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """One row of the tables: its title, what attends, and whether the density of its masks can be chosen."""
-
-    title: str
-    attention: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    draws_mask: bool = False
-
-
 _NO_LOOPS = {"self_loops": False}
-METHODS = {
-    REFERENCE: Method("full attention, all scores in memory", "full"),
-    "full-fused": Method("full attention, fused kernel", "full"),
-    "linear": Method("linear", "linear"),
-    "reformer": Method("Reformer", "reformer"),
-    "routing": Method("Routing Transformer", "routing"),
-    "performer": Method("Performer", "performer"),
-    "linformer": Method("Linformer", "linformer"),
-    "nystromformer": Method("Nyströmformer", "nystromformer"),
-    "sbm": Method("SBM, exact law", "sbm", _NO_LOOPS, True),
-    "sbm-algorithm-1": Method("SBM, Algorithm 1", "sbm", {"preset": "faithful"} | _NO_LOOPS, True),
-    "sbm-static": Method("SBM of positions alone", "sbm_static", _NO_LOOPS, True),
-    "random-mask": Method("random mask", "random_mask", draws_mask=True),
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    REFERENCE: ("full attention, all scores in memory", {"attention": "full"}),
+    "full-fused": ("full attention, fused kernel", {"attention": "full"}),
+    "linear": ("linear", {"attention": "linear"}),
+    "reformer": ("Reformer", {"attention": "reformer"}),
+    "routing": ("Routing Transformer", {"attention": "routing"}),
+    "performer": ("Performer", {"attention": "performer"}),
+    "linformer": ("Linformer", {"attention": "linformer"}),
+    "nystromformer": ("Nyströmformer", {"attention": "nystromformer"}),
+    "sbm": ("SBM, exact law", {"attention": "sbm"} | _NO_LOOPS),
+    "sbm-algorithm-1": ("SBM, Algorithm 1", {"attention": "sbm", "preset": "faithful"} | _NO_LOOPS),
+    "sbm-static": ("SBM of positions alone", {"attention": "sbm_static"} | _NO_LOOPS),
+    "random-mask": ("random mask", {"attention": "random_mask"}),
 }
+"""The rows of the tables: their titles, and the settings of their models."""
 
 
-def method_of(name: str) -> Method:
+def method_of(name: str) -> tuple[str, dict[str, Any]]:
     """The row of a name in :data:`METHODS`, or of an attention that :func:`sbmt.register_attention` was given."""
-    registered = {mine: Method(mine, mine) for mine in ATTENTIONS if mine not in RESERVED}
+    registered = {mine: (mine, {"attention": mine}) for mine in ATTENTIONS if mine not in RESERVED}
     return choose("attention", name, registered | METHODS)
 
 
 @dataclass(frozen=True)
-class Case:
-    """One model on one input: n tokens, and masks of this density in (0, 1), which attentions without masks ignore.
+class Column:
+    """One input: n tokens, and masks of this density in (0, 1), which attentions without masks ignore.
 
-    The model is that of the paper's Table 7 for the task (that of ``retrieval`` reads two documents), with ``settings``
-    changed: fields of its configuration, or options of attentions.
-
-    Raises:
-        SbmtError: On an unknown method or task, a length below 1, or a density outside (0, 1).
+    The model is that of the paper's Table 7 for the task; that of ``retrieval`` reads two documents.
     """
 
-    method: str
+    title: str
     n: int
     density: float
     task: str = "listops"
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        method_of(self.method)
         choose("task", self.task, PAPER)
         check_sizes(n=self.n)
         if not 0 < self.density < 1:
             raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
 
-    @property
-    def config(self) -> LongRangeConfig:
-        """All settings of the model."""
-        method = method_of(self.method)
-        given = {"length": self.n, "mask_density": self.density, "attention": method.attention, **method.options}
-        given |= self.settings
-        names = {f.name for f in fields(LongRangeConfig)}
-        mine = {name: value for name, value in given.items() if name in names}
-        options = tuple((name, value) for name, value in given.items() if name not in names)
-        return replace(PAPER[self.task], **mine, options=None, option_defaults=options)
-
-
-def build_case(case: Case, seed: int = 0) -> nn.Module:
-    """The model of a case, in eval mode and without gradients; torch's own generator is left alone."""
-    config = case.config
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        encoder = Encoder(
-            N_IDS,
-            case.n,
-            d_model=config.d_model,
-            d_hidden=config.d_hidden,
-            n_heads=config.n_heads,
-            n_layers=config.n_layers,
-            attention=config.attention,
-            **config.attention_arguments(),
-        )
-        kind = DualEncoder if case.task == "retrieval" else SequenceClassifier
-        model = kind(encoder, N_LABELS, config.d_hidden)
-    return model.eval().requires_grad_(False)
-
-
-def sample_tokens(case: Case, seed: int = 0) -> Tensor:
-    """A batch of one example for the model of a case, without padding."""
-    shape = (1, 2, case.n) if case.task == "retrieval" else (1, case.n)
-    return torch.randint(N_IDS, shape, generator=torch.Generator().manual_seed(seed))
-
-
-@dataclass(frozen=True)
-class Column:
-    """An input on which attentions are compared: see :class:`Case`."""
-
-    title: str
-    n: int
-    density: float
-    task: str = "listops"
-
 
 def paper_columns() -> tuple[Column, ...]:
     """The five tasks at their lengths, with the densities of the paper's models."""
-    titles = {name: name.capitalize() for name in TASKS} | {"listops": "ListOps"}
+    titles = {name: name.capitalize() for name in DENSITIES} | {"listops": "ListOps"}
     return tuple(
         Column(f"{titles[name]} {PAPER[name].length}", PAPER[name].length, density, name)
         for name, density in DENSITIES.items()
     )
+
+
+def build_model(method: str, column: Column, **settings: Any) -> nn.Module:
+    """The model in eval mode and without gradients, with some settings or options of its attention changed."""
+    given = {"length": column.n, "mask_density": column.density} | method_of(method)[1] | settings
+    names = {field.name for field in fields(LongRangeConfig)}
+    mine = {name: value for name, value in given.items() if name in names}
+    options = tuple((name, value) for name, value in given.items() if name not in names)
+    config = replace(PAPER[column.task], **mine, options=None, option_defaults=options)
+    sizes = {name: getattr(config, name) for name in ("d_model", "d_hidden", "n_heads", "n_layers", "attention")}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoder = Encoder(N_IDS, column.n, **sizes, **config.attention_arguments())
+        kind = DualEncoder if column.task == "retrieval" else SequenceClassifier
+        model = kind(encoder, N_LABELS, config.d_hidden)
+    return model.eval().requires_grad_(False)
 
 
 def cost_report(
@@ -155,67 +107,59 @@ def cost_report(
     has_memory: bool = True,
     track: Track = untracked,
 ) -> dict[str, Any]:
-    """Counts operations and measures memory.
-
-    Args:
-        methods: Names in :data:`METHODS`, or of registered attentions; all of the former if empty. Full attention is
-            always included.
-        columns: Inputs.
-        has_memory: Whether to measure memory, which takes some seconds per method and works only on Linux.
-        track: Shows the progress of measuring memory, such as the method ``track`` of rich's ``Progress``.
+    """Counts operations and measures memory of methods, all if none are named, and of full attention.
 
     Returns:
         A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` and ``n_elementwise`` of the ``attention``
         alone and of the whole ``model`` for each method and column, or ``missing`` with the reason; and ``memory``, see
-        :func:`peak_memory`.
-
-    Raises:
-        SbmtError: On unknown methods.
+        :func:`peak_memory`, which takes some seconds per method and works only on Linux.
     """
     names = [name for name in METHODS if not methods or name in (REFERENCE, *methods)]
     names += [name for name in dict.fromkeys(methods) if name not in METHODS]
-    cases = {name: [Case(name, c.n, c.density, c.task) for c in columns] for name in names}
     result: dict[str, Any] = {"columns": [asdict(column) for column in columns]}
-    result["operations"] = {name: [_operations(case) for case in mine] for name, mine in cases.items()}
+    result["operations"] = {name: [_operations(name, column) for column in columns] for name in names}
     if has_memory:
-        result["memory"] = {name: peak_memory(cases[name]) for name in track(names, description="memory")}
+        result["memory"] = {name: peak_memory(name, columns) for name in track(names, description="memory")}
     return result
 
 
-def _operations(case: Case) -> dict[str, Any]:
-    model = build_case(case)
+def _operations(method: str, column: Column) -> dict[str, Any]:
+    model = build_model(method, column)
     if uncounted(model):
         return {"missing": "not counted"}
-    count = count_operations(model, case.n, density=case.density)
+    count = count_operations(model, column.n, density=column.density)
     both = {"attention": count.attention(), "model": count}
     return {name: {"n_flops": one.n_flops, "n_elementwise": one.n_elementwise} for name, one in both.items()}
 
 
-def peak_memory(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """How much memory one forward pass of each case adds, at its peak, to what the process already holds.
+def peak_memory(method: str, columns: Sequence[Column], **settings: Any) -> list[dict[str, Any]]:
+    """How much memory one forward pass adds, at its peak, to what the process already holds.
 
     The batch is one example (a pair of documents for retrieval), in eval mode, without gradients and on one thread. All
-    cases share one fresh process. Weights and inputs do not count, outputs do. Numbers vary by a few per cent.
+    columns share one fresh process. Weights and inputs do not count, outputs do. Numbers vary by a few per cent.
 
     Returns:
-        For each case ``forward`` and ``before`` (what was held) in MiB, and the ``density`` of the masks drawn, None if
-        there are none; or ``missing`` with the reason.
+        For each column ``forward`` and ``before`` (what was held) in MiB, and the ``density`` of the masks drawn, None
+        if there are none; or ``missing`` with the reason.
     """
-    found = in_fresh_process("sbmt.experiments.costs", [asdict(case) for case in cases], STEADY)
-    return found if isinstance(found, list) else [found] * len(cases)
+    job = [method, [asdict(column) for column in columns], settings]
+    found = in_fresh_process("sbmt.experiments.costs", job, STEADY)
+    return found if isinstance(found, list) else [found] * len(columns)
 
 
-def measure_forward(case: Case) -> dict[str, Any]:
-    """The same for one case in this process, which should be a fresh one."""
-    kernels = sdpa_kernel(SDPBackend.MATH) if case.method == REFERENCE else nullcontext()
+def measure_forward(method: str, column: Column, **settings: Any) -> dict[str, Any]:
+    """The same for one column in this process, which should be a fresh one."""
+    kernels = sdpa_kernel(SDPBackend.MATH) if method == REFERENCE else nullcontext()
     with torch.inference_mode(), kernels:
-        for size in (min(128, case.n), case.n):  # the small one loads kernels and starts thread pools
-            mine = replace(case, n=size)
-            model, tokens = build_case(mine), sample_tokens(mine)
-            meet_density(model, tokens, case.density)
+        for size in (min(128, column.n), column.n):  # the small one loads kernels and starts thread pools
+            model = build_model(method, replace(column, n=size), **settings)
+            shape = (1, 2, size) if column.task == "retrieval" else (1, size)
+            tokens = torch.randint(N_IDS, shape, generator=torch.Generator().manual_seed(0))
+            meet_density(model, tokens, column.density)
             before, added, output = peak_of(partial(model, tokens))
         densities = torch.cat([attended.density.flatten() for attended in output.attention])
-    density = round(float(densities.mean()), 5) if method_of(case.method).draws_mask else None
+    draws_mask = method_of(method)[1]["attention"] in ("sbm", "sbm_static", "random_mask")
+    density = round(float(densities.mean()), 5) if draws_mask else None
     return {"forward": round(added, 2), "before": round(before, 2), "density": density}
 
 
@@ -224,71 +168,55 @@ def meet_density(model: nn.Module, tokens: Tensor, density: float) -> None:
 
     Clusters and nodes are first moved apart, so that memberships vary as much as their mean and the exact sampler
     builds its tables; in a fresh layer they are so alike that it does without, and needs up to a third less memory.
-    Then all clusters of a head get the same component along one direction, and bisection finds how far to move the
-    MLP's last bias, and with it all memberships, along that direction. Other attentions are not changed.
     """
+
+    def spread(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, SBMAttention)
+        *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
+        layer.clusters.mul_(5.0)
+        last.weight.mul_(10.0)
+        shift_to_density(layer, inputs[0], inputs[1], density, component=1.0)
+
     layers = [layer for layer in model.modules() if isinstance(layer, SBMAttention)]
-    hooks = [layer.register_forward_pre_hook(partial(_shift, density=density)) for layer in layers]
+    hooks = [layer.register_forward_pre_hook(spread) for layer in layers]
     if hooks:
         model(tokens)
     for hook in hooks:
         hook.remove()
 
 
-def _shift(layer: nn.Module, inputs: tuple[Tensor, ...], density: float) -> None:
-    assert isinstance(layer, SBMAttention)
-    last = layer.node_mlp[-1]
-    assert isinstance(last, nn.Linear)
-    layer.clusters.mul_(5.0)
-    last.weight.mul_(10.0)
-    direction = torch.full((layer.clusters.shape[-1],), layer.clusters.shape[-1] ** -0.5)
-    layer.clusters.sub_((layer.clusters @ direction - 1.0)[..., None] * direction)
-    start = last.bias.clone()
-    low, high = -40.0, 40.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        last.bias.copy_(start + middle * direction)
-        mean = float(layer.block_model(*inputs[:2]).expected_density().mean())
-        low, high = (middle, high) if mean < density else (low, middle)
-
-
 def cost_tables(report: dict[str, Any]) -> list[Table]:
     """FLOPs and peak memory relative to full attention, from :func:`cost_report`."""
-    operations = {short_title(name): mine for name, mine in report["operations"].items() if name != "full-fused"}
+    titles = {name: method_of(name)[0] for name in report["operations"]}
+    counted = {name: mine for name, mine in report["operations"].items() if name != "full-fused"}
+    short = titles | {REFERENCE: "full attention"}  # the same operations whether or not scores are kept
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
-        numbers = {name: [one.get(kind, {}).get("n_flops") for one in mine] for name, mine in operations.items()}
-        tables.append(_relative(f"flops-{kind}", title, report, operations, numbers))
-    if "memory" in report:
-        measured = {method_of(name).title: mine for name, mine in report["memory"].items()}
-        numbers = {name: [one.get("forward") for one in mine] for name, mine in measured.items()}
-        tables.append(_relative("memory", "Peak memory of a forward pass", report, measured, numbers))
+        numbers = {name: [one.get(kind, {}).get("n_flops") for one in mine] for name, mine in counted.items()}
+        tables.append(_relative(f"flops-{kind}", title, report["columns"], short, counted, numbers))
+    if memory := report.get("memory"):
+        numbers = {name: [one.get("forward") for one in mine] for name, mine in memory.items()}
+        title = "Peak memory of a forward pass"
+        tables.append(_relative("memory", title, report["columns"], titles, memory, numbers))
     return tables
 
 
-def short_title(method: str) -> str:
-    """A method's title where only operations matter: they are the same whether or not scores are kept."""
-    return "full attention" if method == REFERENCE else method_of(method).title
-
-
 def _relative(
-    name: str, title: str, report: dict[str, Any], found: dict[str, Any], numbers: dict[str, list[Any]]
+    name: str, title: str, columns: list[Any], titles: dict[str, str], found: dict[str, Any], numbers: dict[str, Any]
 ) -> Table:
-    """Numbers per method and column, divided by those of full attention, which is the first row."""
-    headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in report["columns"]))
-    full = next(iter(numbers.values()))
-    rows = [
-        (
-            row,
-            *(f"{x / whole:.2f}" if whole and x is not None else LEFT_OUT for x, whole in zip(mine, full, strict=True)),
-        )
-        for row, mine in numbers.items()
-    ]
-    missing = (f"{row}: {one['missing']}" for row, mine in found.items() for one in mine if "missing" in one)
+    """Numbers per method and column, divided by those of full attention."""
+    headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in columns))
+    rows = []
+    for method, mine in numbers.items():
+        both = zip(mine, numbers[REFERENCE], strict=True)
+        cells = (f"{x / whole:.2f}" if whole and x is not None else LEFT_OUT for x, whole in both)
+        rows.append((titles[method], *cells))
+    missing = (f"{titles[x]}: {one['missing']}" for x, mine in found.items() for one in mine if "missing" in one)
     return Table(name, f"{title}, full attention = 1", headings, tuple(rows), tuple(dict.fromkeys(missing)))
 
 
 if __name__ == "__main__":
     load_plugins()
     torch.set_num_threads(1)
-    print(json.dumps([measure_forward(Case(**asked)) for asked in json.loads(sys.argv[1])]))
+    asked, inputs, changed = json.loads(sys.argv[1])
+    print(json.dumps([measure_forward(asked, Column(**one), **changed) for one in inputs]))

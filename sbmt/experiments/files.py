@@ -14,16 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.locks import LOCK
+
+LOCK = ".lock"
+"""Name of the lock file in a folder while it is being written to, see :mod:`sbmt.experiments.locks`."""
 
 CHECKSUM = "checksum"
-_SHA256 = "sha256"  # the header's entry that tensors are checked by
+"""The entry of a JSON object that it is checked by."""
 
 MOST_BYTES = 1 << 31
 """Bytes of a file that is read as a whole: 2 GiB."""
 
 MOST_TENSORS = 1 << 36
 """Bytes of a file of weights: 64 GiB."""
+
+
+@contextmanager
+def tell_os_errors(expected: str, do: str = "choose a folder with room and rights") -> Iterator[None]:
+    """Turns what the system refuses within the block into one SbmtError."""
+    try:
+        yield
+    except OSError as error:
+        raise SbmtError(expected, error.strerror or error, do) from error
 
 
 def check_regular(path: Path, most: int | None = None, do: str = "check its name and permissions") -> None:
@@ -43,30 +54,19 @@ def check_regular(path: Path, most: int | None = None, do: str = "check its name
 
 
 def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
-    """The content of a file that may come from anywhere.
-
-    Raises:
-        SbmtError: If it cannot be read, is no regular file, or has more than ``most`` bytes.
-    """
+    """The content of a file that may come from anywhere."""
     check_regular(path, most, do)
-    try:
-        with path.open("rb") as file:
-            return file.read()
-    except OSError as error:
-        raise SbmtError(f"a file {path}", error.strerror or error, do) from error
+    with tell_os_errors(f"a file {path}", do):
+        return path.read_bytes()
 
 
 def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
     """Raises SbmtError unless a command may write into a folder, or replace it.
 
-    It may if the folder is absent, empty, or one of its own, which a file shows that the command writes into each.
-
-    Args:
-        folder: The folder. A lock in it does not count.
-        marker: Name of the file.
-        start: What the file begins with.
+    It may if the folder is absent, empty, or one of its own, which the file ``marker`` shows: the command writes it
+    into each of its folders, beginning with ``start``. A lock in the folder does not count.
     """
-    try:
+    with tell_os_errors(f"to write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
         if not others or (marker == LOCK and (folder / LOCK).is_file()):
             return
@@ -74,9 +74,6 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
             with (folder / marker).open("rb") as file:
                 if file.read(len(start)) == start:
                     return
-    except OSError as error:
-        do = "choose a folder with room and rights"
-        raise SbmtError(f"to write into {folder}", error.strerror or error, do) from error
     expected = f"{folder} to be absent, empty, or made by this command"
     raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
 
@@ -85,9 +82,6 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file so that a reader sees the old content or the new one, never half of it.
 
     A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
-
-    Raises:
-        SbmtError: If the folder cannot be made or written (read-only, full), or a device or pipe has the name.
     """
     with _part_of(path) as (handle, part, target):
         with os.fdopen(handle, "wb") as file:
@@ -103,9 +97,6 @@ def check_writable(*paths: Path | None) -> None:
     """Checks that files of these names can be written, so that a long computation does not fail at its end.
 
     Nothing is left of the attempt. None stands for a file that nobody asked for.
-
-    Raises:
-        SbmtError: If one of them cannot.
     """
     for path in filter(None, paths):
         made = [folder for folder in Path(os.path.realpath(path)).parents if not folder.exists()]
@@ -114,9 +105,14 @@ def check_writable(*paths: Path | None) -> None:
                 os.close(handle)
                 os.unlink(part)
         finally:
-            with suppress(OSError):  # the first that could not be made, or that is not empty
-                for folder in made:
-                    folder.rmdir()
+            remove_empty(made)
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Removes folders, given from the innermost outwards, up to the first that is absent or has something in it."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 @contextmanager
@@ -126,11 +122,9 @@ def _part_of(path: Path) -> Iterator[tuple[int, Path, Path]]:
     It is removed after an error.
     """
     target = Path(os.path.realpath(path))
-    try:
-        if path.is_dir():
-            raise SbmtError(f"to write {path}", "a folder", "name a file in it")
+    with tell_os_errors(f"to write {path}"):
         if path.exists() and not path.is_file():
-            raise SbmtError(f"to write {path}", "a device or a pipe", "name a plain file")
+            raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes away
@@ -139,9 +133,6 @@ def _part_of(path: Path) -> Iterator[tuple[int, Path, Path]]:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-    except OSError as error:
-        do = "choose a folder with room and rights"
-        raise SbmtError(f"to write {path}", error.strerror or error, do) from error
 
 
 def remove_parts(folder: Path) -> None:
@@ -151,13 +142,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
-    """Writes JSON, indented, whole or not at all.
-
-    Args:
-        path: Where to.
-        content: What to write.
-        has_checksum: Whether to add an entry :data:`CHECKSUM` to the object, which :func:`read_json` compares.
-    """
+    """Writes JSON, indented, with a checksum if asked for, which :func:`read_json` compares."""
     if has_checksum:
         content = content | {CHECKSUM: _checksum(content)}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -165,11 +150,7 @@ def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads JSON.
-
-    Raises:
-        SbmtError: If the file is missing or damaged, or its checksum is wrong.
-    """
+    """Reads JSON; raises SbmtError if it is damaged, or its checksum, if it has one, is wrong."""
     text = read_file(path, do="name the folder of a run")
     try:
         content = json.loads(text.decode())
@@ -187,50 +168,33 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], **texts: str) -> None:
-    """Writes tensors in the safetensors format, whole or not at all, with a checksum in the header.
-
-    Args:
-        path: Where to.
-        tensors: By name.
-        texts: Further entries of the header.
-    """
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes tensors in the safetensors format, whole or not at all, with a checksum in the header."""
     from safetensors.torch import save
 
     whole = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    write_bytes(path, save(whole, texts | {_SHA256: _digest(whole, texts)}))
+    write_bytes(path, save(whole, {"sha256": _digest(whole)}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads tensors. Nothing is unpickled, since the format holds only numbers.
-
-    Raises:
-        SbmtError: If the file is missing or damaged, or its checksum, if it has one, is wrong.
-    """
-    return read_tensors_and_texts(path)[0]
-
-
-def read_tensors_and_texts(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads tensors, and the further entries of the header."""
+    """Reads tensors; nothing is unpickled, since the format holds only numbers."""
     from safetensors import SafetensorError
     from safetensors.torch import load  # from bytes: reading by name would ask for names in Unicode
 
     content = read_file(path, MOST_TENSORS, do="name the folder of a run")
-    do = "restore it, or remove its folder and train again"
     try:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        texts = dict(header.get("__metadata__") or {})
+        if (header.get("__metadata__") or {}).get("sha256") not in (None, _digest(tensors)):
+            raise ValueError("another checksum")
     except (SafetensorError, OSError, ValueError, TypeError) as error:
+        do = "restore it, or remove its folder and train again"
         raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
-    sha256 = texts.pop(_SHA256, None)
-    if sha256 not in (None, _digest(tensors, texts)):
-        raise SbmtError(f"tensors in {path}", "damage (their checksum is another)", do)
-    return tensors, texts
+    return tensors
 
 
-def _digest(tensors: dict[str, Tensor], texts: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(b"[]")
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
@@ -238,11 +202,7 @@ def _digest(tensors: dict[str, Tensor], texts: dict[str, str]) -> str:
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
-    """Loads weights into a model; names and shapes must fit exactly.
-
-    Raises:
-        SbmtError: If names or shapes do not fit.
-    """
+    """Loads weights into a model; names and shapes must fit exactly."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -8,9 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sbmt.errors import SbmtError
-
-LOCK = ".lock"
-"""Name of the lock file in a folder while it is being written to."""
+from sbmt.experiments.files import LOCK, remove_empty, tell_os_errors
 
 PATIENCE = 5.0
 """Seconds to wait for a folder: after a study is killed, its workers take a moment to end."""
@@ -18,32 +16,25 @@ PATIENCE = 5.0
 
 @contextmanager
 def only_writer(folder: Path | str | None) -> Iterator[None]:
-    """Locks a folder while the block runs, against other processes and other threads that use this function.
+    """Locks a folder, unless it is None, against other processes and threads that use this function.
 
     The system releases the lock when the process ends, however that happens, so that a run that was killed can be
     resumed at once. A missing folder is created, and removed again if it is still empty at the end.
-
-    Args:
-        folder: The folder to lock; None locks nothing.
-
-    Raises:
-        SbmtError: If another process holds the folder, or it cannot be made.
     """
     if folder is None:
         yield
         return
     folder = Path(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    lock = _acquire(folder)
+    with tell_os_errors(f"to write into {folder}"):
+        lock = _acquire(folder)
     try:
         yield
     finally:
         with suppress(OSError):
             (folder / LOCK).unlink()  # whoever waits for it will notice, and make a new one
         lock.release()
-        with suppress(OSError):  # the first that is not empty
-            for place in made:
-                place.rmdir()
+        remove_empty(made)
 
 
 def _acquire(folder: Path) -> FileLock:
@@ -53,11 +44,8 @@ def _acquire(folder: Path) -> FileLock:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=max(0.0, end - time.monotonic()), poll_interval=0.1)
             return lock
+        except FileNotFoundError:  # the previous writer has removed its empty folder
+            continue
         except Timeout:
             do = "wait for it to end, or name another folder"
             raise SbmtError(f"to be the only process that writes into {folder}", "another", do) from None
-        except FileNotFoundError:  # the previous writer has removed its empty folder
-            continue
-        except OSError as error:
-            do = "choose a folder with room and rights"
-            raise SbmtError(f"to write into {folder}", error.strerror or error, do) from error

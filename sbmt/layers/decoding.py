@@ -1,6 +1,6 @@
 """Attention of new tokens to all before them, along edges that are drawn from what a cache keeps by cluster."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,14 +15,11 @@ from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, remember
 from sbmt.types import AttentionOutput
 
-if TYPE_CHECKING:
-    from sbmt.layers.sbm import SBMAttention
-
 
 def attend_next(
-    layer: "SBMAttention", query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: Generator | None
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: Generator | None
 ) -> AttentionOutput | None:
-    """Attention of new tokens to those so far, from crossed memberships that the cache keeps by cluster.
+    """Attention of an SBM layer's new tokens to those so far, from crossed memberships that the cache keeps by cluster.
 
     None where it does not apply: for other memberships and samplers, and where there are no compiled loops.
 

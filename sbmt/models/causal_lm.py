@@ -58,7 +58,7 @@ class CausalLM(nn.Module):
         tokens: Int[Tensor, "batch n"],
         n_new: int,
         *,
-        temperature: int | float = 1.0,
+        temperature: float = 1.0,
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:

@@ -45,8 +45,9 @@ class _Head(nn.Module):
 class SequenceClassifier(_Head):
     """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
 
-    With ``is_padded_mean`` the mean is divided by n instead of by the number of real tokens, as in the pipeline that
-    the paper uses.
+    Args:
+        is_padded_mean: Whether the mean is divided by n instead of by the number of real tokens, as in the pipeline
+            that the paper uses.
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
@@ -134,7 +135,11 @@ class DualEncoder(_Head):
 
 
 class TokenTagger(_Head):
-    """Encoder and one linear layer, which gives ``n_labels`` logits per token."""
+    """Encoder and one linear layer.
+
+    Args:
+        n_labels: Number of logits per token.
+    """
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)
@@ -154,6 +159,9 @@ class MaskedLM(_Head):
     $$\operatorname{logits} = \operatorname{LayerNorm}(\operatorname{GELU}(x W^\top + c))\, E^\top + b.$$
 
     E is the same tensor that reads the tokens in; $b \in \mathbb{R}^V$ starts at zeros.
+
+    Args:
+        encoder: Of tokens with one id each.
 
     Raises:
         SbmtError: If a token of the encoder is not one id.

@@ -11,16 +11,13 @@ from sbmt.experiments import costs
 from sbmt.experiments.costs import (
     DENSITIES,
     METHODS,
-    TASKS,
-    Case,
     Column,
-    build_case,
+    build_model,
     cost_report,
     cost_tables,
     meet_density,
     paper_columns,
     peak_memory,
-    sample_tokens,
 )
 from sbmt.experiments.memory import MEBIBYTE
 from sbmt.experiments.tables import LEFT_OUT
@@ -52,14 +49,14 @@ def test_ratios_by_hand(counted):
 
 
 def test_a_pair_of_documents_costs_twice_what_one_does(counted):
-    pair = counted["operations"]["linear"][TASKS.index("retrieval")]["attention"]
+    pair = counted["operations"]["linear"][list(DENSITIES).index("retrieval")]["attention"]
     [one] = cost_report(["linear"], [Column("", 4096, 0.1)], has_memory=False)["operations"]["linear"]
     assert pair["n_flops"] == 2 * one["attention"]["n_flops"]
 
 
 def test_tables_are_rectangular_and_relative(counted):
     assert [(c.task, c.n, c.density) for c in paper_columns()] == list(
-        zip(TASKS, (2048, 3072, 4096, 1024, 1024), DENSITIES.values(), strict=True)
+        zip(DENSITIES, (2048, 3072, 4096, 1024, 1024), DENSITIES.values(), strict=True)
     )
     attention, model = cost_tables(counted)
     for table in (attention, model):
@@ -73,14 +70,15 @@ def test_what_cannot_be_measured_is_left_out_and_told(monkeypatch):
     monkeypatch.setattr(costs, "in_fresh_process", lambda *job: {"missing": "no room"})
     *_, table = cost_tables(cost_report(["linear"], SHORT))
     assert {row[1] for row in table.rows} == {LEFT_OUT}
-    assert table.notes == (f"{METHODS['full'].title}: no room", "linear: no room")
+    assert table.notes == (f"{METHODS['full'][0]}: no room", "linear: no room")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
 def test_peaks_are_those_of_what_is_kept():
     n, n_heads = 1024, 2
-    cases = [Case(name, n, 0.1) for name in ("full", "full-fused", "sbm", "performer", "performer")]
-    full, fused, sbm, performer, again = peak_memory(cases)
+    column = Column("", n, 0.1)
+    methods = ("full", "full-fused", "sbm", "performer", "performer")
+    full, fused, sbm, performer, again = (peak_memory(method, [column])[0] for method in methods)
     scores, edges = (n_heads * n**2 * size / MEBIBYTE for size in (4, 0.1 * 8))
     assert 2 * scores < full["forward"] < 4 * scores  # before and after the softmax
     assert fused["forward"] < scores
@@ -92,8 +90,8 @@ def test_peaks_are_those_of_what_is_kept():
 
 @pytest.mark.parametrize(("method", "density"), [("sbm", 0.01), ("sbm-algorithm-1", 0.3), ("sbm-static", 0.01)])
 def test_every_layer_and_head_meets_the_density_with_memberships_that_differ(method, density):
-    case = Case(method, 600, density, settings={"n_clusters": 16})
-    model, tokens, found = build_case(case), sample_tokens(case), []
+    model = build_model(method, Column("", 600, density), n_clusters=16)
+    tokens, found = torch.arange(600)[None] % 256, []
     with torch.inference_mode():
         meet_density(model, tokens, density)
         assert not any(layer._forward_pre_hooks for layer in model.modules())
@@ -131,15 +129,13 @@ def test_an_attention_from_outside_is_said_to_be_not_counted():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("flash", 64, 0.1), "attention among 'full'"),
-        (("sbm", 64, 0.1, "chess"), "task among"),
-        (("sbm", 0, 0.1), "n ≥ 1"),
-        (("sbm", 64, 0.0), r"density in \(0, 1\)"),
-    ],
-)
-def test_bad_cases_are_refused(arguments, words):
+@pytest.mark.parametrize(("column", "words"), [((64, 0.1, "chess"), "task among"), ((64, 0.0), "density in")])
+def test_bad_columns_are_refused(column, words):
     with pytest.raises(SbmtError, match=words):
-        Case(*arguments)
+        Column("", *column)
+
+
+@pytest.mark.bad_input
+def test_unknown_methods_are_refused():
+    with pytest.raises(SbmtError, match="attention among 'full'"):
+        cost_report(["flash"], SHORT, has_memory=False)

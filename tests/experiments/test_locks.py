@@ -41,13 +41,6 @@ def test_folders_that_stay_empty_are_not_left(tmp_path):
         pass
 
 
-@pytest.mark.usefixtures("impatient")
-def test_an_error_releases_the_folder(tmp_path):
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt), only_writer(tmp_path / "a"):
-            raise KeyboardInterrupt
-
-
 def test_a_waiting_writer_gets_the_folder_that_exists_when_its_turn_comes(tmp_path, monkeypatch):
     """The first writer removes its empty folder: the second must not end up holding a folder that is gone."""
     first, order = threading.Event(), []

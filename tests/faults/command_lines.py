@@ -20,7 +20,7 @@ from typer.main import get_command
 
 import theory.__main__ as theory_command
 from sbmt.command import run_command
-from sbmt.experiments.benchmarks import attention, backends, memory, sampler
+from sbmt.experiments.benchmarks import attention, backends, memory
 from sbmt.experiments.cli import app, main
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.files import write_json
@@ -55,7 +55,7 @@ NUMBERS = ["1", "2", "3", "0", "0.5", "-1", "7", "nan", "inf", "-inf", "1e400", 
            "2147483648", "9223372036854775808", "0x10", "1_0", "1e3", "-0", "٣", "1,5", "true"]
 WORDS = ["", " ", "✓", "\udcff", "a" * 5000, '{"a": 1}', "[1, 2]", "%s%n", "[red]x", "[/red]", "\n", "-", "--", "-h",
          "None", *ATTENTIONS, "exact", "fastrg", "weight", "poisson", "crossed", "faithful", "expected", "paper", "mlm",
-         "text", "sst2", "corpus", "collapsed", "sampler", "memory", "first", "bf16-mixed", "per_block", "321", "2,5,8"]
+         "text", "sst2", "corpus", "collapsed", "memory", "first", "bf16-mixed", "per_block", "321", "2,5,8"]
 PATHS = ["missing", "file.txt", "empty", "run", "damaged", "begun", "lm", "cache", "cache/listops", "file.txt/inside",
          "..", ".", "/proc/nowhere/x.json", "deep/er/new.json", "x.png", "x.xyz", "[/b]x.png", "\udcff.png",
          "✓/x.json", "a" * 300 + ".png", "a" * 300, "empty/", "run/config.json"]
@@ -176,9 +176,9 @@ def sandbox() -> Iterator[None]:
             patch.setattr(Trainer, "fit", _start)
             patch.setattr(study, "_in_processes", _start)
             patch.setattr(import_module("sbmt.experiments.training.evaluate"), "call_model", _start)
-            for suite in (attention, sampler, backends, memory):
+            for suite in (attention, backends, memory):
                 patch.setattr(suite, "run", _start)
-            patch.setattr("sbmt.experiments.costs.build_case", _start)
+            patch.setattr("sbmt.experiments.costs.build_model", _start)
             patch.setattr("sbmt.experiments.cli.data.prepare", _start)
             patch.setattr(theory_command, "run", _start)
             patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, file, **_: file.write(b"a figure"))

@@ -40,7 +40,7 @@ WRITING = {
     "inspect": "inspect repeated --output new.png",
     "inspect listops": "inspect listops --examples 4 --output new.png",
     "sample": "sample --n-tokens 8 --output new.png",
-    "bench": "bench --quick --suite sampler --threads 1 --json new.json",
+    "bench": "bench --quick --suite backends --threads 1 --json new.json",
     "cost": "cost --attention full-fused --length 64 --no-memory --json new.json",
 }
 """Each writes to ``new``, ``new.json`` and the like; ``data prepare`` writes to the cache."""

@@ -106,7 +106,7 @@ def test_generation_repeats_with_a_seed_and_goes_on_from_what_is_there():
         other = model.generate(ids(n=5), 12, temperature=9.0, generator=seeded(4))
         assert model.training and not torch.equal(first, other)
     model = make_model(attention="full")
-    greedy = model.generate(ids(n=5), 12, temperature=0)
+    greedy = model.generate(ids(n=5), 12, temperature=0.0)
     assert torch.equal(greedy[:, 5:], model(greedy).values.argmax(-1)[:, 4:-1])
     assert torch.equal(greedy, model.generate(ids(n=5), 12, top_k=1))
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_decoded_is_refused():
     with pytest.raises(SbmtError, match="causal attention in every block, got SBMAttention"):
         CausalLM(Encoder(11, 64, n_clusters=5, **SIZES))
     model = make_model(attention="full")
-    for options, words in (({"temperature": -1}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
+    for options, words in (({"temperature": -1.0}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
         with pytest.raises(SbmtError, match=words):
             model.generate(ids(), **{"n_new": 1} | options)
     with pytest.raises(SbmtError, match="at most 64 tokens, got 65"):

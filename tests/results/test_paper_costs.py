@@ -10,11 +10,11 @@ from scipy.optimize import linprog
 from results.lookup import load
 from results.paper_costs import PAPER, beyond, compare_with_claims, degree
 from sbmt.cost import evaluate
-from sbmt.experiments.costs import DENSITIES, METHODS, REFERENCE, TASKS, cost_report
+from sbmt.experiments.costs import DENSITIES, METHODS, REFERENCE, cost_report
 from sbmt.experiments.training.tasks import PAPER as SETTINGS
 
 VERDICTS = compare_with_claims()
-FLOPS = {name: dict(zip(TASKS, row["flops"], strict=True)) for name, row in PAPER["table_3"].items()}
+FLOPS = {name: dict(zip(DENSITIES, row["flops"], strict=True)) for name, row in PAPER["table_3"].items()}
 TOTAL = PAPER["table_6"]["sbm"]
 
 

@@ -1,5 +1,6 @@
 """How fast and how large: contestants timed in turn on inputs of known density (``sbmt bench``)."""
 
-from sbmt.experiments.benchmarks.suites import SUITES, run_suites, tables_of
+from sbmt.experiments.benchmarks.suites import SUITES, run_suites
+from sbmt.experiments.benchmarks.tables import tables_of
 
 __all__ = ["SUITES", "run_suites", "tables_of"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 import torch
@@ -17,8 +16,6 @@ from sbmt.graph.edges import EdgeList
 
 D_HEAD = 32
 MOST_EDGES = 2**22  # above which message passing is left out
-
-
 MASKS = [
     (n_graphs, n, density)
     for n in (64, 256, 1024, 4096)
@@ -26,20 +23,14 @@ MASKS = [
     for density in (1 / 2, 1 / 16, 1.0, 1 / 4, 1 / 64)
     if n_graphs * n**2 <= 2**24
 ]
-FULL: dict[str, Any] = {"masks": MASKS, "pace": Pace(0.25, 5, 101)}
-QUICK: dict[str, Any] = {"masks": [mask for mask in MASKS if mask[1] <= 256], "pace": Pace(0.1, 5, 101)}
 
 
-def run(track: Track = untracked, *, masks: Sequence[tuple[int, int, float]], pace: Pace) -> dict[str, Any]:
+def run(masks: Sequence[tuple[int, int, float]], pace: Pace, track: Track = untracked) -> dict[str, Any]:
     """Times forward and backward of every backend on masks in which all pairs have the same probability."""
-    cells = [_measure(mask, pace) for mask in track(masks, description="backends")]
-    losses = [cell["auto_over_best"] for cell in cells if cell["auto_over_best"] is not None]
-    loss = {"median": median(losses), "worst": max(losses)} if losses else {}
-    return {"attention": {"cells": cells, "loss": loss}}
+    return {"attention": {"cells": [_measure(mask, pace) for mask in track(masks, description="backends")]}}
 
 
 def _measure(mask: tuple[int, int, float], pace: Pace) -> dict[str, Any]:
-    """Times every backend on a mask, and compares the automatic choice with the fastest."""
     n_graphs, n, density = mask
     generator = torch.Generator().manual_seed(0)
     edges = EdgeList.from_dense(torch.rand(n_graphs, 1, n, n, generator=generator) < density)
@@ -57,6 +48,4 @@ def _measure(mask: tuple[int, int, float], pace: Pace) -> dict[str, Any]:
     names = [name for name in available_backends() if name != "pyg" or edges.n_edges <= MOST_EDGES]
     results = race({name: entry(name) for name in names}, pace, reference="dense")
     best, auto = min(results, key=lambda name: results[name]["ratio"]), pick_backend(edges, EdgeTerms(gate))
-    loss = round(results[auto]["ratio"] / results[best]["ratio"], 4) if auto in results else None
-    about = {"n_graphs": n_graphs, "n": n, "density": density, "best": best, "auto": auto}
-    return about | {"auto_over_best": loss, "results": results}
+    return {"n_graphs": n_graphs, "n": n, "density": density, "best": best, "auto": auto, "results": results}

@@ -15,7 +15,7 @@ from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 
-CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
+_CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
 _PAIRS_TO_MEASURE = 1 << 26  # of a head; the search for a density starts with a mask that is nearly full
 _STEPS = 20
@@ -26,9 +26,6 @@ class Setting:
     """What an input should look like: n queries and keys, the expected share of pairs that are edges, and sizes.
 
     ``kind`` is ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
-
-    Raises:
-        SbmtError: On sizes below 1, an unknown kind, or a density outside (0, 1).
     """
 
     n: int
@@ -47,7 +44,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A layer and a batch of one example: leaves ``(1, heads, n, d_head)``, and the gradient of the output.
+    """A layer, a batch of one example ``(1, heads, n, d_head)``, and the gradient of the output.
 
     That gradient is random, since ones might make a backward pass easier than it is. Layers that are made up have no
     exploration, a fitted one has its own.
@@ -78,11 +75,7 @@ class Case:
 
 
 def build(setting: Setting, seed: int = 0) -> Case:
-    """The input for a setting. The same seed gives the same input, and torch's own generator is left alone.
-
-    Raises:
-        SbmtError: If no input of this kind has this density.
-    """
+    """The input for a setting. The same seed gives the same input, and torch's own generator is left alone."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         layer, query, key = KINDS[setting.kind](setting)
@@ -93,23 +86,10 @@ def build(setting: Setting, seed: int = 0) -> Case:
 
 
 def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
-
-    In addition to the noise that they are initialised with, all clusters share one small component. The last bias
-    moves all nodes far along it, so that tokens differ about as little as in a fresh layer. Tokens are normal.
-    """
+    """Memberships that differ little, as at the start of training: every pair is about as likely as any other."""
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
-    direction = torch.full((setting.d_head,), setting.d_head**-0.5)
-    layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
     query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
-    _, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
-    start = last.bias.clone()
-
-    def density_at(shift: float) -> float:
-        last.bias.copy_(start + shift * direction)
-        return _density(layer, query, key)
-
-    _bisect(density_at, setting, -200.0, 200.0)
+    shift_to_density(layer, query, key, setting.density, component=0.1)
     return layer, query, key
 
 
@@ -119,44 +99,32 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
     and a token is 4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias:
     memberships are close to 0 for all groups but the token's own.
+
+    A block matrix sums to 1, so a pair within one of g groups has an edge with probability at most 1/g; as 1/g of the
+    pairs are within a group, the density is at most 1/g². The number of groups is the largest with which memberships
+    of .95 meet it.
     """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
+    n_groups = max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
     axes = torch.eye(setting.d_head)
-    size = n_groups(setting)
-    layer.clusters.copy_(3.0 * axes[torch.arange(setting.n_clusters) % size].expand_as(layer.clusters))
+    layer.clusters.copy_(3.0 * axes[torch.arange(setting.n_clusters) % n_groups].expand_as(layer.clusters))
     first, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
     first.weight.copy_(axes)
     first.bias.zero_()
-    last.bias.fill_(-CLOSED / 3.0)
-    query, key = (_grouped_tokens(setting, size) for _ in range(2))
+    last.bias.fill_(-_CLOSED / 3.0)
+    both = []
+    for _ in range(2):
+        order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])  # differs from head to head
+        tokens = 4.0 * axes[order % n_groups]  # heads n d_head
+        both.append((tokens + 0.1 * torch.randn_like(tokens))[None])
+    query, key = both
 
     def density_at(gain: float) -> float:
         last.weight.copy_(gain * axes)
         return _density(layer, query, key)
 
-    _bisect(density_at, setting, 0.0, 3.0)
+    _bisect(density_at, setting.density, 0.0, 3.0)
     return layer, query, key
-
-
-def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
-    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
-    return float(layer.block_model(*some).expected_density().mean())
-
-
-def _grouped_tokens(setting: Setting, size: int) -> Tensor:
-    """Tokens of groups of equal size in a random order, which differs from head to head."""
-    order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])
-    tokens = 4.0 * torch.eye(setting.d_head)[order % size]  # heads n d_head
-    return (tokens + 0.1 * torch.randn_like(tokens))[None]
-
-
-def n_groups(setting: Setting) -> int:
-    """How many groups :func:`structured` makes: the largest number with which memberships of .95 meet the density.
-
-    Since a block matrix sums to 1, a pair within one of g groups has an edge with probability at most 1/g, and 1/g of
-    the pairs are within a group, so the density is at most 1/g².
-    """
-    return max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
 
 
 def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
@@ -188,7 +156,7 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
         is_loop = edges.rows() % model.shape[2] == edges.keys
         return (edges.n_edges - int(is_loop.sum()) + n_loops) / int(model.n_pairs) / model.shape[1]
 
-    _bisect(density_at, setting, -20.0, 10.0)
+    _bisect(density_at, setting.density, -20.0, 10.0)
     return layer, query.contiguous(), key.contiguous()
 
 
@@ -201,13 +169,36 @@ MADE_UP = {"near-constant": near_constant, "structured": structured}
 KINDS = MADE_UP | {"fitted": fitted}
 
 
-def _bisect(density_at: Callable[[float], float], setting: Setting, low: float, high: float) -> None:
-    """Leaves the layer at the setting's density, which rises from ``low`` to ``high``."""
+@torch.no_grad()
+def shift_to_density(layer: SBMAttention, query: Tensor, key: Tensor, density: float, component: float) -> None:
+    """Moves all memberships of a layer until its masks have this density in expectation.
+
+    All clusters get the same component along one direction, and bisection finds how far to move the MLP's last bias
+    along it.
+    """
+    direction = torch.full((layer.clusters.shape[-1],), layer.clusters.shape[-1] ** -0.5)
+    layer.clusters.add_((component - layer.clusters @ direction)[..., None] * direction)
+    *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
+    start = last.bias.clone()
+
+    def density_at(shift: float) -> float:
+        last.bias.copy_(start + shift * direction)
+        return _density(layer, query, key)
+
+    _bisect(density_at, density, -200.0, 200.0)
+
+
+def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
+    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
+    return float(layer.block_model(*some).expected_density().mean())
+
+
+def _bisect(density_at: Callable[[float], float], density: float, low: float, high: float) -> None:
+    """Leaves a layer at this density, which rises from ``low`` to ``high``."""
     least, most = density_at(low), density_at(high)
-    if not least <= setting.density <= most:
-        got = f"{setting.density:g} for {setting.kind} memberships"
-        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", got, "ask for one that such inputs can have")
+    if not least <= density <= most:
+        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "ask for one that such inputs can have")
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if density_at(middle) < setting.density else (low, middle)
+        low, high = (middle, high) if density_at(middle) < density else (low, middle)
     density_at((low + high) / 2)

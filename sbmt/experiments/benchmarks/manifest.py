@@ -3,9 +3,7 @@
 import os
 import platform
 import re
-import subprocess
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +33,9 @@ def processor() -> str:
 
 
 def gpu_manifest(device: torch.device) -> dict[str, Any]:
-    """The GPU's name, memory and driver, and the versions of CUDA and Triton; empty if the device is not a GPU."""
+    """The GPU's name and memory, and the version of CUDA; empty if the device is not a GPU."""
     if device.type != "cuda":
         return {}
     about = torch.cuda.get_device_properties(device)
-    found = {"gpu": about.name, "gpu_memory_gib": round(about.total_memory / 2**30, 1)}
-    found |= {"driver": "unknown", "cuda": torch.version.cuda or "unknown", "triton": "not installed"}
-    with suppress(PackageNotFoundError):
-        found["triton"] = version("triton")
-    with suppress(OSError, subprocess.SubprocessError, IndexError):
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        found["driver"] = subprocess.check_output(query, text=True, timeout=30).split()[0]
-    return found
+    memory = round(about.total_memory / 2**30, 1)
+    return {"gpu": about.name, "gpu_memory_gib": memory, "cuda": torch.version.cuda or "unknown"}

@@ -18,17 +18,11 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes:
-        seconds: Time for one race, shared equally among its contestants; slow ones may take longer.
-        least: Least number of rounds of the reference and the headline contestants.
-        most: Number of rounds after which a race ends even if there is time left.
-    """
-
-    seconds: float
-    least: int = 5
-    most: int = 31
+    seconds: float  # of one race, shared equally among its contestants; slow ones may take longer
+    least: int = 5  # rounds of the reference and the headline contestants
+    most: int = 31  # rounds after which a race ends even if there is time left
 
 
 @dataclass(frozen=True)
@@ -56,9 +50,6 @@ def race(
     A round calls each contestant once, every other round in the opposite order. After three rounds a contestant that
     has used up its share of the time sits out, except for the reference and the headline contestants. A ratio is the
     median, over the rounds that a contestant took part in, of its time over the reference's time in the same round.
-
-    Raises:
-        SbmtError: If ``reference`` is not a contestant.
     """
     choose("reference", reference, entries)
     steady = {reference, *headline}

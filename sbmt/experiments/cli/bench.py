@@ -19,12 +19,12 @@ DENSITY = 0.01
 def bench(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="attention, fitted, sampler, backends or memory; repeat it for several; all if left out"),
+        typer.Option(help="attention, fitted, backends or memory; repeat it for several; all if left out"),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda, which has a suite of its own: gpu")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, or cuda, which has the suites attention and fitted")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
-    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite or case")] = None,
+    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
     figure: Annotated[Path | None, typer.Option(help="where the figure of attention or fitted goes")] = None,
 ) -> None:
     """Measure speed and memory against full attention and other implementations.
@@ -35,9 +35,8 @@ def bench(
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
     check_targets(json, figure)
-    if figure is not None and (device != "cpu" or (suite and not {"attention", "fitted"} & set(suite))):
-        got = ", ".join(suite or [f"those of {device}"])
-        raise SbmtError("the suite attention or fitted for --figure", got, "add --suite attention")
+    if figure is not None and suite and not {"attention", "fitted"} & set(suite):
+        raise SbmtError("the suite attention or fitted for --figure", ", ".join(suite), "add --suite attention")
     console = Console(markup=False)
 
     def keep(result: dict[str, Any]) -> None:
@@ -51,7 +50,7 @@ def bench(
     for table in tables_of(result):
         print_table(console, table)
     about = result["manifest"]
-    gpu = f"{about['gpu']}, CUDA {about['cuda']}, triton {about['triton']}; " if "gpu" in about else ""
+    gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
     console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
     if figure is not None:
         from sbmt.experiments.plots.benchmarks import draw_benchmarks

@@ -59,11 +59,7 @@ class Encoding:
 
 
 def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) -> Batch:
-    """Encodes the examples of a split that have these numbers, in this order.
-
-    Raises:
-        SbmtError: If there is no example with such a number, or an image cannot be reduced to the length.
-    """
+    """Encodes the examples of a split that have these numbers, in this order."""
     examples = check_numbers(examples, len(split))
     documents = [document for example in examples.tolist() for document in split.documents(example)]
     if encoding.is_image:
@@ -86,9 +82,6 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
 
 def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     """Reduces a square image to ``length`` pixels by rounded means over blocks; it may have that size already.
-
-    Raises:
-        SbmtError: If the side of the small image does not divide that of the large one.
 
     Example:
         >>> pixels = np.array([0, 2, 8, 8, 4, 6, 8, 9, 0, 0, 1, 1, 0, 0, 1, 1], np.uint8)
@@ -136,25 +129,12 @@ POOL_BATCHES = 64
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
     """A function from 0, 1, … to the examples of a training batch, which consists of examples of similar length.
 
-    The order of :func:`training_examples`, one permutation of all examples after the other, is cut into pools of
-    :data:`POOL_BATCHES` batches. Within a pool, the examples of one epoch are sorted by length. The pool is then cut
-    into batches, whose order is drawn from the seed and the number of the pool. So every epoch has each example exactly
-    once, and a batch depends only on its number. Where an epoch ends within a pool, batches of the next epoch may come
-    before its last ones.
-
-    Raises:
-        SbmtError: If there is no example, or a size is below 1.
-
-    Cost: n log n for the permutation of an epoch and for sorting a pool, each of them once if batches come in order.
-
-    Example:
-        >>> examples_of = batches_by_length(np.repeat([7, 8, 9], 64), 3, seed=0)
-        >>> seen = np.concatenate([examples_of(number) for number in range(64)])
-        >>> sorted(seen.tolist()) == list(range(192))
-        True
+    The order of :func:`training_examples` is cut into pools of :data:`POOL_BATCHES` batches. Within a pool, the
+    examples of one epoch are sorted by length. The pool is then cut into batches, whose order is drawn from the seed
+    and the number of the pool. So every epoch has each example exactly once, and a batch depends only on its number.
     """
     check_sizes(batch_size=batch_size, n_examples=len(lengths))
-    n, size = len(_one_each(lengths)), POOL_BATCHES * batch_size
+    n, size = len(lengths), POOL_BATCHES * batch_size
 
     @lru_cache(maxsize=1)
     def batches(pool: int) -> NDArray[np.int64]:
@@ -173,26 +153,12 @@ def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int
     """A function from 0, 1, … to the examples of an evaluation batch, and to None after the last one.
 
     Each example is visited exactly once, from short to long. The last batch may be smaller.
-
-    Raises:
-        SbmtError: If the size is below 1.
-
-    Example:
-        >>> examples_of = once_by_length(np.array([5, 1, 9, 1, 5]), 2)
-        >>> [examples_of(number) for number in range(4)]
-        [array([1, 3]), array([0, 4]), array([2]), None]
     """
     check_sizes(batch_size=batch_size)
-    order = np.argsort(_one_each(lengths), kind="stable")
+    order = np.argsort(lengths, kind="stable")
 
     def examples_of(number: int) -> NDArray[np.int64] | None:
         start = number * batch_size
         return order[start : start + batch_size].copy() if start < len(order) else None
 
     return examples_of
-
-
-def _one_each(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    if lengths.ndim != 1:
-        raise SbmtError("one length per example", f"the shape {lengths.shape}", "add up the lengths of its documents")
-    return lengths

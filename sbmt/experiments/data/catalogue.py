@@ -54,9 +54,6 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
         path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
             :func:`~sbmt.experiments.data.locate.data_folder`.
         is_reduced: Whether to take the small examples of the reduced runs, where those are different.
-
-    Raises:
-        SbmtError: If the task is unknown, or its files are missing or wrong.
     """
     entry = choose("task", task, CATALOGUE)
     if is_reduced and entry.reduced is not None:

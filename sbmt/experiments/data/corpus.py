@@ -42,11 +42,8 @@ def _files(path: Path) -> dict[str, list[Path]]:
         if not found:
             files = [path] if path.is_file() else folder.glob("[!.]*")
             found = sorted(file for file in files if file.name.endswith((".txt", ".txt.gz")) and file.is_file())
-    names = {file.name for file in found}
     if not found:
         raise missing(["*.txt or *.txt.gz"], path, {}, GET)
-    if twice := [name for name in sorted(names) if f"{name}.gz" in names]:
-        raise SbmtError(f"{twice[0]} once in {path}", "a plain and a packed one", "remove one of the two")
     splits: dict[str, list[Path]] = {split: [] for split in ("", *SPLITS)}
     for file in found:
         words = re.split("[^a-z]+", file.name.lower())
@@ -105,26 +102,11 @@ def corpus_source(
 ) -> Source:
     """Text as token ids. Each split is one stream: decoded, it gives back the text of its files, one after the other.
 
-    Every line is encoded separately, together with its line feed, so that the stream does not depend on how the text
-    is divided into parts. A file is for dev if its name contains the word ``dev``, ``val``, ``valid`` or
-    ``validation``, and for test if it contains ``test``. If there is no file for one of these two, every 20th part of
-    the other files is held out for it.
-
-    Args:
-        path: A file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of such files, or a folder that has them in a folder
-            ``lm``.
-        tokenizer: Cuts lines into tokens. None trains one on the text of train, at once.
-        vocab_size: Number of tokens of a tokeniser that is trained.
-        name: Name of the prepared examples.
-
-    Returns:
-        A source with one example per part, whose symbols are ids of the ``tokenizer.json`` beside the examples. The
-        labels have no meaning.
-
-    Raises:
-        SbmtError: If there is no text, too few lines to divide, or a file is there twice or not UTF-8, with the line.
-
-    Cost: files are read about six times.
+    ``path`` is a file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of such files, or one that has them in a folder
+    ``lm``. A file is for dev if its name contains the word ``dev``, ``val``, ``valid`` or ``validation``, and for test
+    if it contains ``test``. If there is no file for one of these two, every 20th part of the other files is held out
+    for it. Every line is encoded separately, together with its line feed, so that the stream does not depend on how the
+    text is divided into parts. Without a tokeniser, one of ``vocab_size`` tokens is trained on the text of train.
     """
     files = _files(Path(path))
     sums = {file.name: checked_sha256(file) for some in files.values() for file in some}
@@ -165,9 +147,6 @@ class Blocks:
     """A stream of tokens as blocks of one length: ``<s>``, ``length − 2`` tokens, ``</s>``.
 
     Blocks end where they are full, even within a sentence. The last one may be shorter and is padded.
-
-    Raises:
-        SbmtError: If no token fits between start and end.
     """
 
     symbols: Symbols  # token ids (n_tokens,), possibly mapped from disk
@@ -185,9 +164,6 @@ class Blocks:
 
     def rows(self, examples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The blocks with the given numbers: tokens ``(batch, length)``, and which of them are not padding.
-
-        Raises:
-            SbmtError: If there is no block with such a number.
 
         Example:
             >>> ids = np.array([7, 8, 9, 10, 11], np.uint16)
@@ -208,11 +184,7 @@ class Blocks:
 
 
 def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
-    """The blocks of a split of a corpus.
-
-    Raises:
-        SbmtError: If the split is not one stream, or its symbols are not ids of such a tokeniser.
-    """
+    """The blocks of a split of a corpus."""
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes
     if starts.shape[1:] != (1,) or not len(starts) or (starts[1:] != stops[:-1]).any():
@@ -233,12 +205,6 @@ def select_and_mask(
     Every real token that is not a special one is selected with probability .15, independently of all others. A
     selected token becomes ``<mask>`` with probability .8. With probability .1 it becomes a token drawn uniformly from
     the vocabulary without its special tokens (which may be the true one again), and with .1 it stays.
-
-    Args:
-        tokens: ``(batch, n)``.
-        is_real: Bool of the same shape; False at padding.
-        tokenizer: The tokeniser whose ids they are.
-        rng: Source of the draws, whose number does not depend on the tokens.
 
     Returns:
         What the model reads, and which tokens are selected, both ``(batch, n)``.
@@ -263,18 +229,8 @@ def make_masked_batch(
 
     Selection and masks are drawn for the whole batch, so that processes that share it draw what a single one would.
 
-    Args:
-        blocks: The blocks of the text, ids of the ``tokenizer``.
-        examples: The numbers of all blocks of the batch.
-        part: Which of them to return, such as ``slice(0, 16)``.
-        tokenizer: The tokeniser.
-        key: Decides what is drawn, such as a seed and the number of the batch.
-
     Returns:
         A batch whose ``labels`` are the true ids of the selected tokens, row by row; there may be none.
-
-    Raises:
-        SbmtError: If there is no block with such a number.
     """
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))

@@ -19,7 +19,6 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 class GlueTask:
     """How a task's tables are laid out."""
 
-    title: str  # the question
     folder: str  # its name in GLUE, and of the folder of its tables
     texts: tuple[str, ...]  # the one or two columns with the texts
     label: str  # the column of the label; where several have this name, the last one counts
@@ -33,7 +32,6 @@ class GlueTask:
 _MNLI = ("contradiction", "neutral", "entailment")  # as the paper's pipeline has them, on which F1 of 1 and 2 depends
 GLUE = {
     "sst2": GlueTask(
-        title="SST-2: is a sentence about a film positive?",
         folder="SST-2",
         texts=("sentence",),
         label="label",
@@ -41,7 +39,6 @@ GLUE = {
         class_names=("negative", "positive"),
     ),
     "qqp": GlueTask(
-        title="QQP: do two questions ask the same?",
         folder="QQP",
         texts=("question1", "question2"),
         label="is_duplicate",
@@ -50,7 +47,6 @@ GLUE = {
         index="id",
     ),
     "mnli": GlueTask(
-        title="MNLI: does one sentence follow from another, contradict it, or neither?",
         folder="MNLI",
         texts=("sentence1", "sentence2"),
         label="gold_label",
@@ -60,7 +56,6 @@ GLUE = {
         held_out=(("test", "dev_matched"), ("mismatched", "dev_mismatched")),
     ),
     "qnli": GlueTask(
-        title="QNLI: does a sentence hold the answer to a question?",
         folder="QNLI",
         texts=("question", "sentence"),
         label="label",
@@ -101,7 +96,7 @@ class GlueRows:
 
 
 def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
-    """Reads a table of GLUE, packed with gzip or plain.
+    """Reads a table of GLUE, packed with gzip or plain; ``is_labelled`` is False for GLUE's test tables.
 
     The first line names the columns. Where several have the label's name, as in the dev tables of MNLI, which also
     hold the labels of single annotators, the last one counts. Columns end at tabs and rows at line feeds, whatever
@@ -110,43 +105,37 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     A row with fewer columns than the first line is skipped and counted: QQP has some whose question was broken by a
     line feed. So is a row of MNLI whose label is ``-``.
 
-    Args:
-        path: The table.
-        task: A name of :data:`GLUE`.
-        is_labelled: Whether the table has labels. GLUE's test tables have none.
-
-    Raises:
-        SbmtError: If a column is missing, a row has too many columns, a label is none of the task's, a line is not
-            UTF-8, the last row is cut off, or no row is left; with file and line.
-
     Source: Wang et al., GLUE (ICLR 2019).
     """
     layout = choose("task", task, GLUE)
     lines = read_lines(path)
     header = _columns(next(lines, b""), f"{path}, line 1")
-    _check_header(header, path, layout, (*layout.texts, layout.label) if is_labelled else layout.texts)
+    wanted = (*layout.texts, layout.label) if is_labelled else layout.texts
+    if not set(wanted) <= set(header):
+        do = f"give a table of {layout.folder}; GLUE's test tables have no labels: sbmt predict answers them"
+        got = repr(", ".join(header)[:200]) if any(header) else "an empty file or line"
+        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
     at = [header.index(name) for name in layout.texts]
     label_at = len(header) - 1 - header[::-1].index(layout.label) if is_labelled else -1
     index_at = header.index(layout.index) if layout.index in header else None
-    ids = {written: label for label, written in enumerate(layout.written)}
     texts: list[tuple[str, ...]] = []
     labels: list[int] = []
     index: list[str] = []
     n_skipped = 0
     for number, line in enumerate(lines, start=2):
-        where = f"{path}, line {number}"
+        where, do = f"{path}, line {number}", "correct that line, or get the file again"
         columns = _columns(line, where)
         if len(columns) > len(header) or (len(columns) < len(header) and not line.endswith(b"\n")):
             expected = f"{len(header)} columns in {where}, as in its line 1, and a line feed"
-            raise SbmtError(expected, f"{len(columns)} columns", "correct that line, or get the file again")
+            raise SbmtError(expected, f"{len(columns)} columns", do)
         if len(columns) < len(header) or (is_labelled and columns[label_at] == layout.undecided):
             n_skipped += 1
             continue
         if is_labelled:
-            if columns[label_at] not in ids:
-                expected = f"one of the labels {', '.join(ids)} in {where}"
-                raise SbmtError(expected, repr(columns[label_at][:50]), "correct that line, or get the file again")
-            labels.append(ids[columns[label_at]])
+            if columns[label_at] not in layout.written:
+                expected = f"one of the labels {', '.join(layout.written)} in {where}"
+                raise SbmtError(expected, repr(columns[label_at][:50]), do)
+            labels.append(layout.written.index(columns[label_at]))
         texts.append(tuple(columns[i] for i in at))
         index.append(str(number - 2) if index_at is None else columns[index_at])
     if not texts:
@@ -163,17 +152,6 @@ def _columns(line: bytes, where: str) -> list[str]:
     except UnicodeDecodeError as error:
         do = "get the file again, or save it as UTF-8"
         raise SbmtError(f"UTF-8 in {where}", f"{error.reason}: {line[:50]!r}", do) from error
-
-
-def _check_header(header: list[str], path: Path, task: GlueTask, wanted: tuple[str, ...]) -> None:
-    if not set(wanted) <= set(header):
-        do = f"give a table of {task.folder}"
-        if set(task.texts) <= set(header):
-            do += "; GLUE's test tables have no labels: sbmt predict answers them"
-        if any("\r" in name for name in header):
-            do = "save it with line feeds at the ends of lines"
-        got = repr(", ".join(header)[:200]) if any(header) else "an empty file or line"
-        raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", got, do)
 
 
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
@@ -196,8 +174,6 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
         if held_out:
             test = "the official dev table" if is_official else "a sample of training rows, apart from the others"
             return {"train": sample["train"], **held_out}, "stand-in", STAND_IN.format(test)
-        wanted = [f"{stem}.tsv" for _, stem in task.held_out]
-        raise missing([f"{' and '.join(wanted)} or {SAMPLE['test']}.tsv"], path, found, f"get a table of {task.folder}")
     get = f"download {task.folder} from https://gluebenchmark.com/tasks and unpack its folder {task.folder}"
     raise missing([f"{stem}.tsv" for stem in official.values()], path, found, get)
 
@@ -219,25 +195,16 @@ def _arrange(pool: Pool) -> Arrangement:
 def glue_files(task: str, path: Path | str) -> Source:
     """A task of GLUE as UTF-8 bytes, which :func:`encode_split` turns into tokens.
 
+    ``path`` is a folder with ``train.tsv`` and ``dev.tsv`` (for MNLI ``dev_matched.tsv`` and ``dev_mismatched.tsv``),
+    plain or packed with gzip, or one that contains such a folder under GLUE's name of the task, such as ``SST-2`` or
+    ``glue/SST-2``. If there is no ``train.tsv``, ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a
+    missing dev table; the source is then named ``sst2-subset`` and the like.
+
     Only GLUE's server knows the labels of its test tables, and papers report on the dev tables. So here ``test`` is
     the official dev table, for MNLI the matched one, and ``mismatched`` is a fourth split. The split that chooses the
     checkpoint, ``dev``, is drawn from the training rows by a recorded seed. It has as many rows as ``test``, but at
     most a tenth of the training rows. Related rows may be on both sides, such as two phrases of one sentence of SST-2,
     so ``dev`` is somewhat easier than ``test``: use it to choose, not to report.
-
-    Args:
-        task: A name of :data:`GLUE`.
-        path: A folder with ``train.tsv`` and ``dev.tsv`` (for MNLI with ``dev_matched.tsv`` and
-            ``dev_mismatched.tsv``), either plain or packed with gzip; a folder that contains such a folder under GLUE's
-            name of the task, such as ``SST-2`` or ``glue/SST-2``; or one of the tables. If there is no ``train.tsv``,
-            ``train_subset.tsv`` stands in for it, and ``dev_subset.tsv`` for a missing dev table.
-
-    Returns:
-        A source with the name of the task and one part per table; or ``sst2-subset`` and the like with origin
-        ``stand-in``. ``settings`` has the numbers of rows, skipped rows and empty texts of each table.
-
-    Raises:
-        SbmtError: If files are missing or a table is damaged; see :func:`read_glue`.
     """
     layout = choose("task", task, GLUE)
     files, origin, note = _find(layout, Path(path))
@@ -285,11 +252,6 @@ def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split
     Returns:
         The same examples in memory, in the same order, with one document of token ids each; and the number of examples
         that were cut.
-
-    Raises:
-        SbmtError: If an example is no text or has more than two documents, or ``length`` is too small for any token.
-
-    Cost: memory for the tokens, two or four bytes each, and for the text of :data:`CHUNK` examples.
     """
     n_documents = split.lengths.shape[1]
     if split.symbols.dtype != np.uint8 or n_documents not in (1, 2):

@@ -1,7 +1,6 @@
-"""Images as sequences of grey levels: which of ten classes do they show? Reads CIFAR-10 from its binary files."""
+"""Images as sequences of grey levels: which of ten classes do they show? Reads CIFAR-10 from its binary archive."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -12,11 +11,8 @@ from sbmt.experiments.data.locate import checked_sha256, find_files, missing, re
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source
 
 ARCHIVE = "cifar-10-binary.tar.gz"
-FOLDER = "cifar-10-batches-bin"
 BATCHES = {f"data_batch_{i}.bin": "train" for i in range(1, 6)} | {"test_batch.bin": "test"}
 LOSSY = {"cifar10_grey_train.bin.gz": "train", "cifar10_grey_test.bin.gz": "test"}
-FOLDERS = ("image", FOLDER, f"image/{FOLDER}")
-PICKLES = ("cifar-10-python.tar.gz", "data_batch_1")
 GET = (
     f"download https://www.cs.toronto.edu/~kriz/{ARCHIVE}, the binary version (the Python version holds pickles, "
     "which can run code and are never opened)"
@@ -37,46 +33,38 @@ def grey_levels(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     Long Range Arena takes TensorFlow's ``rgb_to_grayscale``, which makes a quarter of the colours one level brighter.
 
-    Shapes: ``(..., 3, pixels)`` to ``(..., pixels)``.
-
     Example:
         >>> grey_levels(np.full((3, 1), 255, np.uint8)).tolist()
         [254]
     """
     weights = np.array([2989, 5870, 1140], dtype=np.uint32)
-    return ((rgb * weights[:, None]).sum(axis=-2, dtype=np.uint32) // 10_000).astype(np.uint8)
+    return ((rgb * weights[:, None]).sum(axis=-2, dtype=np.uint32) // 10_000).astype(np.uint8)  # (…, pixels)
 
 
-def _examples(content: bytes, name: str, is_lossy: bool) -> Examples:
+def _examples(content: bytes, name: str, is_grey: bool) -> Examples:
     """The records of a file: a byte for the label, then colours, or grey levels."""
-    size = 1 + (N_PIXELS if is_lossy else 3 * N_PIXELS)
-    if not content or len(content) % size:
-        raise SbmtError(f"{name} to hold one or more records of {size} bytes", f"{len(content)} bytes", f"{GET} again")
+    size = 1 + N_PIXELS * (1 if is_grey else 3)
+    if not content or len(content) % size or not (is_grey or len(content) == N_IMAGES * size):
+        expected = f"{name} to hold records of {size} bytes{'' if is_grey else f', {N_IMAGES:,} of them'}"
+        raise SbmtError(expected, f"{len(content)} bytes", f"{GET} again")
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, size)
     labels, pixels = records[:, 0].astype(np.int64), records[:, 1:]
     if labels.max() >= len(CLASSES):
         raise SbmtError(f"labels 0 to 9 in {name}", int(labels.max()), f"{GET} again")
-    if not is_lossy:
-        if len(labels) != N_IMAGES:
-            raise SbmtError(f"{N_IMAGES:,} images in {name}", f"{len(labels):,}", f"{GET} again")
+    if not is_grey:
         pixels = grey_levels(pixels.reshape(-1, 3, N_PIXELS))
     return Examples(pixels.ravel(), np.full((len(labels), 1), N_PIXELS), labels)
 
 
 def _from_archive(path: Path) -> Iterator[tuple[str, Examples]]:
-    wanted = {PurePosixPath(FOLDER, name): name for name in BATCHES}
+    wanted = {PurePosixPath("cifar-10-batches-bin", name): name for name in BATCHES}
     found = {
-        wanted[PurePosixPath(name)]: _examples(content, f"{name} in {path}", is_lossy=False)
+        wanted[PurePosixPath(name)]: _examples(content, f"{name} in {path}", is_grey=False)
         for name, content in tar_files(path, lambda name: PurePosixPath(name) in wanted)
     }
     if len(found) < len(wanted):
         raise missing(map(str, wanted), path, found, GET)
     yield from ((split, found[name]) for name, split in BATCHES.items())
-
-
-def _from_files(files: dict[str, Path], splits: dict[str, str]) -> Iterator[tuple[str, Examples]]:
-    for name, split in splits.items():
-        yield split, _examples(read_unpacked(files[name]), str(files[name]), splits is LOSSY)
 
 
 def _arrange(pool: Pool) -> Arrangement:
@@ -89,38 +77,28 @@ def _arrange(pool: Pool) -> Arrangement:
 def image_files(path: Path | str) -> Source:
     """CIFAR-10 images as 1024 grey levels, row by row. The levels are the token ids; no id is reserved for padding.
 
+    ``path`` is ``cifar-10-binary.tar.gz``, or a folder that has it itself or in a folder ``image``. If it is not there,
+    the stand-in ``cifar10_grey_{train,test}.bin.gz`` is looked for: records of a label and 1024 grey levels. Its source
+    is named ``image-lossy``.
+
     The last tenth of the 50,000 training images is the dev split. Long Range Arena divides them likewise, but in the
     order in which TensorFlow Datasets stores the images. So its splits have the same sizes, but other images.
-
-    Args:
-        path: ``cifar-10-binary.tar.gz``, or an archive with the same members under another name; the folder
-            ``cifar-10-batches-bin`` or a file in it; or a folder that has one of these itself or in a folder ``image``.
-            If they are not there, the stand-in ``cifar10_grey_{train,test}.bin.gz`` is looked for: records of a label
-            and 1024 grey levels.
-
-    Returns:
-        A source named ``image``, or ``image-lossy`` with origin ``stand-in``.
-
-    Raises:
-        SbmtError: If files are missing, damaged or other ones, or only the Python version is there.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
     path = Path(path)
-    files = find_files(path, [ARCHIVE], FOLDERS)
-    if path.is_file() and (".tar" in path.name or path.suffix == ".tgz") and path.name not in PICKLES:
-        files = {path.name: path}  # under whatever name
-    if files:
-        parts, is_lossy = partial(_from_archive, *files.values()), False
-    else:
-        splits = BATCHES if find_files(path, BATCHES, FOLDERS) else LOSSY
-        files, is_lossy = find_files(path, splits, FOLDERS), splits is LOSSY
-        if not files:
-            pickles = find_files(path, PICKLES, (*FOLDERS, "cifar-10-batches-py"))
-            raise missing([f"{ARCHIVE} or the folder {FOLDER}"], path, pickles, GET)
-        if len(files) < len(splits):
-            raise missing(splits, path, files, "get both files" if is_lossy else GET)
-        parts = partial(_from_files, files, splits)
+    files = find_files(path, [ARCHIVE], ["image"])
+    is_lossy = not files
+    if is_lossy:
+        files = find_files(path, LOSSY, ["image"])
+        if len(files) < len(LOSSY):
+            raise missing(LOSSY, path, files, "get both files") if files else missing([ARCHIVE], path, {}, GET)
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        if not is_lossy:
+            return _from_archive(files[ARCHIVE])
+        return ((split, _examples(read_unpacked(files[name]), name, is_grey=True)) for name, split in LOSSY.items())
+
     sums = {name: checked_sha256(file) for name, file in files.items()}
     return Source(
         name="image-lossy" if is_lossy else "image",

@@ -68,11 +68,7 @@ def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) 
 
 
 def checked_sha256(path: Path) -> str:
-    """SHA-256 of a file, after its MD5 has been compared with that of its name in :data:`MD5`, if that is there.
-
-    Raises:
-        SbmtError: If the checksum differs, or the file cannot be read.
-    """
+    """SHA-256 of a file, after its MD5 has been compared with that of its name in :data:`MD5`, if that is there."""
     check_regular(path)
     with _reading(path), path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -98,22 +94,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a regular file for reading bytes, and unpacks it if its name ends in ``.gz`` or ``.tgz``.
-
-    Raises:
-        SbmtError: If the file cannot be read. Also from within the ``with`` block, if a packed file is damaged.
-    """
+    """Opens a regular file for reading bytes, and unpacks it if its name ends in ``.gz`` or ``.tgz``."""
     check_regular(path)
     with _reading(path), gzip.open(path) if path.suffix in (".gz", ".tgz") else path.open("rb") as file:
         yield file
 
 
 def read_unpacked(path: Path) -> bytes:
-    """The content of a file, unpacked if it is packed.
-
-    Raises:
-        SbmtError: If it cannot be read, or has more than :data:`~sbmt.experiments.files.MOST_BYTES` bytes.
-    """
+    """The content of a file, unpacked if it is packed."""
     pieces, n_bytes = [], 0
     with open_binary(path) as file:
         while piece := file.read(1 << 24):
@@ -126,11 +114,7 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, packed or plain, with their ends: only line feeds end them. A byte-order mark is dropped.
-
-    Raises:
-        SbmtError: If it cannot be read, or a line has more than :data:`MOST_IN_LINE` bytes.
-    """
+    """The lines of a file, packed or plain, with their ends: only line feeds end them. A byte-order mark is dropped."""
     with open_binary(path) as file:
         line = file.readline(MOST_IN_LINE).removeprefix(BYTE_ORDER_MARK)
         while line:
@@ -146,14 +130,7 @@ def columns_of(line: bytes) -> list[bytes]:
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere.
-
-    Raises:
-        SbmtError: If it is no tar archive, or is damaged or cut off; or if a wanted member is no ordinary file, or
-            occurs twice.
-
-    Cost: memory for the whole archive, unpacked.
-    """
+    """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere."""
     content = read_unpacked(path)
     seen = set()
     try:

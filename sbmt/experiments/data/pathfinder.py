@@ -13,7 +13,6 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,11 +55,7 @@ SHARD_SIZE = 1000  # images drawn from one stream
 
 @dataclass(frozen=True)
 class PathfinderSettings:
-    """How Pathfinder images are made; the defaults are those of Long Range Arena's hardest 32 × 32 images.
-
-    Raises:
-        SbmtError: If a number is out of range. Whether there is room for the snakes only shows when they are drawn.
-    """
+    """How Pathfinder images are made; the defaults are those of Long Range Arena's hardest 32 × 32 images."""
 
     size: int = 32  # of an image, each way, in pixels
     contour_length: int = 14  # paddles of each of the two long snakes
@@ -82,12 +77,7 @@ class PathfinderSettings:
             raise SbmtError(f"seed_distance ≥ {2 * RADIUS + MARGIN}", self.seed_distance, "keep the discs apart")
 
     def distractors(self) -> tuple[int, int]:
-        """The number of short snakes, and the number of paddles of each.
-
-        Example:
-            >>> PathfinderSettings().distractors(), PathfinderSettings(contour_length=9).distractors()
-            ((5, 4), (6, 3))
-        """
+        """The number of short snakes, and the number of paddles of each."""
         length = max(self.contour_length // 3, 1) if self.distractor_length is None else self.distractor_length
         check_sizes(distractor_length=length)
         return (20 // length if self.n_distractors is None else self.n_distractors), length
@@ -125,11 +115,6 @@ class Snakes:
         tip = vectors(UNITS * LENGTH / 2)
         first = self.middles[:, :, 0] - tip[self.directions[:, :, 0]]
         return np.stack([first, self.middles[:, :, -1] + tip[self.directions[:, :, -1]]], axis=2)
-
-    def total_turns(self) -> NDArray[np.float64]:
-        """Sum of the absolute values of each snake's turns in radians, ``(images, snakes)``."""
-        steps = (np.diff(self.directions, axis=2) + N_DIRECTIONS // 2) % N_DIRECTIONS - N_DIRECTIONS // 2
-        return abs(steps).sum(2) * (2 * np.pi / N_DIRECTIONS)
 
 
 _FREE, _CLOSED = -1, -2  # owners of cells that are open, and of those that none may enter, such as along the edges
@@ -293,7 +278,6 @@ class PathfinderImages:
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
     labels: Ints  # (images,), 1 where the discs lie on the ends of one long snake
     marker_distances: NDArray[np.float64]  # (images,), in pixels, from disc to disc
-    turns: NDArray[np.float64]  # (images,), the mean over the discs of how much the snakes under them wind, in radians
     targets: Snakes  # the two long snakes of each image
     distractors: Snakes  # the short snakes
     discs: Ints  # (images, 2, 2), on the beginning of a snake, then on the end of one
@@ -307,26 +291,14 @@ def generate_images(
     The long snakes begin ``seed_distance`` apart, at a place and in directions drawn uniformly, and take turns to grow
     by one paddle. Among the directions in which the next paddle has room, a turn t has weight cos²(t). An image is
     started again if a snake cannot continue, an end has no room for a disc, or two ends are so close that discs on them
-    would touch. Short snakes follow one by one. With the default settings one attempt in nine gives an image.
+    would touch. Short snakes follow one by one. Attempts are made for all images together, so that each depends on
+    their number. With the default settings one attempt in nine gives an image.
 
     One disc lies on the beginning of a long snake and the other on the end of one: of the same snake for label 1, of
     the other one for label 0. Which of the four possibilities is taken is drawn uniformly and after all snakes, so that
     the snakes alone say nothing about the label, nor do they together with one disc. But part of what can be seen
     without following a snake does: with the default settings, a table of 50,000 images predicts 52 % of other images
     correctly from the distance of the discs, and 66 % from that and the directions of the two paddles under them.
-
-    Args:
-        n_images: Number of images. Attempts are made for all of them together, so that each depends on it.
-        generator: Source of the draws. Only its ``random()`` is used.
-        settings: None for the hardest settings of Long Range Arena.
-
-    Raises:
-        SbmtError: If the settings leave no room for the snakes: 4096 attempts in a row failed.
-
-    Example:
-        >>> images = generate_images(2, np.random.Generator(np.random.PCG64(0)))
-        >>> images.pixels.shape, images.labels.tolist(), images.marker_distances.round(1).tolist()
-        ((2, 32, 32), [1, 0], [12.4, 16.9])
     """
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()
@@ -353,13 +325,12 @@ def generate_images(
             (slice(n_long, None), settings.distractors()),
         )
     )
-    images, ends, turns = np.arange(n_images), targets.ends(), targets.total_turns()
+    images, ends = np.arange(n_images), targets.ends()
     discs = np.stack([ends[images, begins, 0], ends[images, finishes, 1]], axis=1)
     return PathfinderImages(
         pixels=_draw(middles, directions, discs, settings.size),
         labels=labels,
         marker_distances=np.sqrt(((discs[:, 0] - discs[:, 1]) ** 2).sum(1)) / UNITS,
-        turns=(turns[images, begins] + turns[images, finishes]) / 2,
         targets=targets,
         distractors=distractors,
         discs=discs,
@@ -405,18 +376,11 @@ def pathfinder_source(
     """Generated images, see :func:`generate_images`: as symbols the pixels, row by row, whose levels are token ids.
 
     Part i depends only on the settings, the seed, i and its size, which is 1000 except for the last one. A permutation
-    drawn by the seed divides all images 8 : 1 : 1 into train, dev and test. The extras are ``marker_distance``, the
-    distance of the discs in pixels, and ``turn``, how much the snakes under them wind, in radians.
-
-    Raises:
-        SbmtError: If a number is out of range. From a part, if the settings leave no room for the snakes.
-
-    Cost: four to six minutes for the defaults on one core.
+    drawn by the seed divides all images 8 : 1 : 1 into train, dev and test. ``extras["marker_distance"]`` is the
+    distance of the discs in pixels.
     """
     check_seed(seed)
     check_sizes(n_images=n_images)
-    if n_images < 10:
-        raise SbmtError("n_images ≥ 10", n_images, "give each split an image")
     settings = settings or PathfinderSettings()
 
     def parts() -> Iterator[tuple[str, Examples]]:
@@ -424,7 +388,7 @@ def pathfinder_source(
             n = min(SHARD_SIZE, n_images - start)
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, part])))
             images = generate_images(n, generator, settings)
-            extras = {"marker_distance": images.marker_distances, "turn": images.turns}
+            extras = {"marker_distance": images.marker_distances}
             yield "", Examples(images.pixels.ravel(), np.full((n, 1), settings.size**2), images.labels, extras)
 
     recorded: dict[str, float] = dict(zip(("n_distractors", "distractor_length"), settings.distractors(), strict=True))
@@ -445,99 +409,71 @@ def _source(name: str, origin: Origin, settings: dict[str, Any], parts: Parts, s
     return Source(name, "pathfinder", origin, ("apart", "connected"), 256, 0, settings, parts, arrange)
 
 
-INNER = "pathfinder{}/curv_contour_length_14"
+INNER = "pathfinder32/curv_contour_length_14"
 """The hardest of three kinds, for which results are usually published, in the folder of its size."""
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
 FETCH = "get the file again, with everything beside it in lra_release.gz"
-NO_PICKLE = "a pickle can run code and is never opened: if you trust one, save it with np.save(path, rows.astype(str))"
 
 
-def pathfinder_folder(folder: Path | str, seed: int = 0, *, size: int = 32) -> Source:
-    """Long Range Arena's own images of ``size`` × ``size`` pixels, encoded and divided as in :func:`pathfinder_source`.
+def pathfinder_folder(folder: Path | str) -> Source:
+    """Long Range Arena's own images of 32 × 32 pixels, encoded and divided as in :func:`pathfinder_source`.
 
-    The images come in the order of the metadata files by number and of their lines. (Long Range Arena divides them
-    unshuffled, and the paper's pipeline after a shuffle without a seed.) The release has some images whose file is
-    empty; they are left out.
-
-    Args:
-        folder: A folder with sub-folders ``imgs`` and ``metadata``; or one that contains ``curv_contour_length_14``,
-            the hardest kind, or ``pathfinder32`` around it, or what ``lra_release.gz`` unpacks to. To read another
-            kind, give its own folder.
-        seed: Seed of the splits.
-        size: Width and height of an image in pixels, and the number in the name ``pathfinder32``.
-
-    Raises:
-        SbmtError: If there is no such folder. From a part, with the line and the file, if metadata or an image is
-            missing or damaged.
+    ``folder`` holds ``imgs`` and ``metadata``; or it contains ``curv_contour_length_14``, the hardest kind, or
+    ``pathfinder32`` around it, or what ``lra_release.gz`` unpacks to. The images come in the order of the metadata
+    files by number and of their lines. The release has some images whose file is empty; they are left out.
     """
-    check_seed(seed)
-    check_sizes(size=size)
-    folder, inner = Path(folder), INNER.format(size)
-    places = [folder / p for p in ("", inner.split("/")[1], inner, f"lra_release/{inner}")]
-    places = [p for p in [*places, folder / "lra_release" / "lra_release" / inner] if (p / "imgs").is_dir()]
-    if not places or not (files := sorted((places[0] / "metadata").glob("*.npy"), key=lambda p: (len(p.stem), p.stem))):
-        do = f"unpack {inner} of {ARCHIVE} there, or generate the images instead"
-        raise SbmtError(f"folders imgs and metadata in {folder}, its {inner} or its lra_release", "none", do)
+    folder = Path(folder)
+    inner = ("", INNER.split("/")[1], INNER, f"lra_release/{INNER}", f"lra_release/lra_release/{INNER}")
+    place = next((folder / p for p in inner if (folder / p / "imgs").is_dir()), folder).resolve()
+    files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
+    if not files:
+        do = f"unpack {INNER} of {ARCHIVE} there, or generate the images instead"
+        raise SbmtError(f"folders imgs and metadata in {folder}, its {INNER} or its lra_release", "none", do)
     digest = hashlib.sha256()
     for file in files:
         content = read_file(file)
         digest.update(f"{file.name} {len(content)}\n".encode() + content)
-    place = places[0].resolve()
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        for file in files:
+            found = [(read_png(path, where), label) for where, path, label in read_rows(file, place)]
+            images = [pixels.ravel() for pixels, _ in found if pixels is not None]
+            labels = np.array([label for pixels, label in found if pixels is not None], np.int64)
+            pixels = np.concatenate([np.empty(0, np.uint8), *images])
+            yield "", Examples(pixels, np.full((len(images), 1), 32 * 32), labels)
+
     metadata = {"n_files": len(files), "sha256": digest.hexdigest()}
-    recorded = {"difficulty": place.name, "size": size, "metadata": metadata}
-    return _source("pathfinder", "official", recorded, partial(_read_images, files, place, size), seed)
-
-
-def _read_images(files: list[Path], folder: Path, size: int) -> Iterator[tuple[str, Examples]]:
-    """The images of each metadata file, in its order, without those whose file is empty."""
-    for file in files:
-        found = [(read_png(path, size, where), label) for where, path, label in read_rows(file, folder)]
-        images = [pixels.ravel() for pixels, _ in found if pixels is not None]
-        labels = np.array([label for pixels, label in found if pixels is not None], np.int64)
-        pixels = np.concatenate([np.empty(0, np.uint8), *images])
-        yield "", Examples(pixels, np.full((len(images), 1), size * size), labels)
+    return _source("pathfinder", "official", {"difficulty": place.name, "size": 32, "metadata": metadata}, parts, 0)
 
 
 def read_rows(metadata: Path, folder: Path) -> list[tuple[str, Path, int]]:
     """What a metadata file says of each image: the line that says so, the image's file in ``folder``, and its label.
 
-    The fields of a line are sub-folder, file name, number, label, and more that are ignored. The file is either UTF-8
-    text, with blanks between fields and line feeds between lines, or an array of strings as ``np.save`` writes it.
-    Nothing is unpickled.
-
-    Raises:
-        SbmtError: If the file is of neither kind, or a line has no image or label.
+    The fields of a line are sub-folder, file name, number, label, and more that are ignored. In spite of its name, the
+    file is text; an array that NumPy has pickled is refused.
     """
-    content = read_file(metadata)
     try:
-        if content.startswith(b"\x93NUMPY"):
-            array = np.load(io.BytesIO(content), allow_pickle=False)
-            lines = [" ".join(row).encode().decode().split() for row in array.astype("U").tolist()]  # or no Unicode
-        else:
-            lines = [line.split() for line in content.decode().removesuffix("\n").split("\n")]
-    except Exception as error:  # of a damaged array NumPy raises almost anything
-        got, do = f"something else ({error})", f"{FETCH}; {NO_PICKLE}"
-        raise SbmtError(f"UTF-8 text or an array of strings in {metadata}", got, do) from error
+        lines = read_file(metadata).decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        got, do = f"something else ({error})", f"{FETCH}; an array has to be saved as text: a pickle is never opened"
+        raise SbmtError(f"UTF-8 text in {metadata}", got, do) from error
     rows = []
-    for number, fields in enumerate(lines, start=1):
-        where, got = f"line {number} of {metadata}", " ".join(fields)[:80] or "nothing"
+    for number, line in enumerate(lines, start=1):
+        where, fields = f"line {number} of {metadata}", line.split()
         if len(fields) < 4 or fields[3] not in ("0", "1"):
-            raise SbmtError(f"folder, file, number and label 0 or 1 in {where}", got, FETCH)
+            raise SbmtError(f"folder, file, number and label 0 or 1 in {where}", line[:80] or "nothing", FETCH)
         path = PurePosixPath(fields[0], fields[1])
-        if path.is_absolute() or ".." in path.parts or "\0" in str(path):
-            raise SbmtError(f"a file below {folder} in {where}", got, FETCH)
+        if path.is_absolute() or ".." in path.parts:
+            raise SbmtError(f"a file below {folder} in {where}", line[:80], FETCH)
         rows.append((where, folder / path, int(fields[3])))
     return rows
 
 
-def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
-    """Grey levels ``(size, size)`` of a PNG file, or None if the file is empty.
+def read_png(path: Path, where: str) -> NDArray[np.uint8] | None:
+    """Grey levels ``(32, 32)`` of a PNG file that a line names, or None if the file is empty.
 
-    A colour image is accepted if red, green and blue are equal everywhere. ``where`` is the line that names the file.
-
-    Raises:
-        SbmtError: If the file is missing, no PNG, damaged, of another size, or not grey.
+    A colour image is accepted if red, green and blue are equal everywhere.
     """
     from PIL import Image
 
@@ -547,14 +483,12 @@ def read_png(path: Path, size: int, where: str) -> NDArray[np.uint8] | None:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             image.verify()  # the checksums of all parts; the pixels have to be read from the start again
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
-            kind, shape = image.mode, image.size
-            pixels = np.asarray(image) if shape == (size, size) and kind in ("L", "RGB") else None
+            if image.size != (32, 32) or image.mode not in ("L", "RGB"):
+                raise ValueError(f"{image.size[0]} × {image.size[1]} of mode {image.mode}")
+            pixels = np.asarray(image).reshape(32, 32, -1)
     except Exception as error:  # of a damaged image Pillow raises almost anything
-        got = f"damage ({error})"
-        raise SbmtError(f"a whole PNG file {path}, which {where} names", got, FETCH) from error
-    if pixels is not None and kind == "RGB":
-        pixels = pixels[..., 0] if (pixels == pixels[..., :1]).all() else None
-    if pixels is None:
-        expected = f"{size} × {size} grey levels of 8 bits in {path}, which {where} names"
-        raise SbmtError(expected, f"{shape[0]} × {shape[1]} of mode {kind}", "give the folder of such images")
-    return pixels
+        expected = f"a whole PNG file of 32 × 32 grey levels {path}, which {where} names"
+        raise SbmtError(expected, str(error)[:200], FETCH) from error
+    if (pixels != pixels[..., :1]).any():
+        raise SbmtError(f"grey levels {path}, which {where} names", "colours", "give the folder of such images")
+    return pixels[..., 0]

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,20 @@ from sbmt.experiments.data.source import (
     Pool,
     Source,
     Symbols,
-    SymbolType,
     check_arrangement,
     check_numbers,
 )
-from sbmt.experiments.files import check_may_write, check_regular, read_json, write_bytes, write_json
-from sbmt.experiments.locks import LOCK, only_writer
+from sbmt.experiments.files import (
+    CHECKSUM,
+    LOCK,
+    check_may_write,
+    check_regular,
+    read_json,
+    tell_os_errors,
+    write_bytes,
+    write_json,
+)
+from sbmt.experiments.locks import only_writer
 
 FORMAT = 2
 INFO = "info.json"
@@ -35,11 +43,6 @@ START = b'{\n "format": '
 
 IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings", "symbol_type")
 """The entries of ``info.json`` that a source decides. Where one differs, the examples are others."""
-
-KINDS = {"name": str, "task": str, "origin": str, "class_names": list, "vocab_size": int, "first_id": int}
-KINDS |= {"settings": dict, "symbol_type": str, "n_documents": int, "sha256": str, "splits": list, "extras": list}
-KINDS |= {"notes": list, "files": dict, "checksum": str}
-"""The entries of ``info.json`` and their types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +60,12 @@ class Split:
         return len(self.indices)
 
     def documents(self, example: int) -> list[NDArray[Any]]:
-        """The whole documents of an example, of the type of :attr:`symbols`.
-
-        Raises:
-            SbmtError: If there is no example with this number.
-        """
+        """The whole documents of an example, of the type of :attr:`symbols`."""
         if not is_integer(example) or not 0 <= example < len(self):
             raise SbmtError(f"an example in [0, {len(self)})", describe(example), "count from 0")
         i = self.indices[example]
-        starts_and_sizes = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
-        return [self.symbols[start : start + size] for start, size in starts_and_sizes]
+        places = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
+        return [self.symbols[start : start + size] for start, size in places]
 
 
 def divide(examples: Examples, splits: Arrangement) -> dict[str, Split]:
@@ -95,18 +94,6 @@ def prepare(
     """Makes a source's examples and keeps them in ``cache / source.name``, either all of them or none.
 
     Examples that have been prepared already are opened; others with the same name are replaced if ``is_replaced``.
-
-    Args:
-        source: Where they come from.
-        cache: The folder of all prepared examples.
-        is_replaced: Whether other examples with the same name are replaced.
-        report: Called with the number of examples made so far.
-
-    Raises:
-        SbmtError: If there are other examples with this name, or files that are none; if a part cannot be made, or its
-            numbers do not fit the source; if the folder cannot be written, or another process is writing it.
-
-    Cost: memory for one part and for all labels and lengths; disk space for old and new examples while they are made.
     """
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if _is_prepared(folder, source, is_replaced):
@@ -115,17 +102,15 @@ def prepare(
     with only_writer(part):
         whole, replaced = part / "whole", part / "replaced"
         try:
-            if not _is_prepared(folder, source, is_replaced):  # by another process
-                for rest in (whole, replaced):  # of a process that was killed
-                    shutil.rmtree(rest, ignore_errors=True)
-                whole.mkdir()
-                _write(source, whole, report)
-                if folder.exists():
-                    os.rename(folder, replaced)
-                os.rename(whole, folder)
-        except OSError as error:
-            do = "choose a folder with room and rights"
-            raise SbmtError(f"to write {part}", error.strerror or error, do) from error
+            with tell_os_errors(f"to write {part}"):
+                if not _is_prepared(folder, source, is_replaced):  # by another process
+                    for rest in (whole, replaced):  # of a process that was killed
+                        shutil.rmtree(rest, ignore_errors=True)
+                    whole.mkdir()
+                    _write(source, whole, report)
+                    if folder.exists():
+                        os.rename(folder, replaced)
+                    os.rename(whole, folder)
         finally:
             if replaced.exists() and not folder.exists():
                 os.rename(replaced, folder)
@@ -178,8 +163,6 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
             arrays = {name: np.concatenate(pieces) for name, pieces in columns.items()}
         except ValueError as error:
             raise SbmtError("as many documents per example in every part", error, "make all parts alike") from error
-        if odd := [name for name, array in arrays.items() if len(array) != len(names)]:
-            raise SbmtError("the same extras in every part", f"a part without {odd[0]}", "make all parts alike")
         labels, lengths = arrays["labels"], arrays["lengths"]
         file.seek(0)
         _write_header(file, source.symbol_type, int(lengths.sum()))
@@ -226,9 +209,6 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     """Opens the examples that :func:`prepare` made, memory-mapped.
 
     If ``is_checked``, all files are read and compared with their checksums.
-
-    Raises:
-        SbmtError: If there are no examples, or they are damaged or of another version.
     """
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
@@ -248,8 +228,6 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
             _check_vocabulary(symbols, info["vocab_size"], info["first_id"])
         check_numbers(labels, len(info["class_names"]), "labels")
         check_arrangement(splits, len(labels))
-        if lengths.shape[1:] != (info["n_documents"],):
-            raise ValueError("another number of documents")
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # of a damaged file NumPy raises almost anything
         do = "remove the folder and prepare them again"
@@ -257,29 +235,12 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
-    """The description of examples, after its entries have been checked: nobody else has to."""
+    """The description of examples. It has a checksum, which :func:`read_json` has compared."""
     info = read_json(folder / INFO)
-    if not isinstance(info, dict) or info.get("format") != FORMAT:
-        got = str(info.get("format"))[:50] if isinstance(info, dict) else type(info).__name__
+    if not isinstance(info, dict) or info.get("format") != FORMAT or not info.get(CHECKSUM):
+        got = f"{info.get('format')!r:.50}" if isinstance(info, dict) else type(info).__name__
         do = "prepare them again with --replace"
-        raise SbmtError(f"prepared examples of format {FORMAT} in {folder}", got, do)
-    wrong = [name for name, kind in KINDS.items() if type(info.get(name)) is not kind]
-    if not wrong:
-        arrays = {"symbols.npy", "lengths.npy", "labels.npy", *(f"extra-{name}.npy" for name in info["extras"])}
-        arrays |= {f"split-{split}.npy" for split in info["splits"]}
-        lists = ("class_names", "extras", "notes", "splits")
-        texts = [text for name in lists for text in info[name]] + list(info["files"].values())
-        is_right = {
-            "symbol_type": info["symbol_type"] in get_args(SymbolType),
-            "first_id": 0 <= info["first_id"] < info["vocab_size"],
-            "list of texts": all(isinstance(text, str) for text in texts),
-            "names of files": arrays <= set(info["files"])
-            and all(name == Path(name).name and "\0" not in name for name in info["files"]),
-        }
-        wrong = [name for name, right in is_right.items() if not right]
-    if wrong:
-        do = "remove the folder and prepare them again"
-        raise SbmtError(f"a description of examples in {folder / INFO}", f"an impossible {wrong[0]}", do)
+        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", got, do)
     return info
 
 

@@ -35,32 +35,16 @@ def sample_recall(
     """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
 
     A query's answer is the value that its key is stored with. Pairs are the items that are asked for, each by as many
-    queries as every other (one more for some, if the queries do not divide evenly). Distractors are items whose keys
-    are never asked for. Keys of pairs differ; those of distractors differ from them, and from each other as long as
-    there are enough, and otherwise each occurs as often as every other, give or take one. Values are uniform and
-    independent.
-
-    Args:
-        batch_size: Number of sequences.
-        n_pairs: Items that are asked for.
-        n_queries: Queries.
-        n_distractors: Items that are not asked for.
-        n_keys: Keys to draw from.
-        n_values: Values to draw from.
-        permutation: Whether the item stored with key i is asked for with key i + 1, and the last with key 0. Tokens
-            that belong together then have different keys, and nothing that compares a token with itself can see that
-            they do, such as hashing with shared queries and keys.
-        generator: Source of randomness.
+    queries as every other, give or take one. Distractors are items whose keys are never asked for. Keys of pairs
+    differ; those of distractors differ from them, and from each other as far as there are enough. Values are uniform.
+    With ``permutation``, the item stored with key i is asked for with key i + 1, and the last with key 0, so that
+    nothing that compares a token with itself can see which tokens belong together, such as hashing with shared queries
+    and keys.
 
     Returns:
         Tokens int64 ``(batch, n, 2)``, where n counts pairs, queries and distractors, and answers ``(batch, n)``.
         A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer
         is a value in [0, n_values), or :data:`NO_ANSWER` at items.
-
-    Raises:
-        SbmtError: If a size is below 1, except that there may be no distractors, or there are too few keys.
-
-    Cost: O((n + n_keys) log (n + n_keys)) per sequence.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)

@@ -14,9 +14,6 @@ def sample_repeated_tokens(
 
     Values are uniform on 0 … n − 1, where n is also the length.
 
-    Returns:
-        Tokens int64 ``(batch, n)`` and labels ``(batch, n)``, 1.0 where the value occurs again.
-
     Paper: section 5.1, with values from 0 instead of 1.
 
     Example:
@@ -51,9 +48,6 @@ def sample_fresh_values(
     Each of the n values is a vector $v \sim \mathcal N(0, I)$ of :data:`D_VALUE` entries, and a token is a copy of its
     value with noise, $v + \sigma \varepsilon$ with $\varepsilon \sim \mathcal N(0, I)$ and :data:`NOISE` as
     $\sigma$. Which tokens share a value is drawn as in :func:`sample_repeated_tokens`.
-
-    Returns:
-        Tokens float32 ``(batch, n, d_value)`` and labels ``(batch, n)``, 1.0 where the value occurs again.
 
     Paper: our extension; there the values are the same in every sequence.
 
@@ -97,9 +91,6 @@ def random_mask_ceiling(length: int, mask_density: float) -> float:
     $$\sum_{d=0}^{n-1} \binom{n-1}{d} p^d (1-p)^{n-1-d} \left[1 - r^d + \max(q, r^d - q)\right],$$
 
     which tends to $\max(1 - e^{-1}, 1 - e^{-p} + e^{-1})$ for long sequences.
-
-    Raises:
-        SbmtError: If ``mask_density``, p, is not in [0, 1], or ``length``, n, is below 1.
 
     Example:
         >>> [round(random_mask_ceiling(64, p), 3) for p in (0.0, 0.5, 1.0)]

@@ -73,12 +73,6 @@ def retrieval_files(path: Path | str) -> Source:
             folder, or a folder that has them in ``retrieval`` or where ``lra_release`` puts them. If they are not
             there, the stand-in ``imdb_film_pairs.{train,eval,test}.tsv.gz`` is looked for in the same places.
 
-    Returns:
-        A source named ``retrieval``, or ``retrieval-films`` with origin ``stand-in``.
-
-    Raises:
-        SbmtError: If files are missing; from a part, with the number of the line, if one is damaged.
-
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """
     path = Path(path)
@@ -155,9 +149,6 @@ def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
     """Generated pairs as a source, a control that needs no files. The splits share topics and words, but no documents.
-
-    Raises:
-        SbmtError: If a number is not positive, or there is only one topic.
 
     Source: ours. The benchmark's pairs are citations between papers, which are not freely available.
     """

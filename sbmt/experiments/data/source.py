@@ -22,15 +22,8 @@ Symbols = NDArray[np.unsignedinteger[Any]]
 
 
 def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> NDArray[np.int64]:
-    """The numbers as an array, if all of them are integers in [0, n).
-
-    Raises:
-        SbmtError: If they are not.
-    """
-    try:
-        array = np.asarray(numbers)
-    except (ValueError, TypeError):  # nested lists of different lengths
-        array = np.asarray(None)
+    """The numbers as an array, if all of them are integers in [0, n)."""
+    array = np.asarray(numbers)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise SbmtError(f"{what}: a row of integers", describe(numbers), "give integers")
     if array.size and not 0 <= array.min() <= array.max() < n:
@@ -47,11 +40,7 @@ def _check_names(kind: str, names: Iterable[object]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Labelled documents, stored end to end.
-
-    Raises:
-        SbmtError: If a type is wrong, a length or label is negative, or the sizes do not match.
-    """
+    """Labelled documents, stored end to end."""
 
     symbols: Symbols  # uint8, uint16 or uint32, all documents one after the other
     lengths: NDArray[np.int64]  # (n_examples, n_documents), the number of symbols of each document
@@ -59,16 +48,13 @@ class Examples:
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
-        n = len(check_numbers(self.labels, MOST_LABELS, "labels"))
-        types = get_args(SymbolType)
-        if getattr(self.symbols, "dtype", None) not in types or self.symbols.ndim != 1:
+        n, types = len(check_numbers(self.labels, MOST_LABELS, "labels")), get_args(SymbolType)
+        if self.symbols.dtype not in types or self.symbols.ndim != 1:
             raise SbmtError(f"symbols of type {', '.join(types)}", describe(self.symbols), "convert them")
         check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
-        if np.ndim(self.lengths) != 2 or not np.shape(self.lengths)[1] or np.sum(self.lengths) != self.symbols.size:
+        if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
         _check_names("extras", self.extras)
-        if odd := [name for name, x in self.extras.items() if np.asarray(x).dtype.kind not in "iufb"]:
-            raise SbmtError("extras that are numbers", odd[0], "give numbers")
         sizes = {"lengths": len(self.lengths)} | {name: np.size(x) for name, x in self.extras.items()}
         if any(size != n for size in sizes.values()):
             raise SbmtError(f"{n} rows, one per label", sizes, "give every example one of each")
@@ -83,12 +69,12 @@ class Examples:
         """
         if len({len(documents) for documents in examples}) > 1:
             raise SbmtError("as many documents in every example", "different numbers", "give each as many")
-        n_documents = len(examples[0]) if examples else 1
-        lengths = np.array([[len(d) for d in documents] for documents in examples], dtype=np.int64)
-        symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), dtype=np.uint8)
+        lengths = np.array([[len(d) for d in documents] for documents in examples], np.int64)
+        symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), np.uint8)
         arrays = {name: np.asarray(values) for name, values in extras.items()}
+        n_documents = len(examples[0]) if examples else 1
         ids = check_numbers(labels, MOST_LABELS, "labels")
-        return cls(symbols, lengths.reshape(len(examples), n_documents), ids, arrays)
+        return cls(symbols, lengths.reshape(-1, n_documents), ids, arrays)
 
 
 Parts = Callable[[], Iterable[tuple[str, Examples]]]
@@ -117,7 +103,7 @@ def by_part(pool: Pool) -> Arrangement:
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
     """Raises SbmtError unless splits divide some of n examples: no example may be in two places."""
-    if absent := [split for split in SPLITS if not isinstance(splits, dict) or split not in splits]:
+    if absent := [split for split in SPLITS if split not in splits]:
         raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
     _check_names("splits", splits)
     for split, numbers in splits.items():
@@ -137,9 +123,6 @@ class Source:
     available, or the user's ``own``. Results on the last two must not be shown beside published ones. ``settings``
     holds everything that decides the content, in a form that JSON can hold: generator and seeds, or files and their
     checksums.
-
-    Raises:
-        SbmtError: If a name could not be that of a folder or file, or a number is out of range.
     """
 
     name: str  # of the folder in which the prepared examples are kept

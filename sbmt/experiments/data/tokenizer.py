@@ -51,11 +51,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
     merge. Before that, the text is divided into lines, and these by GPT-2's rule into words with the blank before
     them, numbers and signs. The same texts give the same vocabulary.
 
-    Raises:
-        SbmtError: If ``vocab_size`` is below :data:`LEAST_TOKENS` or above :data:`MOST_TOKENS`.
-
-    Cost: memory for the different words of the texts.
-
     Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
     """
@@ -82,13 +77,6 @@ class Tokenizer:
 
     The ids of the special tokens are found by name, so that they may be anywhere in the vocabulary. No text is ever
     read as a special token, whatever is written in it. Copies and pickles contain only the JSON.
-
-    Attributes:
-        json: The content of a ``tokenizer.json``, as the library reads it.
-
-    Raises:
-        SbmtError: If it is no such JSON, lacks a special token, draws at random (dropout), or does not preserve the
-            bytes of a text.
     """
 
     json: str
@@ -164,21 +152,13 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Symbols]:
-        """The ids of each text, encoded on all cores.
-
-        Raises:
-            SbmtError: If a text contains half a surrogate pair, which UTF-8 cannot encode.
-        """
+        """The ids of each text, encoded on all cores."""
         with _guarded("texts that UTF-8 can encode", "remove lone surrogates from them"):
             encodings = self._library.encode_batch_fast(texts, add_special_tokens=False)
             return [np.array(encoding.ids, self.id_type) for encoding in encodings]
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``.
-
-        Raises:
-            SbmtError: If an id is not in the vocabulary.
-        """
+        """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``."""
         known = check_numbers(ids if isinstance(ids, np.ndarray) else list(ids), self.vocab_size, "ids").tolist()
         with _guarded("ids of this tokeniser", "use others"):
             return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
@@ -188,9 +168,6 @@ class Tokenizer:
 
         Blanks and line ends become visible, bytes that are not a whole character are written in hexadecimal, and
         special tokens have names.
-
-        Raises:
-            SbmtError: If the id is not in the vocabulary.
         """
         check_numbers([token_id], self.vocab_size, "ids")
         if (token := self._library.id_to_token(int(token_id))) is None:
@@ -208,16 +185,11 @@ class Tokenizer:
 
         Returns:
             The ids of every example, and the number of examples that were cut.
-
-        Raises:
-            SbmtError: If ``length`` leaves no room for a token of each text, or the numbers of texts differ.
         """
         n_documents = 1 if second is None else 2
         if length < 3 * n_documents:
             expected = f"length ≥ {3 * n_documents}: {2 * n_documents} special tokens and one of each text"
             raise SbmtError(expected, length, "give a larger length")
-        if second is not None and len(second) != len(first):
-            raise SbmtError(f"{len(first)} second texts, one per first", len(second), "give pairs")
         texts = first if second is None else list(zip(first, second, strict=True))
         self._library.enable_truncation(length, strategy="longest_first")
         try:

@@ -13,11 +13,7 @@ from sbmt.experiments.data.repeated_tokens import mark_repeats
 
 
 def pictures_of(split: Split) -> UInt8[Tensor, "pictures side side"]:
-    """All pictures of a split of prepared images.
-
-    Raises:
-        SbmtError: If they are not squares of one size.
-    """
+    """All pictures of a split of prepared images."""
     n_pixels = set(split.lengths[split.indices].ravel().tolist())
     side = isqrt(min(n_pixels))
     if n_pixels != {side * side}:
@@ -39,19 +35,9 @@ def sample_twins(
     For every sequence n pictures are drawn, with replacement; n crops then each choose one of these and a place in it,
     uniformly. So it is repeated tokens with pictures as values, and two tokens of one value overlap more or less.
 
-    Args:
-        pictures: Grey levels.
-        batch_size: Number of sequences.
-        length: Crops of a sequence, n.
-        crop: Side of a crop in pixels.
-        generator: Source of randomness.
-
     Returns:
         Tokens float32 ``(batch, n, crop²)``, grey levels brought from 0 … 255 to −2 … 2, and labels ``(batch, n)``,
         1.0 where the picture occurs again.
-
-    Raises:
-        SbmtError: If a size is below 1, or a crop is larger than the pictures.
     """
     check_sizes(batch_size=batch_size, length=length, crop=crop)
     n_pictures, side = pictures.shape[:2]
@@ -80,9 +66,6 @@ def low_frequencies(crops: Float[Tensor, "batch n pixels"]) -> Float[Tensor, "ba
 
     The amplitudes of photographs fall with the frequency, so that a random projection of pixels says little besides how
     bright a crop is. Frequencies above these do not survive a shift.
-
-    Returns:
-        Float32 ``(batch, n, k²)``, where k is :data:`N_FREQUENCIES`, or the side of a smaller crop.
     """
     side = isqrt(crops.shape[2])
     frequencies = torch.arange(min(N_FREQUENCIES, side))

@@ -31,19 +31,12 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class EstimatorReport:
-    """One way to guess the gradient, against the gradient. Cells of certain edges are 0 throughout.
+    """One way to guess the gradient, against the gradient. Cells of certain edges are 0 throughout."""
 
-    Attributes:
-        exact: ``(n_queries, n_keys)``, the gradient of the expected loss with respect to p, without exploration.
-        mean: ``(n_queries, n_keys)``, mean of the guess over masks.
-        variance: ``(n_queries, n_keys)``, variance of one guess.
-        draw_cosine: Mean cosine between one guess and the exact gradient, in [-1, 1]; a guess of zero counts as 0.
-    """
-
-    exact: Float[Tensor, "n_queries n_keys"]
-    mean: Float[Tensor, "n_queries n_keys"]
-    variance: Float[Tensor, "n_queries n_keys"]
-    draw_cosine: float
+    exact: Float[Tensor, "n_queries n_keys"]  # gradient of the expected loss with respect to p, without exploration
+    mean: Float[Tensor, "n_queries n_keys"]  # mean of the guess over masks
+    variance: Float[Tensor, "n_queries n_keys"]  # variance of one guess
+    draw_cosine: float  # mean cosine between one guess and the exact gradient; a guess of zero counts as 0
 
     @property
     def bias(self) -> Tensor:
@@ -99,22 +92,8 @@ def measure_estimators(
     exploration even ``"exact"`` and ``"reinforce"`` are then biased. A gate is 1 whatever p, so p enters the
     straight-through estimates through the masks alone.
 
-    Args:
-        query: ``(n_queries, d)``.
-        key: ``(n_keys, d)``.
-        value: ``(n_keys, d_value)``.
-        probability: ``(n_queries, n_keys)``, p in [0, 1]. Entries of exactly 0 or 1 are certain, exploration or not
-            (padding, or edges of a fixed pattern), and get no gradient. At least 1 and at most 16 are neither.
-        loss: Differentiable; from values ``(batch, n_queries, d_value)`` in float64 to losses ``(batch,)``, each of
-            its own example alone.
-        exploration: δ in [0, 1).
-
-    Returns:
-        A report for each of ``ESTIMATORS``, in float64.
-
-    Raises:
-        SbmtError: On shapes that do not fit, numbers that are not finite, probabilities outside [0, 1], no random
-            edge or more than 16, or a loss of the wrong shape or without a gradient.
+    Probabilities of exactly 0 or 1 are certain, exploration or not, and get no gradient; at least 1 and at most 16 are
+    neither. ``loss`` maps values in float64 to the loss of each example alone.
 
     Cost: O(2^r · (n² + r n) · d) time for r random edges, and the memory of all masks and their values.
 
@@ -205,9 +184,12 @@ def _check(query: Tensor, key: Tensor, value: Tensor, probability: Tensor, loss:
     for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or not tensor.is_floating_point():
             raise SbmtError(f"{name} as a floating-point matrix", describe(tensor), "give one head of one example")
+    check_attention_inputs(query[None, None], key[None, None], value[None, None])
+    for name, tensor in (("probability", probability), ("query", query), ("key", key), ("value", value)):
         if not bool(tensor.isfinite().all()):
             raise SbmtError(f"finite numbers in {name}", "one that is not", "look for a division by zero")
-    check_attention_inputs(query[None, None], key[None, None], value[None, None])
+    if not callable(loss):
+        raise SbmtError("loss as a function of the values", describe(loss), "give one loss per example")
     if probability.shape != (len(query), len(key)):
         raise SbmtError(f"probability ({len(query)}, {len(key)})", tuple(probability.shape), "give one for each pair")
     if not bool(((probability >= 0) & (probability <= 1)).all()):

@@ -53,14 +53,9 @@ TABLE_4 = {
 
 
 def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True) -> Study:
-    """One masked language model per attention.
+    """One masked language model per attention, given keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
 
-    Args:
-        names: Keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
-        is_reduced: Whether to train a network that one CPU core trains in minutes, instead of the paper's.
-
-    Raises:
-        SbmtError: If a name is unknown, or random masks have no density to equal.
+    ``is_reduced`` trains networks that one CPU core trains in minutes, instead of the paper's.
     """
     config, names, trials = REDUCED_MLM if is_reduced else PAPER_MLM, tuple(names), []
     for name in dict.fromkeys(names):
@@ -78,13 +73,8 @@ def fine_tuning_study(
 ) -> Study:
     """Every pre-trained model of a study on one task, and one that was not pre-trained.
 
-    Args:
-        task: ``sst2``, ``qqp``, ``mnli`` or ``qnli``.
-        pretraining: Whose runs to start from.
-        folder: Where its runs are.
-        n_seeds: Runs of each. All start from the same weights; head, order of examples and masks differ.
-        epochs: Passes over the examples; None takes the paper's number, or that of the reduced runs.
-        is_reduced: Whether the examples are the subsets that the reduced runs use.
+    ``folder`` holds the runs of ``pretraining``. All seeds start from the same weights; head, order of examples and
+    masks differ. ``epochs`` are by default the paper's, or those of the reduced runs, which take subsets of examples.
     """
     settings = reduced_settings(task) if is_reduced else {}
     first = pretraining.config
@@ -114,11 +104,8 @@ def run_language_studies(
 ) -> dict[str, dict[str, Any]]:
     """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
-    ``run`` runs a study in a folder with ``n_workers`` processes, in a way that may show progress; the rest is as in
-    :func:`pretraining_study` and :func:`fine_tuning_study`.
-
-    Returns:
-        Summaries by name: ``mlm``, then the tasks.
+    ``run`` runs a study in a folder with ``n_workers`` processes, in a way that may show progress. The result has
+    summaries by name: ``mlm``, then the tasks.
     """
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))
@@ -184,47 +171,6 @@ def _task_table(name: str, title: str, results: Results, number: Number, constan
     return Table(name, title, ("attention", *map(short_title, tasks)), tuple(rows))
 
 
-def glue_runs_table(results: Results) -> Table:
-    """Every run of fine-tuning with the 95 % interval that its examples allow."""
-    tasks, titles = _columns(results)
-    rows = []
-    for task in tasks:
-        for trial, title in titles.items():
-            for run in _runs(results[task], trial):
-                low, high = run["interval"]
-                metrics = (f"{run['test']['metrics'][name]:.3f}" for name in ("macro_f1", "pipeline_f1"))
-                numbers = f"{run['test']['accuracy']:.3f}", f"{low:.3f} to {high:.3f}", *metrics
-                more = f"{run['test']['density']:.3f}", f"{run['chance']:.3f}", f"{run['seconds']:,.0f}"
-                rows.append((short_title(task), title, str(run["config"]["seed"]), *numbers, *more))
-    headings = ("task", "attention", "seed", "accuracy", "95 % interval", "macro F1", "pipeline's F1", "density")
-    return Table("glue-runs", "Every run of fine-tuning", (*headings, "commonest label", "seconds"), tuple(rows))
-
-
-def glue_layers_table(results: Results, trials: tuple[str, ...] = ("sbm", "sbm-loops")) -> Table:
-    """Density by layer, in percent: means over heads and seeds."""
-    columns = [(name, trial) for name in results for trial in trials if _runs(results[name], trial)]
-    layers = [_layers(_runs(results[name], trial)) for name, trial in columns]
-    rows = [
-        (short_title(name), results[name]["titles"][trial], *(f"{100 * layer:.1f}" for layer in mine))
-        for (name, trial), mine in zip(columns, layers, strict=True)
-    ]
-    headings = ("task", "attention", *(f"layer {number}" for number in range(1, 1 + max(map(len, layers), default=0))))
-    return Table("glue-layers", "Density by layer, in %, means over heads and seeds", headings, tuple(rows))
-
-
-def glue_settings_table(results: Results) -> Table:
-    """What was reduced, run by run."""
-    rows = []
-    for name, result in results.items():
-        run = result["runs"][0]
-        config, data = run["config"], run["data"]
-        sizes = f"{data['n_train']:,}, {run['n_test']:,}"
-        steps = f"{config['batch_size']}, {config['steps']:,}"
-        rows.append((short_title(name), f"`{data['name']}`", str(config["length"]), steps, sizes, data["origin"]))
-    headings = ("", "examples", "tokens at most", "batch, steps", "train, test examples", "origin")
-    return Table("glue-settings", "Settings of these runs", headings, tuple(rows))
-
-
 def short_title(task: str) -> str:
     """``SST-2`` for ``sst2``."""
     return GLUE[task].folder if task in GLUE else task.upper()
@@ -237,11 +183,6 @@ def _columns(results: Results) -> tuple[list[str], dict[str, str]]:
 
 def _runs(result: dict[str, Any], trial: str) -> list[dict[str, Any]]:
     return [run for run in result["runs"] if run["trial"] == trial]
-
-
-def _layers(runs: list[dict[str, Any]]) -> list[float]:
-    per_run = [[mean(heads) for heads in run["test"]["densities"]] for run in runs]
-    return [mean(layer) for layer in zip(*per_run, strict=True)]
 
 
 def _cell(runs: list[dict[str, Any]], number: Number) -> str:

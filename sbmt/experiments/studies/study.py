@@ -34,32 +34,20 @@ Report = Callable[[str, int, Step | int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to train.
+    """One way to train."""
 
-    Attributes:
-        name: Its name in folders and results.
-        title: Its name in tables and figures.
-        settings: The fields of the study's configuration, and the options of its attention, that it changes.
-        density_of: Name of another trial, whose test density on the same seed becomes ``mask_density``. If the masks
-            of both contain a window, its mean edge probability is taken instead.
-        n_seeds: Number of seeds, if it differs from the study's.
-    """
-
-    name: str
-    title: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    name: str  # in folders and results
+    title: str  # in tables and figures
+    settings: dict[str, Any] = field(default_factory=dict)  # what it changes of the configuration and its attention
     density_of: str | None = None
-    n_seeds: int | None = None
+    """Name of another trial, whose test density on the same seed becomes ``mask_density``; if the masks of both contain
+    a window, its mean edge probability is taken instead."""
+    n_seeds: int | None = None  # if it differs from the study's
 
 
 @dataclass(frozen=True)
 class Study:
-    """Trials, each of which changes some settings of one configuration.
-
-    Raises:
-        SbmtError: If there is no trial, two have one name, a number of seeds is none, or a trial takes its density from
-            one that is not there, has none of its own, or runs on fewer seeds.
-    """
+    """Trials, each of which changes some settings of one configuration."""
 
     name: str
     title: str
@@ -73,17 +61,15 @@ class Study:
             names = [trial.name for trial in self.trials] or "none"
             raise SbmtError("at least one trial, and names of their own for all", names, "name what to train")
         for n_seeds in (self.n_seeds, *counts.values()):
-            _check_count("seed", n_seeds)
-            if n_seeds > MOST_SEEDS:
-                raise SbmtError(f"at most {MOST_SEEDS:,} seeds", n_seeds, "give fewer: each is a run")
-        for trial in filter(lambda trial: trial.density_of is not None, self.trials):
-            own = {one.name: counts[one.name] for one in self.trials if one.density_of is None}
-            least = choose(
-                f"trial with a density of its own as density_of of {trial.name!r}", str(trial.density_of), own
-            )
-            if least < counts[trial.name]:
-                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
-                raise SbmtError(expected, least, "run it on more")
+            if not is_integer(n_seeds) or not 1 <= n_seeds <= MOST_SEEDS:
+                raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", n_seeds, "each is a run")
+        own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
+        for trial in self.trials:
+            if trial.density_of is not None:
+                least = choose(f"density_of of {trial.name!r}", trial.density_of, own)
+                if least < counts[trial.name]:
+                    expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
+                    raise SbmtError(expected, least, "run it on more")
 
     def _counts(self) -> dict[str, int]:
         """The number of seeds of every trial."""
@@ -96,29 +82,19 @@ class Study:
         return [(trial, seed) for seed in seeds for trial in self.trials if seed < first + counts[trial.name]]
 
 
-def _check_count(of: str, n: int) -> None:
-    if not is_integer(n) or n < 1:
-        raise SbmtError(f"at least one {of}", n, "give 1 or more")
-
-
 def run_study(
     study: Study, folder: Path | str, n_workers: int = 1, report: Report | None = None
 ) -> list[tuple[str, Run]]:
     """Trains the runs that are not finished yet; interrupted ones are resumed.
 
-    Args:
-        study: The runs to train.
-        folder: Where they are kept, each in a folder ``{trial}-seed{seed}``.
-        n_workers: Number of processes, each with one thread; 1 trains in this process with all of its threads.
-        report: See :data:`Report`.
+    Each is kept in a folder ``{trial}-seed{seed}``. With one worker it trains in this process with all of its threads,
+    otherwise in processes with one thread each.
 
     Returns:
         (trial's name, run) in the order of :meth:`Study.plan`.
-
-    Raises:
-        SbmtError: If a folder holds a run with other settings, another process writes into it, or training fails.
     """
-    _check_count("worker", n_workers)
+    if not is_integer(n_workers) or n_workers < 1:
+        raise SbmtError("n_workers ≥ 1", n_workers, "give a positive integer")
     report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()

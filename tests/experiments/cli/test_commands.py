@@ -114,14 +114,14 @@ def test_study_trains_prints_and_writes(run, tmp_path, tiny_study):
 
 def test_bench_measures_prints_and_draws(run, tmp_path, monkeypatch):
     use_tiny_grids(monkeypatch)
-    options = ["--suite", "attention", "--suite", "sampler", "--threads", "1"]
+    options = ["--suite", "attention", "--suite", "backends", "--threads", "1"]
     code, out, _ = run("bench", "--quick", *options, "--json", "b/bench.json", "--figure", "b/bench.png")
     assert code == 0
-    assert "Parts of the training step" in out
-    assert "Drawing edges" in out
+    assert "Training step" in out
+    assert "Time of the automatic choice" in out
     assert (tmp_path / "b" / "bench.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((tmp_path / "b" / "bench.json").read_text())
-    assert list(result["suites"]) == ["attention", "sampler"]
+    assert list(result["suites"]) == ["attention", "backends"]
     assert result["manifest"]["threads"] == 1
     assert result["manifest"]["command"].startswith("sbmt bench --quick")
 
@@ -173,16 +173,16 @@ def test_whoever_stops_reading_is_no_mistake(tmp_path):
         (["train", "repeated-tokens", "--size", "huge"], "size among 'demo', 'paper'"),
         (["train", "repeated-tokens", "--attention", "magic"], "attention among"),
         (["train", "repeated-tokens", "--resume"], "config.json"),
-        (["demo", "--seeds", "0"], "at least one seed"),
+        (["demo", "--seeds", "0"], "at least one"),
         (["study", "magic"], "study among 'demo', 'attentions'"),
-        (["study", "demo", "--workers", "0"], "one worker"),
-        (["bench", "--suite", "speed"], "suite among 'attention', 'fitted', 'sampler', 'backends', 'memory'"),
-        (["bench", "--suite", "gpu"], "a suite of --device cpu"),
+        (["study", "demo", "--workers", "0"], "n_workers ≥ 1"),
+        (["bench", "--suite", "speed"], "suite among 'attention', 'fitted', 'backends', 'memory'"),
+        (["bench", "--suite", "gpu"], "suite among"),
         (["cost", "--attention", "flash"], "attention among"),
         (["cost", "--density", "2"], "density in (0, 1)"),
         (["cost", "--json", "/proc/x.json"], "to write"),
         (["train", "repeated-tokens", "--device", "tpu"], "device among 'auto', 'cpu', 'cuda'"),
-        (["bench", "--suite", "sampler", "--figure", "x.png"], "the suite attention or fitted for --figure"),
+        (["bench", "--suite", "backends", "--figure", "x.png"], "the suite attention or fitted for --figure"),
         (["study", "demo", "--json", "/proc/x.json"], "to write /proc/x.json"),
         (["glue", "--figure", "/proc/x.png"], "to write /proc/x.png"),
         (["inspect", "--output", ""], "words in every argument"),

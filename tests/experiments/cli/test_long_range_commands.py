@@ -116,7 +116,7 @@ def test_a_run_or_data_that_are_damaged_are_told(run, tmp_path):
         assert code == 2 and err.count("\n") == 1
     code, _, err = run("evaluate", "r", "--seed", "-1")
     assert code == 2 and "seed in [0" in err
-    (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.bin").write_bytes(b"")
+    (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.npy").write_bytes(b"")
     for command in (["evaluate", "r"], ["data", "list"], ["train", "listops", "--reduced", "--output", "r2"]):
         code, _, err = run(*command)
         assert code == 2 and "whole examples in" in err and err.count("\n") == 1

@@ -1,8 +1,6 @@
 """What the tests of the tasks share: the real data, where they are, and small files in official layouts."""
 
-import io
 import os
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from sbmt.experiments.data import locate
 from sbmt.experiments.data.source import Pool
-from tests.experiments.data.layouts import documents_of
+from tests.experiments.data.layouts import documents_of, packed
 
 
 @pytest.fixture(scope="session")
@@ -30,17 +28,10 @@ def any_checksum(monkeypatch):
 
 @pytest.fixture(scope="session")
 def write_tar():
-    """Writes an archive of the members given as (name, content); a content of None makes a link to the first."""
+    """Writes an archive of members, see :func:`packed`; returns its path."""
 
     def write(path, members):
-        with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
-            for name, content in members:
-                info = tarfile.TarInfo(name)
-                if content is None:
-                    info.type, info.linkname = tarfile.SYMTYPE, members[0][0]
-                else:
-                    info.size = len(content)
-                archive.addfile(info, io.BytesIO(content or b""))
+        path.write_bytes(packed(members, "w:gz" if path.suffix == ".gz" else "w"))
         return path
 
     return write

@@ -1,6 +1,7 @@
 """The smallest files in each task's official layout."""
 
-from pathlib import Path
+import io
+import tarfile
 
 import numpy as np
 
@@ -19,6 +20,20 @@ def cifar_batch(seed, n=3):
     return labels, np.concatenate([labels[:, None], rng.integers(256, size=(n, 3072), dtype=np.uint8)], axis=1)
 
 
+def packed(members, mode="w:gz"):
+    """An archive of the members given as (name, content); a content of None makes a link to the first."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            if content is None:
+                info.type, info.linkname = tarfile.SYMTYPE, members[0][0]
+            else:
+                info.size = len(content)
+            archive.addfile(info, io.BytesIO(content or b""))
+    return file.getvalue()
+
+
 def files_of(task):
     """Contents by path."""
     match task:
@@ -30,9 +45,10 @@ def files_of(task):
             return {f"new_aan_pairs.{part}.tsv": content for part in ("train", "eval", "test")}
         case "text":
             places = [f"{split}/{name}" for split in ("train", "test") for name in ("neg/0_1", "pos/0_7", "pos/1_10")]
-            return {f"aclImdb/{place}.txt": place.encode() for place in places}
+            return {"aclImdb_v1.tar.gz": packed([(f"aclImdb/{place}.txt", place.encode()) for place in places])}
         case "image":
-            return {f"cifar-10-batches-bin/{name}": cifar_batch(i)[1].tobytes() for i, name in enumerate(CIFAR)}
+            batches = [(f"cifar-10-batches-bin/{name}", cifar_batch(i)[1].tobytes()) for i, name in enumerate(CIFAR)]
+            return {"cifar-10-binary.tar.gz": packed(batches)}
     tables = {}
     for stem in ("train", *(stem for _, stem in GLUE[task].held_out)):
         texts = [("good", "bad")[: len(GLUE[task].texts)]] * 3
@@ -55,19 +71,3 @@ def documents_of(examples):
     """The documents of all examples, end to end, as bytes."""
     ends = examples.lengths.ravel().cumsum()
     return [document.tobytes() for document in np.split(examples.symbols, ends[:-1])]
-
-
-def same_examples(first, second):
-    """Whether two parts are equal."""
-    arrays = [(x.symbols, x.lengths, x.labels, *x.extras.values()) for x in (first, second)]
-    return list(first.extras) == list(second.extras) and all(map(np.array_equal, *arrays))
-
-
-class Bomb:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)

@@ -20,14 +20,6 @@ def length_of(tree):
     return 1 if isinstance(tree, int) else 2 + sum(map(length_of, tree[1]))
 
 
-def depth_of(tree):
-    return 1 if isinstance(tree, int) else 1 + max(map(depth_of, tree[1]))
-
-
-def n_operators_of(tree):
-    return 0 if isinstance(tree, int) else 1 + sum(map(n_operators_of, tree[1]))
-
-
 OPERATIONS = {"[MIN": min, "[MAX": max, "[MED": lambda x: int(np.median(x)), "[SM": lambda x: sum(x) % 10}
 
 
@@ -45,21 +37,6 @@ def written(tree):
     for child in tree[1]:
         text = f"( {text} {written(child)} )"
     return f"( {text} ] )"
-
-
-def length_law(law):
-    """P(length = l) of a tree that is not bounded, for l < max_length."""
-    size = law.max_length
-    digit = np.zeros(size)
-    digit[1] = 1
-    p = digit
-    for _ in range(law.max_depth - 1):
-        children, operator = p, np.zeros(size)
-        for _ in range(2, law.max_args + 1):
-            children = np.convolve(children, p)[:size]
-            operator[2:] += children[:-2] / (law.max_args - 1)
-        p = law.digit_share * digit + (1 - law.digit_share) * operator
-    return p
 
 
 def skeleton_law(law, depth=1):

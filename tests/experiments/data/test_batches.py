@@ -1,19 +1,15 @@
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import (
     POOL_BATCHES,
     Encoding,
     batches_by_length,
     make_batch,
     once_by_length,
-    shrink_image,
     training_examples,
 )
 from sbmt.experiments.data.prepared import prepare
@@ -82,13 +78,6 @@ def test_batches_are_made_document_by_document(toys, task, encoding):
     assert batch.tokens.dtype == torch.int64 and batch.labels.tolist() == split.labels[examples].tolist()
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(("n_pixels", "length"), [(64, 9), (64, 60), (64, 256), (60, 4)])
-def test_images_that_do_not_divide_are_refused(n_pixels, length):
-    with pytest.raises(SbmtError, match="divides a square"):
-        shrink_image(np.zeros(n_pixels, np.uint8), length)
-
-
 def lengths_of(n, seed=0):
     return np.random.default_rng([seed, n]).integers(1, 500, n)
 
@@ -117,18 +106,6 @@ def test_batches_are_those_of_the_pools(n, batch_size):
             assert [batch.tolist() for batch in batches] != naive  # long ones do not always come last
 
 
-def test_its_number_alone_decides_a_batch():
-    lengths = lengths_of(1000)
-    for make in (lambda seed: partial(training_examples, 1000, 4, seed), partial(batches_by_length, lengths, 4)):
-        forward = [make(1)(number).tolist() for number in range(80)]  # anew for every batch
-        examples_of = make(1)
-        np.random.seed(5)
-        assert [examples_of(number).tolist() for number in reversed(range(80))] == forward[::-1]
-        assert make(2)(0).tolist() != forward[0]
-        examples_of(3)[:] = 0  # changes no other
-        assert examples_of(3).tolist() == forward[3]
-
-
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 12))
 def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
     examples_of = once_by_length(np.array(lengths, np.int64), batch_size)
@@ -141,12 +118,3 @@ def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
     for number, batch in enumerate(batches):
         examples_of(number)[:] = -1  # changes no other
         assert examples_of(number).tolist() == batch.tolist()
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("numbers", [[-1], [48], [0.5], [None], [float("nan")], 3, [[0]], [True]])
-def test_examples_that_are_not_there_are_refused(toys, numbers):
-    with pytest.raises(SbmtError, match="numbers of examples"):
-        make_batch(toys["text"], np.array(numbers), Encoding(1, 8))
-    with pytest.raises(SbmtError, match=r"an example in \[0, 48\)"):
-        toys["text"].documents(numbers[0] if isinstance(numbers, list) else 48)

@@ -9,7 +9,6 @@ from sbmt.experiments.data.catalogue import CATALOGUE, find_source
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.source import SPLITS
-from sbmt.experiments.training.tasks import REDUCED
 from tests.experiments.data.layouts import write_files
 
 DIGITS = tuple("0123456789")
@@ -28,7 +27,7 @@ PLACES = [(task, inner) for task, (*_, inners) in EXPECTED.items() for inner in 
 
 
 @pytest.fixture(autouse=True)
-def empty_folders(tmp_path, monkeypatch):
+def empty_folders(tmp_path, monkeypatch, any_checksum):
     monkeypatch.setenv("SBMT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(image, "N_IMAGES", 3)
@@ -69,24 +68,6 @@ def test_without_files_the_error_says_what_to_get(tmp_path, task, words):
     if CATALOGUE[task].generate is None:
         with pytest.raises(SbmtError, match=words):
             find_source(task)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("task, name", [("text", "aclImdb_v1.tar.gz"), ("image", "cifar-10-binary.tar.gz")])
-def test_known_names_with_other_content_are_refused(tmp_path, task, name):
-    (tmp_path / name).write_bytes(b"other")
-    with pytest.raises(SbmtError, match="expected md5 .*download it again"):
-        find_source(task, tmp_path / name)
-
-
-@pytest.mark.parametrize("task", ["listops", "pathfinder"])
-def test_two_tasks_are_generated_without_files(task):
-    source, reduced = find_source(task), find_source(task, is_reduced=True)
-    assert (source.name, source.task, source.origin) == (task, task, "generated")
-    assert (reduced.name, reduced.task, reduced.origin) == (REDUCED[task].data_name, task, "generated")
-    assert reduced.settings != source.settings
-    for each in (source, reduced):
-        assert (each.class_names, each.vocab_size, each.first_id) == EXPECTED[task][:3]
 
 
 @pytest.mark.bad_input

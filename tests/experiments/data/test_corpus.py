@@ -1,6 +1,7 @@
 """A corpus: streams that give back the text however it is divided; its blocks, and the law by which tokens hide."""
 
 import gzip
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -72,53 +73,6 @@ def test_what_no_file_is_named_for_gets_every_20th_part(tmp_path, monkeypatch, k
     assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES)
 
 
-@given(st.integers(1, 60), st.integers(1, 10**4))
-def test_parts_are_lines_and_every_split_has_some(tmp_path_factory, n_lines, part_bytes):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PART_BYTES", part_bytes)
-        check_parts(tmp_path_factory, n_lines)
-
-
-def check_parts(tmp_path_factory, n_lines):
-    path = write(tmp_path_factory.mktemp("corpus"), {"some.txt": "".join(LINES[:n_lines])}) / "some.txt"
-    if n_lines < 3:
-        with pytest.raises(SbmtError, match="text of 3 lines or more for train and dev and test in some.txt"):
-            corpus_source(path, tokenizer=TOKENIZER)
-        return
-    found = texts(corpus_source(path, tokenizer=TOKENIZER))
-    assert sorted(line for text in found.values() for line in lines_of(text)) == sorted(LINES[:n_lines])
-    assert all(found.values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "part_bytes", "n_parts"),
-    [("txt", 1, 400), ("txt", 64, None), ("txt.gz", 500, None), ("txt.gz", 10**6, 1)],
-)
-def test_the_stream_does_not_depend_on_how_the_text_is_divided(tmp_path, monkeypatch, kind, part_bytes, n_parts):
-    monkeypatch.setattr(module, "PART_BYTES", part_bytes)
-    write(tmp_path, {f"train.{kind}": TEXT, "dev.txt": "a", "test.txt": "b"})
-    source = corpus_source(tmp_path, tokenizer=TOKENIZER)
-    assert streams(source)["train"].tolist() == [i for line in LINES for i in TOKENIZER.encode(line).tolist()]
-    parts = [TOKENIZER.decode(examples.symbols) for split, examples in source.parts() if split == "train"]
-    sizes = [len(text.encode()) for text in parts]
-    assert sum(sizes) == len(TEXT.encode()) and n_parts in (None, len(sizes))
-    longest = max(len(line.encode()) for line in LINES)
-    assert all(size >= part_bytes for size in sizes[:-1])
-    assert all(size < part_bytes + longest for size in sizes)
-
-
-def test_text_may_be_a_file_a_folder_or_in_a_folder_of_data(tmp_path):
-    folder = write(tmp_path / "lm", {"some.txt": TEXT})
-    (folder / ".hidden.txt").write_text("hidden\n")
-    (folder / "README.md").write_text("read me\n")
-    sources = [corpus_source(p, tokenizer=TOKENIZER) for p in (tmp_path, folder, folder / "some.txt", str(tmp_path))]
-    for source in sources[1:]:
-        assert texts(source) == texts(sources[0]) and source.settings == sources[0].settings
-
-
-LONG = "the cat " * 500
-
-
 def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
     write(tmp_path, NAMED | {"my-dev.txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
     source = corpus_source(tmp_path, vocab_size=300)
@@ -150,6 +104,14 @@ def test_bytes_that_are_no_utf8_are_told_by_line(tmp_path, monkeypatch, part_byt
         corpus_source(tmp_path, tokenizer=TOKENIZER)
 
 
+@pytest.mark.parametrize(("kind", "part_bytes"), [("txt", 1), ("txt.gz", 500), ("txt.gz", 10**6)])
+def test_the_stream_does_not_depend_on_how_the_text_is_divided(tmp_path, monkeypatch, kind, part_bytes):
+    monkeypatch.setattr(module, "PART_BYTES", part_bytes)
+    write(tmp_path, {f"train.{kind}": TEXT, "dev.txt": "a", "test.txt": "b"})
+    source = corpus_source(tmp_path, tokenizer=TOKENIZER)
+    assert streams(source)["train"].tolist() == [i for line in LINES for i in TOKENIZER.encode(line).tolist()]
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("files", "words"),
@@ -157,7 +119,6 @@ def test_bytes_that_are_no_utf8_are_told_by_line(tmp_path, monkeypatch, part_byt
         ({}, "put text in UTF-8 there"),
         ({"some.txt": "one\ntwo\n"}, "text of 3 lines or more for train and dev and test in some.txt, got 2"),
         ({"dev.txt": "a\n", "test.txt": "b\n"}, "text of 1 lines or more"),
-        ({"some.txt": "a\n", "some.txt.gz": "a\n"}, "some.txt once"),
     ],
 )
 def test_too_little_text_is_refused(tmp_path, files, words):
@@ -199,34 +160,15 @@ def test_blocks_hold_the_stream_once_between_start_and_end(n, length):
     assert (again[0] == tokens[order]).all() and (again[1] == is_real[order]).all()
 
 
-def split_of(indices, lengths=(4, 0, 7, 5), kind="uint16"):
-    sizes = np.array(lengths)
-    at = np.array(indices, np.int64)
-    symbols = stream(sizes.sum()).astype(kind)
-    return Split(at, np.zeros(len(at), np.int64), symbols, (sizes.cumsum() - sizes)[:, None], sizes[:, None], {})
-
-
 def test_a_split_is_one_stream():
-    for examples in ([0], [1, 2], [0, 1, 2, 3], [0, 2, 3]):  # what lies between is empty
-        split = split_of(examples)
-        made = blocks_of(split, 6, SMALL)
-        assert made.symbols.tolist() == [i for n in range(len(split)) for i in split.documents(n)[0].tolist()]
-        assert (made.length, made.start_id, made.end_id, made.padding_id) == (6, 0, 2, 1)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("split", "words"),
-    [
-        (split_of([0, 3]), "one stream"),
-        (split_of([3, 2]), "one stream"),
-        (split_of([]), "one stream"),
-        (split_of([0, 1], kind="uint32"), "uint16 ids"),
-    ],
-)
-def test_splits_of_another_kind_are_refused(split, words):
-    with pytest.raises(SbmtError, match=words):
-        blocks_of(split, 6, SMALL)
+    """What lies between its examples is empty; otherwise the split is refused."""
+    sizes = np.array([[4], [0], [7], [5]])
+    symbols, offsets = stream(16), (sizes.cumsum() - sizes.ravel())[:, None]
+    whole = Split(np.array([0, 2, 3]), np.zeros(3, np.int64), symbols, offsets, sizes, {})
+    assert blocks_of(whole, 6, SMALL).symbols.tolist() == symbols.tolist()
+    for wrong in ({"indices": np.array([0, 3])}, {"indices": np.array([3, 2])}, {"symbols": symbols.astype("uint32")}):
+        with pytest.raises(SbmtError, match="one stream|uint16 ids"):
+            blocks_of(replace(whole, **wrong), 6, SMALL)
 
 
 @pytest.mark.statistical(share=SHARE)
@@ -269,20 +211,6 @@ def test_selected_tokens_are_hidden_replaced_or_kept(judge):
         binomial_p_values(counts, n, np.array([0.8, p_other, 1 - 0.8 - p_other])),
         uniform_p_value(groups, is_other.sum() * sizes / sizes.sum()),
         binomial_p_values(others[PLAIN], n, p_other / n_plain),
-    )
-
-
-@pytest.mark.statistical(share=SHARE)
-def test_what_becomes_of_a_token_depends_on_no_other(judge):
-    n, width = 60_000, 6
-    tokens = np.full((n, width), 7)
-    inputs, selected = select_and_mask(tokens, np.ones((n, width), np.bool_), SMALL, generator(3))
-    hidden, kept = selected & (inputs == SMALL.mask_id), selected & (inputs == 7)
-    p_kept = 0.15 * (0.1 + 0.1 / len(PLAIN))
-    judge(
-        pair_p_values(hidden, np.full(width, 0.12)),
-        [binomial_p_values((hidden[:, i] & kept[:, j]).sum(), n, 0.12 * p_kept) for i, j in np.ndindex(6, 6) if i != j],
-        binomial_p_values((hidden[::2] & hidden[1::2]).sum(0), n // 2, 0.12**2),
     )
 
 

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from sbmt.errors import SbmtError
-from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.data.twins import low_frequencies, pictures_of, sample_twins
+from sbmt.experiments.data.twins import low_frequencies, sample_twins
 from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
 
@@ -67,18 +65,3 @@ def test_frequencies_are_those_of_the_cosine_transform(side):
             for g in range(k):
                 expected = float(coefficients[f, g]) * (1 + f * f + g * g) ** 0.5 / (2 * side**2)
                 assert float(row[f * k + g]) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-def test_pictures_are_those_of_the_split(toy_cache):
-    splits = open_prepared(toy_cache / "toy-image").splits
-    for name in ("train", "test"):
-        pictures = pictures_of(splits[name])
-        assert pictures.shape == (len(splits[name]), 8, 8) and pictures.dtype == torch.uint8
-        for i in (0, len(pictures) - 1):
-            assert pictures[i].flatten().tolist() == splits[name].documents(i)[0].tolist()
-
-
-@pytest.mark.bad_input
-def test_what_cannot_be_cut_is_told(toy_cache):
-    with pytest.raises(SbmtError, match="square pictures of one size"):
-        pictures_of(open_prepared(toy_cache / "toy-listops").splits["train"])

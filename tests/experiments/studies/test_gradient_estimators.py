@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt import BlockModel, edge_attention, sample_edges, sbm_attention
+from sbmt import BlockModel, sbm_attention
 from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, measure_estimators
 from tests.gradients_by_hand import (
     PROBABILITY,
@@ -99,20 +99,3 @@ def test_the_mean_is_that_of_the_librarys_own_draws(gate_rule, exploration, judg
     other = reports["weight" if gate_rule == "score" else "score"]
     assert judge.rejects(p_values(other)) and judge.rejects(p_values(reports[f"{gate_rule}/q"]))
     judge(p_values(reports[gate_rule]))
-
-
-@pytest.mark.statistical(share=0.001)
-def test_reinforce_is_that_of_sampled_masks(judge):
-    graph, n_draws = inputs(seed=4), 20_000
-    probability = torch.tensor([[0.7, 0.5, 0.3], [0.35, 0.2, 0.8]], dtype=torch.float64)
-    unit = torch.eye(3, dtype=torch.float64)
-    edges = sample_edges(
-        BlockModel(probability.expand(n_draws, 1, 2, 3), unit[None], unit[None, None]), generator=seeded(6)
-    )
-    values = edge_attention(*(t.expand(n_draws, 1, *t.shape) for t in graph), edges)[:, 0]
-    odds = torch.where(edges.to_dense()[:, 0], 1 / probability, -1 / (1 - probability))
-    surplus = wavy(values) - expected_loss(*graph, probability, wavy)
-    found = (surplus[:, None, None] * odds).mean(0)
-    report = measure_estimators(*graph, probability, wavy)["reinforce"]
-    largest = 2 * surplus.abs().max() * 5 + report.mean.abs().max()  # 1 / q and 1 / (1 − q) are at most 5
-    judge(bernstein_p_values(found, report.mean, report.variance, largest, n_draws))

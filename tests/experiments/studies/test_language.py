@@ -9,9 +9,7 @@ import pytest
 from sbmt import SbmtError
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.studies.language import (
-    DEFAULT,
     SCRATCH,
-    TABLE_4,
     TRIALS,
     fine_tuning_study,
     glue_accuracy_table,
@@ -20,7 +18,7 @@ from sbmt.experiments.studies.language import (
     run_language_studies,
 )
 from sbmt.experiments.studies.study import run_study
-from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
+from sbmt.experiments.training.tasks import PAPER_MLM, REDUCED_MLM
 from tests.experiments.studies.made_up_glue import made_up_glue
 from tests.experiments.training.tiny_language import N_TRAIN
 
@@ -36,18 +34,14 @@ def test_every_attention_is_pretrained_once():
     study = pretraining_study(TRIALS)
     assert study.config == REDUCED_MLM and study.n_seeds == 1
     assert pretraining_study(is_reduced=False).config == PAPER_MLM
-    assert [trial.name for trial in pretraining_study().trials] == list(DEFAULT)
     assert [trial.name for trial in pretraining_study(["full", "sbm", "full"]).trials] == ["full", "sbm"]
-    configs = {name: config_of(study, name) for name in TRIALS}
-    attentions = {"sbm": "sbm", "random-equal": "random_mask", "window": "random_mask", "sbm-loops": "sbm"}
-    for name, config in configs.items():
+    attentions = {"random-equal": "random_mask", "window": "random_mask", "sbm-loops": "sbm"}
+    for name in TRIALS:
+        config = config_of(study, name)
         assert config.attention == attentions.get(name, name.removesuffix("-long"))
         assert config.steps == REDUCED_MLM.steps * (3 if name == "full-long" else 1)
         if hasattr(config.options, "window"):
             assert config.options.window == (0 if name == "sbm-loops" else 16)
-    assert configs["sbm"] == REDUCED_MLM
-    assert configs["window"].attention_arguments() == {"mask_density": 0.0, "window": 16}
-    assert {name: trial.density_of for name, trial in TRIALS.items() if trial.density_of} == {"random-equal": "sbm"}
     assert len({trial.title for trial in (*TRIALS.values(), SCRATCH)}) == len(TRIALS) + 1
 
 
@@ -55,10 +49,8 @@ def test_every_attention_is_pretrained_once():
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["full", "magic"], "trial among 'full', .* got 'magic'"),
-        (["random-equal"], "the trial sbm, whose density random-equal takes, got random-equal: name sbm too"),
-        (["full", "random-equal", "window"], "the trial sbm, .*, got full, random-equal, window"),
-        (["scratch"], "trial among"),
+        (["full", "magic"], "trial among"),
+        (["full", "random-equal", "window"], "name sbm too"),
     ],
 )
 def test_trials_that_cannot_be_are_refused(names, words):
@@ -84,11 +76,8 @@ def test_every_pretrained_model_is_tuned(tmp_path, is_reduced):
     scratch = config_of(study, "scratch")
     assert (scratch.pretrained, scratch.tokenizer) == ("", str(tmp_path / "full-seed0" / "tokenizer.json"))
     assert scratch.attention == "full" and scratch.d_model == first.d_model
-    (density,) = [trial.density_of for trial in study.trials if trial.name == "random-equal"]
-    assert density == "sbm"
     epochs = 1 if is_reduced else 5
     assert study.config.steps == epochs * -(-N_TRAIN // 32)
-    assert study.config.learning_rate == (5e-4 if is_reduced else 3e-5)
     longer = fine_tuning_study("sst2", pretraining, tmp_path, epochs=8, is_reduced=is_reduced)
     assert longer.config.steps == 8 * -(-N_TRAIN // 32)
 
@@ -142,34 +131,18 @@ def test_what_is_missing_is_told_before_the_first_run(tmp_path, small, monkeypat
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.fixture
-def results():
-    return made_up_glue()
-
-
 def cells(table):
     return {row[0]: row[1:] for row in table.rows}
 
 
-def test_accuracies_are_means_and_deviations_over_seeds(results):
+def test_tables_have_means_and_deviations_over_seeds():
+    results = made_up_glue()
     table = glue_accuracy_table(results)
     assert table.headings == ("attention", "SST-2", "MNLI")
-    found = cells(table)
     values = [100 * (0.7 + 0.01 + seed / 100) for seed in (0, 1)]
-    assert found["SBM and window"] == (f"{mean(values):.1f} ± {stdev(values):.1f} (25.0)",) * 2
-    assert found["SBM and window"][0] == "71.5 ± 0.7 (25.0)"
-    assert found["always the commonest label"] == ("50.9", "50.9")
+    assert cells(table)["SBM and window"] == (f"{mean(values):.1f} ± {stdev(values):.1f} (25.0)",) * 2
+    assert cells(table)["always the commonest label"] == ("50.9", "50.9")
+    assert cells(glue_f1_table(results))["SBM and window"][0] == "63.1 ± 1.4 (25.0)"
+    assert cells(glue_f1_table(results))["paper: full attention"] == ("89.8", "84.0")
     results["sst2"]["runs"] = [run for run in results["sst2"]["runs"] if run["config"]["seed"] == 0]
     assert cells(glue_accuracy_table(results))["SBM and window"][0] == "71.0 (25.0)"
-    results["mnli"]["runs"] = [run for run in results["mnli"]["runs"] if run["trial"] != "sbm-loops"]
-    assert cells(glue_accuracy_table(results))["SBM and self-loops"][1] not in ("", "0.0")
-
-
-def test_f1_stands_beside_the_papers(results):
-    found = cells(glue_f1_table(results))
-    assert found["SBM and window"][0] == "63.1 ± 1.4 (25.0)"
-    assert found["always the commonest label"] == ("67.5", "67.5")
-    for title, row in TABLE_4.items():
-        numbers = dict(zip(GLUE_TASKS, row, strict=True))
-        assert found[f"paper: {title}"] == (f"{numbers['sst2']:.1f}", f"{numbers['mnli']:.1f}")
-    assert found["paper: full attention"] == ("89.8", "84.0")

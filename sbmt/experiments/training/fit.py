@@ -147,12 +147,14 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if there is none to resume."""
-    remove_parts(folder)
     path = folder / "config.json"
     if not resume:
+        for part in folder.glob(".config.json.*.part"):  # left by a killed writer; other files may be anybody's
+            part.unlink(missing_ok=True)
         if has_kept(folder):
             raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
         check_may_write(folder, path.name, b'{\n "attention": ')
+        remove_parts(folder)
         write_json(path, config.to_dict())
         return
     before, now = read_config(folder).to_dict(), config.to_dict()
@@ -163,6 +165,7 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
     if not (folder / STATE).exists():
         raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
+    remove_parts(folder)
 
 
 def has_kept(folder: Path) -> bool:

@@ -88,7 +88,7 @@ def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny
         fit(config, tmp_path / "run", resume=True, on_step=pytest.fail)
 
 
-@pytest.mark.parametrize("name", ["best.safetensors", "config.json", "sub/notes.txt"])
+@pytest.mark.parametrize("name", ["best.safetensors", "config.json", ".x.part", "sub/notes.txt"])
 def test_files_of_others_are_left_alone(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text('{"mine": 1}')

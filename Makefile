@@ -10,7 +10,7 @@
 #   make language  pre-train and fine-tune the reduced language models (about three hours on two cores; resumable)
 #   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
 #   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one
-#   make faults  put 10,000 degenerate inputs, mistakes and command lines through it (ten minutes or so on one core)
+#   make faults  put 10,000 degenerate inputs and mistakes through it (a few minutes on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
 PYTHON ?= python3

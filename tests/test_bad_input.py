@@ -1,14 +1,12 @@
 """Mistakes get one kind of error that says what was expected; nothing falls through to a default."""
 
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from sbmt import available_backends, build_attention
 from sbmt.attention import EdgeAttention, edge_attention
 from sbmt.baselines import NystromAttention
 from sbmt.block_model.model import BlockModel
@@ -93,22 +91,6 @@ def test_sbm_attention_asks_for_a_sink_of_each_head(sink, backend):
         sbm_attention(X, X, X, BlockModel(ones, torch.ones(2, 1, 1), ones), sink=sink, backend=backend)
 
 
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: SBMAttention(8, "2"), "n_heads ≥ 1, got str '2'"),
-        (lambda: SBMAttention(8, 2, exploration=torch.tensor(0.1)), r"δ in .*got torch.float32 \(\)"),
-        (lambda: build_attention("sbm", preset="fitted", d_head=4, n_heads=2, edges_per_query=True), "got bool True"),
-        (lambda: EdgeList(EDGES.row_ptr, EDGES.keys, list(EDGES.shape)), "a tuple of four integers"),
-        (lambda: replace(EDGES, multiplicity=GATE), "one integer per edge as multiplicity, got torch.float32"),
-        (lambda: available_backends("nope"), "a device of torch, got 'nope'"),
-    ],
-)
-def test_messages_name_the_type_where_the_number_looks_right(call, words):
-    with refused(words):
-        call()
-
-
 def test_sizes_may_be_numpys():
     layer = SBMAttention(np.int64(8), np.int32(2), np.int64(4), window=np.int64(2), exploration=np.float32(0.1))
     x = torch.randn(1, 2, 5, 8)
@@ -168,17 +150,6 @@ def test_constructors(attention, arguments, words):
     shape = {} if attention not in (SBMAttention, NystromAttention) else dict(d_head=4, n_heads=2)
     with refused(words):
         attention(**shape | arguments)
-
-
-def test_heads_of_models():
-    encoder = Encoder(**ENCODER)
-    for make in (
-        lambda: TokenTagger(encoder, 0),
-        lambda: SequenceClassifier(encoder, 0, 4),
-        lambda: SequenceClassifier(encoder, 2, 0),
-    ):
-        with refused("n_labels|d_hidden"):
-            make()
 
 
 @pytest.mark.parametrize("shape, words", [((2, 3, 5, 4), "2 heads"), ((2, 2, 5, 6), "width 4")])

@@ -111,16 +111,6 @@ def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, modul
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("stream", ["full", "closed"])
-def test_a_mistake_that_nobody_can_be_told_of_has_its_exit_code(tmp_path, stream):
-    end = "2>/dev/full" if stream == "full" else "2>&-"
-    line = f"{sys.executable} -m sbmt evaluate nowhere {end}"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stdout) == (2, b"")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_finds_no_space_is_reported(tmp_path):
     """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""
     with open("/dev/full", "w") as full, start("sbmt", "--version", cwd=tmp_path, stdout=full) as process:

@@ -1,7 +1,7 @@
 """Imports point down only, so that each file can be read with nothing but those below it in mind."""
 
 import ast
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -121,13 +121,3 @@ def test_no_module_imports_itself_by_way_of_others():
     """Not even late, inside a function: two files that need each other are one idea, or lack a third one."""
     named = modules("sbmt", "theory", "results")
     TopologicalSorter({name: imported_modules(*of, set(named)) for name, of in named.items()}).prepare()
-
-
-def test_a_late_import_and_one_for_type_checkers_make_a_cycle():
-    late = "def loops():\n    from sbmt.graph.patterns import self_loops\nfrom sbmt.graph import padding"
-    checked = "if TYPE_CHECKING:\n    from .edges import EdgeList"
-    of = {"sbmt.graph.edges": late, "sbmt.graph.patterns": checked, "sbmt.graph.masks": ""}
-    graph = {name: imported_modules(source, "sbmt.graph", set(of)) for name, source in of.items()}
-    with pytest.raises(CycleError) as caught:
-        TopologicalSorter(graph).prepare()
-    assert set(caught.value.args[1]) == {"sbmt.graph.edges", "sbmt.graph.patterns"}

@@ -1,6 +1,5 @@
 """The library computes what the model in ``sbmt/reference.py`` computes, and that model draws the masks it should."""
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -145,29 +144,3 @@ def test_without_a_generator_the_global_one_is_used_and_masks_differ_between_lay
     first, again, other = (torch.manual_seed(seed) and plain(ids())[1] for seed in (5, 5, 6))
     assert torch.equal(first[0].mask, again[0].mask) and torch.equal(first[1].mask, again[1].mask)
     assert not torch.equal(first[0].mask, other[0].mask) and not torch.equal(first[0].mask, first[1].mask)
-
-
-# --- the file ------------------------------------------------------------------------------------------------------
-
-
-def test_it_is_read_in_one_sitting_and_needs_nothing_but_torch():
-    source = SOURCE.read_text("utf-8")
-    assert len(source.splitlines()) <= 150
-    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    modules = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in modules} == {"torch", "typing"}
-
-
-def test_it_is_read_from_leaf_to_root():
-    """Nothing is used above the line that defines it."""
-    tree = ast.parse(SOURCE.read_text("utf-8"))
-    lines = {node.name: node.lineno for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    used = [(node.id, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in lines]
-    assert len(used) > 8 and all(lines[name] < line for name, line in used)
-
-
-def test_every_equation_of_the_model_has_its_place():
-    source = SOURCE.read_text("utf-8")
-    for equation in ["quation 1:", "quations 3 and 4", "quation 5", "quations 6 and 7", "quation 8", "quation 9"]:
-        assert source.count(equation) == 1

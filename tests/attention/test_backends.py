@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from sbmt import SbmtError
-from sbmt.attention import available_backends, dispatch, edge_attention, message_passing, slots
+from sbmt.attention import dispatch, edge_attention, slots
 from sbmt.attention.dispatch import dropout_scale
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.counter_rng import draw_seed
@@ -102,17 +101,6 @@ def test_values_and_weights_have_gradients_of_their_own(backend):
     assert_close(gradients([alone], leaves), gradients(loop[:1], leaves))
 
 
-@pytest.mark.parametrize(("name", "is_in_slots"), [("skewed", True), ("very skewed", False)])
-def test_slots_leave_masks_that_are_mostly_padding_to_messages(name, is_in_slots, monkeypatch):
-    seen, attend_by_messages = [], message_passing.attend_by_messages
-    monkeypatch.setattr(
-        message_passing, "attend_by_messages", lambda *five: seen.append(1) or attend_by_messages(*five)
-    )
-    case = make_case(**CASES[name])
-    attend(leaves_of(case), "none", case.edges, "slots")
-    assert len(seen) == (not is_in_slots)
-
-
 @backends
 def test_gradcheck(backend):
     case = make_case(batch=1, heads=2, n_queries=3, n_keys=3, d=2, d_value=2, density=0.5)
@@ -175,20 +163,6 @@ def test_auto_picks_by_density_and_size(has_compiler, sparse, monkeypatch):
         assert picked(sink) == [sparse if has_compiler else "fused"] * 2 + [sparse]
     monkeypatch.setattr(dispatch, "DENSE_CELLS", 1000)
     assert picked(plain) == [sparse] * 3
-
-
-def test_without_a_compiler_its_backend_is_not_there(monkeypatch):
-    without_gpu = {
-        name: attend for name, attend in dispatch.BACKENDS.items() if name in ("dense", "fused", "pyg", "cpu")
-    }
-    monkeypatch.setattr(dispatch, "BACKENDS", without_gpu)
-    monkeypatch.setattr(dispatch, "can_run_on", lambda device: False)
-    assert available_backends() == ["dense", "fused", "pyg"]
-    case = make_case(**CASES["bipartite"])
-    inputs = (case.query, case.key, case.value, case.edges)
-    torch.testing.assert_close(edge_attention(*inputs), edge_attention(*inputs, backend="dense"))
-    with pytest.raises(SbmtError, match="backend among 'auto', 'dense', 'fused', 'pyg', got 'cpu'"):
-        edge_attention(*inputs, backend="cpu")
 
 
 @backends

@@ -43,17 +43,6 @@ def test_gradcheck(route):
     assert torch.autograd.gradcheck(lambda q, k: edge_dot(q, k, edges), (query, key))
 
 
-@pytest.mark.parametrize(("n_edges", "is_gathered"), [(26, True), (27, False)])
-def test_torch_gathers_rows_only_where_that_is_smaller(n_edges, is_gathered, monkeypatch):
-    monkeypatch.setattr(model, "can_run_on", lambda device: False)
-    monkeypatch.setattr(EdgeList, "key_rows", lambda edges: pytest.fail("rows are gathered"))
-    if is_gathered:
-        with pytest.raises(pytest.fail.Exception, match="rows are gathered"):
-            edge_dot(*inputs(n_edges))
-    else:
-        edge_dot(*inputs(n_edges))
-
-
 def test_gradients_do_not_depend_on_the_number_of_threads():
     generator = torch.Generator().manual_seed(0)
     query, key = (torch.randn(2, 3, 60, 5, generator=generator).requires_grad_() for _ in "qk")

@@ -11,14 +11,31 @@ from sbmt.experiments.cli import app, main
 from sbmt.experiments.data.corpus import corpus_source
 from sbmt.experiments.data.glue import glue_files
 from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.studies.named import STUDIES
+from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import tasks
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import read_config
+from sbmt.experiments.training.tasks import RepeatedTokensConfig
+from tests.experiments.benchmarks.tiny import use_tiny_grids
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import VOCABULARY, write_corpus, write_glue
-from tests.faults.commands import TRAINING, make_small
+
+LANGUAGE = (
+    "--length 16 --d-model 8 --d-hidden 8 --n-heads 2 --n-layers 2 "
+    "--batch-size 4 --steps 6 --warmup-steps 1 --eval-every 2 --learning-rate 0.01 --attention full"
+)
+TRAINING = {
+    "repeated": "train repeated-tokens --length 8 --batch-size 4 --steps 12 --d-model 8 --d-hidden 8 "
+    "--test-sequences 8 --attention full",
+    "listops": "train listops --data toy-listops --length 20 --batch-size 8 --steps 6 --warmup-steps 1 --eval-every 2 "
+    "--d-model 8 --d-hidden 8 --embedding-std 1 --attention full",
+    "mlm": f"train mlm {LANGUAGE} --embedding-std 0.3",
+    "sst2": f"train glue --task sst2 --from mlm {LANGUAGE}",
+}
+"""How the runs of the fixture ``made`` are trained."""
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +54,17 @@ def made(tmp_path_factory):
     return folder
 
 
+def save_often(patch):
+    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
+
+
 def make(folder, patch):
-    """Fills a folder with what :func:`made` promises."""
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
     (folder / "answers.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     patch.setenv("SBMT_CACHE", str(folder / "cache"))
-    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
+    save_often(patch)
     patch.chdir(folder)
     for name, command in TRAINING.items():
         done = CliRunner().invoke(app, [*command.split(), "--output", name], catch_exceptions=False)
@@ -55,13 +75,17 @@ def make(folder, patch):
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    """A copy of :func:`made` that the test may break, as the working folder."""
+    """A copy of :func:`made` that the test may break, as the working folder; ``study tiny`` has two short runs."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     for name in ("cache", "data"):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    make_small(monkeypatch)
+    save_often(monkeypatch)
+    config = RepeatedTokensConfig(length=8, batch_size=4, steps=12, d_model=8, d_hidden=8, test_sequences=8)
+    trials = (Trial("full", "full attention", {"attention": "full"}),)
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two runs", config, trials, n_seeds=2))
+    use_tiny_grids(monkeypatch)
     return tmp_path
 
 

@@ -1,32 +1,19 @@
-"""Command lines with mistakes: one line that says what was expected, and exit code 2."""
+"""Command lines with mistakes: one line that says what was expected, exit code 2, and nothing written."""
 
 import os
 
 import pytest
 
-from tests.faults.command_lines import commands, is_number
-from tests.faults.commands import WRITING
-
 pytestmark = pytest.mark.bad_input
-NUMERIC = {words: [o.opts[0] for o in options if is_number(o)] for words, options in commands().items()}
-
-
-@pytest.mark.parametrize("words", [words for words, names in NUMERIC.items() if names and words != "theory"])
-def test_what_is_no_number_is_refused(here, command_line, words):
-    code, out, err = command_line(f"{words} {NUMERIC[words][0]} 1,5")
-    assert code == 2 and "Traceback" not in out + err and "Usage: sbmt" in out + err, (out, err)
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("cost --no-memory --json .", "to write ., got a folder"),
         ("cost --no-memory --json cache", "to write cache, got a folder"),
         ("bench --quick --json .", "to write ., got a folder"),
         (f"bench --quick --threads {10**6}", "at most 1024 threads"),
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
-        (f"evaluate repeated --seed {(1 << 63) - 1}", "seed in [0, 2⁶²)"),
-        (f"demo --seeds {10**15}", "at most 10,000 seeds"),
         (f"demo --seeds {10**15}", "at most 10,000 seeds"),
         (f"train repeated-tokens --d-model {1 << 31}", "d_model < 2³¹"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
@@ -35,7 +22,7 @@ def test_what_is_no_number_is_refused(here, command_line, words):
         ("inspect mlm", "a run on labelled examples"),
         ("predict listops answers.tsv", "a run of sbmt train glue"),
         ("train listops --data nowhere", "nowhere"),
-        (WRITING["predict"].replace("new.tsv", "answers.tsv/new.tsv"), "to write"),
+        ("predict sst2 answers.tsv --output answers.tsv/new.tsv", "to write"),
     ],
 )
 def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
@@ -45,7 +32,7 @@ def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
     assert sorted(os.listdir(here)) == before
 
 
-@pytest.mark.parametrize("name", ["[/b].png", "[red].png", "\udcff.png"])
+@pytest.mark.parametrize("name", ["[red].png", "\udcff.png"])
 def test_a_file_name_is_printed_as_it_is(here, command_line, name):
     code, out, _ = command_line(f"sample --n-tokens 4 --case distant --output {name}")
     assert code == 0 and f"Figure: {name.encode('utf-8', 'backslashreplace').decode()}" in out

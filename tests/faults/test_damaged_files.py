@@ -13,11 +13,10 @@ from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import load_run, read_config
-from tests.faults.commands import TRAINING
+from tests.faults.conftest import TRAINING
 from tests.faults.damage import cuts, damages
 
 pytestmark = pytest.mark.bad_input
-PREPARED = ("toy-listops", "corpus", "sst2")
 
 
 def is_told(call, *arguments, **keywords):
@@ -37,13 +36,13 @@ def test_damage_to_a_finished_run_is_told(here, name):
     for path in sorted((here / name).iterdir()):
         content = path.read_bytes()
         n_told = 0
-        for what, changed in damages(content, 12).items():
+        for what, changed in damages(content, 8).items():
             path.write_bytes(changed)
             if is_told(load_run, here / name):
                 n_told += 1
             else:  # a blank, the date
                 assert path.suffix == ".json" and numbers_of(load_run(here / name)) == numbers, (path, what)
-        assert n_told > 24, path
+        assert n_told > 14, path
         path.write_bytes(content)
     assert not Path("exploded").exists()
 
@@ -64,7 +63,7 @@ def test_damage_to_an_interrupted_run_is_told(here, name):
     for file in needed:
         content = (begun / file).read_bytes()
         is_archive = file == "state.ckpt"  # in which some bits, and whatever stands before it, mean nothing
-        for what, changed in (cuts(content) if is_archive else damages(content, 8)).items():
+        for what, changed in (cuts(content) if is_archive else damages(content, 4)).items():
             (begun / file).write_bytes(changed)
             if changed.strip() != content.strip():
                 assert is_told(fit, config, begun, resume=True, on_step=pytest.fail), (file, what)
@@ -73,8 +72,8 @@ def test_damage_to_an_interrupted_run_is_told(here, name):
     fit(config, begun, resume=True, on_step=None)
 
 
-@pytest.mark.parametrize("name", PREPARED)
-def test_damage_to_prepared_examples_is_told(here, command_line, name):
+@pytest.mark.parametrize("name", ["toy-listops", "sst2"])
+def test_damage_to_prepared_examples_is_told(here, name):
     folder = here / "cache" / name
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
@@ -82,41 +81,30 @@ def test_damage_to_prepared_examples_is_told(here, command_line, name):
             path.write_bytes(changed)
             if changed.strip() != content.strip():
                 assert is_told(open_prepared, folder), (path, what)
-            is_told(open_prepared, folder, is_checked=False)  # what is listed is not read as a whole
-        path.write_bytes(content[: len(content) // 2])
-        code, _, err = command_line("data list")
-        assert (code, err.count("\n")) in ((0, 0), (2, 1)), (path, err)
         path.write_bytes(content)
     open_prepared(folder)
     assert not Path("exploded").exists()
 
 
-READERS = {
-    "repeated": ["evaluate repeated", "inspect repeated"],
-    "listops": ["evaluate listops", "inspect listops --examples 4"],
-    "mlm": ["evaluate mlm", TRAINING["sst2"] + " --output new"],
-    "sst2": ["evaluate sst2", "inspect sst2 --examples 4", "predict sst2 answers.tsv"],
-    **{f"{name}-begun": [f"{TRAINING[name]} --output {name}-begun --resume"] for name in TRAINING},
-    "cache/toy-listops": ["evaluate listops", "inspect listops --examples 4", TRAINING["listops"] + " --output new"],
-    "cache/corpus": ["evaluate mlm", TRAINING["mlm"] + " --output new", "data prepare corpus --vocab-size 280"],
-    "cache/sst2": ["evaluate sst2", TRAINING["sst2"] + " --output new", "data prepare sst2"],
-}
-NOT_READ = {  # by these commands, or not by all of them
-    "mlm": ("metrics.csv",),
-    **{f"{name}-begun": ("metrics.csv",) for name in TRAINING},
-}
-
-
-@pytest.mark.parametrize("folder", READERS)
-def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, folder):
+@pytest.mark.parametrize(
+    ("folder", "commands"),
+    [
+        ("repeated", ["evaluate repeated", "inspect repeated"]),
+        ("mlm", ["evaluate mlm", TRAINING["sst2"] + " --output new"]),
+        ("sst2", ["predict sst2 answers.tsv"]),
+        ("listops-begun", [TRAINING["listops"] + " --output listops-begun --resume"]),
+        ("cache/sst2", ["evaluate sst2", TRAINING["sst2"] + " --output new", "data prepare sst2"]),
+    ],
+)
+def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, folder, commands):
     """Each file cut in half: exit code 2, one line that names the place, and nothing written."""
     before = {path.name for path in here.iterdir()}
     for path in sorted((here / folder).iterdir()):
+        if path.name == "metrics.csv" and folder != "repeated":
+            continue
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
-        for command in READERS[folder]:
-            if path.name in NOT_READ.get(folder, ()):
-                continue
+        for command in commands:
             code, _, err = command_line(command)
             assert code == 2 and err.count("\n") == 1 and folder.split("/")[-1] in err, (command, path, err)
         path.write_bytes(content)
@@ -132,14 +120,3 @@ def test_files_of_another_run_are_told(here):
                 shutil.copy(other, path)
                 assert is_told(load_run, here / a), (a, b, path.name)
                 path.write_bytes(content)
-        shutil.copy(here / f"{b}-begun" / "state.ckpt", here / f"{a}-begun")
-        assert is_told(fit, read_config(here / a), here / f"{a}-begun", resume=True, on_step=None), (a, b)
-
-
-def test_runs_and_examples_of_older_versions_still_open(here):
-    """Checksums are asked for where there are any."""
-    from safetensors.torch import load_file, save_file
-
-    model = here / "listops" / "model.safetensors"
-    save_file(load_file(model), model)
-    load_run(here / "listops")

@@ -70,13 +70,6 @@ def test_blocks_are_empty_partial_or_full():
     assert blocks.seq_lengths == (256, 384) and blocks.q_num_blocks.tolist() == [[[1, 0, 1]]]
 
 
-def test_a_graph_without_edges_has_no_blocks():
-    edges = EdgeList.from_dense(torch.zeros(1, 2, 20, 30, dtype=torch.bool))
-    blocks = edges.to_block_mask(16)
-    assert blocks.kv_num_blocks.sum() == 0 == blocks.full_kv_num_blocks.sum()
-    assert not dense_blocks(blocks, edges).any()
-
-
 def test_tokens_in_the_order_of_their_clusters_leave_one_block_per_cluster():
     torch.manual_seed(1)
     n, k = 128, 8

@@ -121,13 +121,6 @@ def test_a_mask_of_one_row_serves_all_examples():
     assert edges.key_mask.shape == (2, 5) and edges.n_pairs.tolist() == [16, 16]
 
 
-def test_a_graph_without_edges():
-    edges = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool))
-    assert edges.n_edges == 0 and edges.to_edge_index().shape == (2, 0)
-    assert edges.density().eq(0).all() and edges.to_scipy().nnz == 0
-    assert not edges.union(edges).to_dense().any()
-
-
 def test_a_union_drops_multiplicities():
     mask = random_mask()
     many = torch.arange(int(mask.sum())) + 1

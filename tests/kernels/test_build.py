@@ -87,21 +87,3 @@ def test_a_compiler_that_fails_is_named():
     message, *_ = run(script, CXX="false")
     assert message.startswith("expected a C++ compiler that works (false ") and "exit status 1" in message
     assert "CXX" in message
-
-
-def test_the_library_may_be_imported_again():
-    script = """
-        import sys, torch
-        for _ in range(2):
-            import sbmt
-            torch.manual_seed(0)
-            x = torch.randn(1, 2, 30, 8, requires_grad=True)
-            layer = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=16, backend="cpu")
-            out = layer(x, x, x)
-            (out.values.sum() + out.auxiliary_loss).backward()
-            print(float(x.grad.norm()), int(out.density.sum() * 900))
-            for name in [name for name in sys.modules if name.split(".")[0] == "sbmt"]:
-                del sys.modules[name]
-    """
-    first, second = run(script)
-    assert first == second

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt import BlockModel, EdgeList, sample_edges
+from sbmt import BlockModel, sample_edges
 from sbmt.counter_rng import WORD, Purpose, random_blocks, to_uniform
 from sbmt.kernels import operators
 
@@ -21,39 +21,6 @@ def test_uniforms_equal_those_of_the_plain_twin(seed, row, key, head, example):
     address = [torch.tensor([x]) for x in (example, head, row)]
     words = random_blocks(seed, Purpose.CELL, *address, torch.tensor([key // 4]))[0]
     assert found.item() == to_uniform(words[key % 4])
-
-
-def model_of(rates, dtype=torch.float32, link="poisson"):
-    """One head whose rates are these rows; every key is a cluster."""
-    rates = torch.as_tensor(rates, dtype=dtype)
-    unit = torch.eye(rates.shape[1], dtype=dtype)[None, None]
-    size = rates.abs().amax().clamp(min=1)
-    return BlockModel((rates / size)[None, None], unit[0] * size, unit, link=link)
-
-
-@pytest.mark.parametrize("link", ["bilinear", "poisson"])
-@pytest.mark.parametrize("n_keys", [5, 400])
-def test_edges_are_those_of_a_mask(n_keys, link):
-    """In order, distinct, between real tokens, with every certain pair and no impossible one; keys and points alike."""
-    generator = torch.Generator().manual_seed(0)
-    rates = torch.rand(60, n_keys, generator=generator) * 4 / n_keys
-    rates[:, 0], rates[:, 1], rates[7] = (50.0 if link == "poisson" else 1.0), 0.0, 0.0
-    model = model_of(rates, link=link)
-    query_mask, key_mask = (
-        torch.rand(1, 60, generator=generator) < 0.8,
-        torch.rand(1, n_keys, generator=generator) < 0.8,
-    )
-    key_mask[0, :2] = True
-    masked = BlockModel(
-        model.query_membership, model.block_matrix, model.key_membership, query_mask, key_mask, link=link
-    )
-    edges = sample_edges(masked, generator=generator)
-    EdgeList(edges.row_ptr, edges.keys, edges.shape, query_mask, key_mask, check=True)
-    mask = edges.to_dense()[0, 0]
-    real = query_mask[0].clone()
-    real[7] = False
-    assert mask[real, 0].all() and not mask[:, 1].any() and not mask[7].any()
-    assert 60 < edges.n_edges < 400
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -93,14 +93,6 @@ def test_ranges_cost_about_the_same_and_little_work_is_not_shared(set_threads):
     assert ranges_of(torch.tensor([0, 3, 8])).ends.tolist() == [0, 2]
 
 
-def test_a_loop_that_runs_out_of_memory_says_so(monkeypatch):
-    monkeypatch.setattr(operators, "call", lambda *_: None)  # as a loop that could draw nothing
-    with pytest.raises(MemoryError, match="out of memory"):
-        operators.drawn(
-            "draw_exact", torch.float32, operators.by_number(3, 1), degrees=torch.zeros(3, dtype=torch.int64)
-        )
-
-
 def test_callers_from_several_threads_do_not_disturb_each_other(set_threads, ranges):
     set_threads(2)
     layer = build_attention("sbm", preset="recommended", d_head=4, n_heads=3, n_clusters=5, backend="cpu")

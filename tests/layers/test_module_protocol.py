@@ -133,7 +133,7 @@ for backend, preset, has_generator in (("dense", "recommended", True), ("cpu", "
     torch.manual_seed(0)
     layer = build_attention("sbm", preset=preset, d_head=4, n_heads=3, n_clusters=16, backend=backend, dropout=0.2)
     compiled = torch.compile(layer, backend="aot_eager")
-    for n in (8, 11, 13):
+    for n in (8, 11):
         x, found = torch.randn(2, 3, n, 4, requires_grad=True), []
         for attend in (layer, compiled):
             torch.manual_seed(1)
@@ -149,10 +149,3 @@ def test_the_compiler_takes_it():
     """Graph breaks are allowed, other values are not; the compiler cannot read the type checks of the tests."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
-
-
-def test_settings_are_shown():
-    shown = repr(make(sampler="fastrg", link="poisson", membership="crossed", window=4))
-    for setting in ("n_clusters=4", "sampler='fastrg'", "membership='crossed'", "window=4"):
-        assert setting in shown
-    assert "n_positions=8" in repr(build("sbm_static"))

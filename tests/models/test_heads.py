@@ -7,7 +7,6 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm
 
 from sbmt import SbmtError
 from sbmt.models import DualEncoder, Encoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
-from sbmt.models.heads import first_of_real, mean_of_real
 from tests.layers.inputs import seeded
 
 VOCABULARY, N, D_MODEL = 11, 9, 8
@@ -37,21 +36,12 @@ def ids(*shape, seed=0):
     return torch.randint(VOCABULARY, shape or (3, N), generator=seeded(seed))
 
 
-def layers(head):
-    return [(x.in_features, x.out_features) if isinstance(x, nn.Linear) else type(x) for x in head]
-
-
 @pytest.mark.parametrize("is_padded_mean", [False, True])
 def test_a_classifier_pools_real_tokens_only(is_padded_mean):
     model = SequenceClassifier(encoder(), 5, 6, is_padded_mean=is_padded_mean)
     sums = torch.stack([x[real].sum(0) for x, real in zip(model.encoder(ids(), MASK).values, MASK, strict=True)])
     torch.testing.assert_close(model(ids(), MASK).values, model.head(sums / (N if is_padded_mean else LENGTHS)))
     torch.testing.assert_close(model(ids()).values, model.head(model.encoder(ids()).values.mean(1)))
-
-
-@pytest.mark.parametrize("pool", [mean_of_real, first_of_real])
-def test_no_real_tokens_pool_to_zeros(pool):
-    assert not pool(torch.randn(3, N, D_MODEL), torch.zeros_like(MASK)).any()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
@@ -65,18 +55,6 @@ def test_a_sentence_classifier_by_hand(settings, pooling):
     _, inner, _, _, outer = model.head
     expected = torch.tanh(torch.stack(rows) @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
     torch.testing.assert_close(model(ids(4, N), FRONT, generator=seeded()).values, expected, rtol=0, atol=1e-12)
-
-
-def test_heads_are_those_of_the_pipelines():
-    sentences = SentenceClassifier(encoder(), 3, dropout=0.3).head
-    assert layers(sentences) == [nn.Dropout, (D_MODEL, D_MODEL), nn.Tanh, nn.Dropout, (D_MODEL, 3)]
-    assert [x.p for x in sentences if isinstance(x, nn.Dropout)] == [0.3, 0.3]
-    products, concatenation = (
-        DualEncoder(encoder(), 3, 6, pair_features=name) for name in ("products", "concatenation")
-    )
-    assert layers(products.head) == [(4 * D_MODEL, 6), nn.ReLU, (6, 3)]
-    assert layers(concatenation.head) == [(2 * D_MODEL, 6), nn.ReLU, (6, 3), nn.ReLU, (3, 3)]
-    assert {name for name, _ in products.named_children()} == {"encoder", "head"}  # one encoder, not two
 
 
 @pytest.mark.parametrize("is_padded_mean", [False, True])

@@ -8,11 +8,7 @@ DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
 
 
 def usable_device(name: str) -> torch.device:
-    """Returns the device of a name.
-
-    Raises:
-        SbmtError: If the name is unknown, or no GPU answers.
-    """
+    """The device of a name; SbmtError if the name is unknown, or no GPU answers."""
     device = choose("device", name, DEVICES)
     if device.type == "cuda" and not torch.cuda.is_available():
         do = "run it on a machine with a CUDA GPU and a build of torch for it"

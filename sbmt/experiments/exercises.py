@@ -12,12 +12,8 @@ NOT_YET = "✗ Not yet."
 def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:
     """Prints whether an answer is right, and if it is not, the hint for the mistake it looks like.
 
-    Args:
-        answers: What the learner wrote: numbers, tensors, functions.
-        right: Takes the answers and says whether they are right.
-        wrong: For each likely mistake a hint, and what recognises it. The first that fits is shown.
-
-    An answer that cannot be judged, say a word where a number was asked for, is refused with the error it caused.
+    ``right`` takes the answers and says whether they are right; ``wrong`` has a hint for each likely mistake, and what
+    recognises it. An answer that cannot be judged is refused with the error it caused.
 
     >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
     ✗ Not yet. Two coins, not three.

@@ -1,7 +1,4 @@
-"""The memory that a process holds, and a fresh process to measure it in.
-
-Elsewhere a step may reuse what was freed before, and go unnoticed.
-"""
+"""The memory that a process holds, and a fresh process to measure it in, where no step can reuse what was freed."""
 
 import ctypes
 import json
@@ -23,10 +20,8 @@ STEADY = {
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""Environment variables under which glibc returns freed memory at once, so that a peak is what was in use.
-
-By default it keeps some for later, and the peak of the same forward pass of a few MiB varies by half.
-"""
+"""Environment under which glibc returns freed memory at once: by default, the peak of a small forward pass varies by
+half."""
 
 
 def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None = None) -> Any:
@@ -35,8 +30,7 @@ def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None =
     ``environment`` is added to that of this process. If the process fails, the answer is ``{"missing": why}``.
     """
     command = [sys.executable, "-m", module, json.dumps(job)]
-    variables = os.environ | (environment or {})
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (environment or {}))
     if done.returncode < 0:
         return {"missing": f"killed by signal {-done.returncode}, which is what happens where memory runs out"}
     if done.returncode != 0:
@@ -46,41 +40,22 @@ def in_fresh_process(module: str, job: Any, environment: dict[str, str] | None =
 
 
 def held(field: str) -> int:
-    """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``), on Linux.
-
-    ``resource.getrusage`` would start at what the parent process held when it started this one.
-    """
-    _check_linux()
+    """Bytes of memory that this process holds now (``"VmRSS"``) or has held at most (``"VmHWM"``), on Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     [kibibytes] = (int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
     return 1024 * kibibytes
 
 
-def give_back() -> None:
-    """Returns memory that was freed but kept for later to the system, so that no step can use it unseen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
-    if trim is not None:
-        trim(0)
-
-
-def reset_peak() -> None:
-    """Resets the process's peak to what it holds now, so that building the inputs does not count; on Linux."""
-    _check_linux()
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
     """MiB that this process holds before a call, MiB that the call adds to them at its peak, and what it returns."""
-    give_back()
-    reset_peak()
+    if sys.platform != "linux":
+        raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")
+    with suppress(AttributeError):  # only glibc has it: what was freed goes back, so that no step can use it unseen
+        ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is held now
     before = held("VmRSS")
     result = call()
     return before / MEBIBYTE, (held("VmHWM") - before) / MEBIBYTE, result
-
-
-def _check_linux() -> None:
-    if sys.platform != "linux":
-        raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")
 
 
 def keep_freed_memory() -> None:

@@ -7,21 +7,13 @@ LEFT_OUT = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows and columns.
+    """Text in rows and columns."""
 
-    Attributes:
-        name: Its name on the pages of the documentation.
-        title: One line.
-        headings: One per column.
-        rows: Cells, as many per row as there are headings.
-        notes: Remarks below the table, such as why a cell is empty.
-    """
-
-    name: str
+    name: str  # on the pages of the documentation
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # such as why a cell is empty
 
     def markdown(self) -> str:
         """Title, table and notes in Markdown."""

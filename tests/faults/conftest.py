@@ -55,7 +55,7 @@ def made(tmp_path_factory):
 
 
 def save_often(patch):
-    patch.setattr(tasks, "CHECKPOINT_EVERY", 4)
+    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
 
 
 def make(folder, patch):

@@ -5,7 +5,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.graph.edges import EdgeList
 
 NO_ANSWER = -1
 """Stands for the answer where nothing is asked."""
@@ -73,34 +72,3 @@ def sample_recall(
     answers = torch.cat([torch.full_like(values, NO_ANSWER), values[:, asked]], 1)
     order = places.argsort(1)
     return tokens.gather(1, order[..., None].expand_as(tokens)), answers.gather(1, order)
-
-
-def matching_edges(
-    tokens: Int[Tensor, "batch n 2"], n_keys: int, n_values: int, *, permutation: bool = False, n_heads: int = 1
-) -> EdgeList:
-    """The only pairs that matter: each query with the item that answers it, and each token with itself.
-
-    Args:
-        tokens: What :func:`sample_recall` returned with these settings.
-        n_keys: Keys to draw from.
-        n_values: Values to draw from.
-        permutation: Whether the item stored with key i is asked for with key i + 1.
-        n_heads: Heads, which all have the same edges.
-
-    Cost: O((n log n + n_keys) · n_heads) per sequence.
-
-    Example:
-        >>> tokens = torch.tensor([[[7, 8], [6, 10], [6, 9]]])
-        >>> matching_edges(tokens, n_keys=8, n_values=2).to_dense().int().tolist()
-        [[[[1, 0, 0], [0, 1, 1], [0, 0, 1]]]]
-    """
-    batch, n, _ = tokens.shape
-    key, is_query = tokens[..., 0], tokens[..., 1] == n_keys + n_values
-    place = torch.arange(n, device=tokens.device).expand(batch, n)
-    stored_at = place.new_zeros(batch, n_keys + 1)  # the last column takes the queries
-    stored_at.scatter_(1, key.masked_fill(is_query, n_keys), place)
-    answer = stored_at.gather(1, (key - int(permutation)) % n_keys)  # batch n
-    first_cell = torch.arange(batch * n_heads, device=tokens.device).view(batch, n_heads, 1) * n * n
-    itself, its_item = first_cell + place[:, None] * (n + 1), first_cell + (place * n + answer)[:, None]
-    cells = torch.cat([itself.flatten(), its_item[is_query[:, None].expand(-1, n_heads, -1)]]).sort().values
-    return EdgeList.from_cells(cells, (batch, n_heads, n, n))

@@ -13,24 +13,22 @@ from torch import nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.files import check_may_write
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
-from sbmt.experiments.training.fit import check_free, has_kept
+from sbmt.experiments.training.fit import has_kept
 from sbmt.experiments.training.run import Run, Scores, load_run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
 
 BATCH = 16
-TUNED_ON, MEASURED_ON = 2, 8
-"""Batches that other masks are tuned on, and batches that all masks are measured on."""
-HALVINGS = 24
-"""Of the interval in which the common factor of fitted rates lies."""
+TUNED_ON, MEASURED_ON = 2, 8  # batches that other masks are tuned on, and that all masks are measured on
+HALVINGS = 24  # of the interval in which the common factor of fitted rates lies
 FITTED = "fitted"
 KINDS = FITTED, *CONTROLS
-QUALITIES = tuple(field.name for field in fields(MaskQuality))
 
 OnStep = Callable[[int, float], None]
 
@@ -61,16 +59,7 @@ def fit_run(
 ) -> Run:
     """The same run with fitted masks in the place of full attention, fitted on its training examples, and tested.
 
-    Args:
-        run: Trained with full attention.
-        edges_per_query: c.
-        steps: Of the fit.
-        on_step: See :func:`~sbmt.fit_block_models`.
-        batch_size: Examples in a step of the fit, which forms all pairs of each.
-        **options: Options of the attention, in place of those of :func:`~sbmt.sparsify`.
-
-    Raises:
-        SbmtError: If the run was not trained with full attention, or its data are gone or others.
+    ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
     """
     config = fitted_config(run, edges_per_query, **options)
     evaluate(run, 1)  # which fails at once if the data are not those of the run
@@ -111,7 +100,7 @@ def finished_run(
     None if the folder holds nothing, or a run whose writing was interrupted; SbmtError if another run or other files.
     """
     if not has_kept(folder):
-        check_free(folder)
+        check_may_write(folder, "config.json")
         return None
     if (folder / "result.json").exists():
         found, config = load_run(folder), fitted_config(run, edges_per_query, **options)
@@ -138,7 +127,7 @@ def tested(run: Run) -> Run:
 
 
 def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:
-    """A copy of a model with masks of any kind, trained further as :func:`fine_tune` does, on the run's examples.
+    """A copy of a model with masks of any kind, trained further by :func:`fine_tune` on the run's examples.
 
     A tenth of the run's learning rate is the largest. Of no steps, the model itself.
     """
@@ -187,18 +176,12 @@ def compare(
     Args:
         run: Trained with full attention.
         sparse: The same run with fitted masks, from :func:`fit_run`.
-        density: The share of pairs that are edges; None takes the fitted masks as they are, and their density for the
-            others. Otherwise one common factor of all rates brings them to it.
+        density: The share of pairs that are edges, to which one common factor of all rates brings fitted masks; None
+            takes them as they are, and their density for the others.
         n_examples: How many test examples the task is scored on; None takes as many as the run was tested on.
         on_kind: Called with the name of each kind before it is measured.
         fine_tune_steps: Steps that the network is trained further under masks of each kind before the task is scored.
             What masks see is measured before.
-
-    Returns:
-        Fitted masks, and the kinds of :data:`~sbmt.experiments.sparsification.masks.CONTROLS`.
-
-    Raises:
-        SbmtError: If there are fewer than two examples.
     """
     n_examples = n_compared(run, n_examples)
     with torch.random.fork_rng(devices=[]):
@@ -258,7 +241,7 @@ def _summary(compared: Compared, full: Evaluation) -> dict[str, Any]:
     lost = (full.predicted == full.labels).double() - (scores.predicted == scores.labels).double()
     return {
         "kind": compared.name,
-        **{name: masks.mean(name) for name in QUALITIES},
+        **{quality.name: masks.mean(quality.name) for quality in fields(MaskQuality)},
         "accuracy": scores.accuracy,
         "loss": scores.loss,
         "task_density": scores.density,

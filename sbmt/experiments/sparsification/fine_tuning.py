@@ -40,12 +40,6 @@ def fine_tune(
 
     Returns:
         The loss of the task at every step.
-
-    Raises:
-        SbmtError: If a number is out of range, the batches run out, a loss is not finite, or block models get no
-            gradient.
-
-    Cost: that of training; linear in the edges.
     """
     check_sizes(steps=steps)
     for name, rate in (("learning_rate", learning_rate), ("block_model_rate", block_model_rate)):

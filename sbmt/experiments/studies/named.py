@@ -166,7 +166,6 @@ _RECALL = (
     _KINDS[2],
     _trial("full-scaled", "full attention, scores × s ln n", attention="full", is_log_scaled=True),
     _KINDS[3],
-    _trial("oracle", "oracle: the item and itself", attention="full", is_oracle=True),
     *(
         replace(
             one,

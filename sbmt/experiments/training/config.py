@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -24,20 +24,14 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
-BETAS = 0.9, 0.99
-"""Of Adam, for block models that have a learning rate of their own."""
-FIT_RATE = 3.0
-"""The learning rate of block models that learn by likelihood, in multiples of the network's."""
-ROWS = 200
-"""Rows of training in the table of metrics, unless the task wants one for every step."""
-
-Config = TypeVar("Config", bound="TrainingConfig")
+BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
+FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
+ROWS = 200  # rows of training in the table of metrics, unless the task wants one for every step
 UNSAVED = "option_defaults"
-GONE = ("is_diagonal", "n_active", "shared_graph", "quirks")
-"""Fields and options of earlier versions, which are left out of a configuration if they were not in use."""
-
 MAY_BE_0 = ("auxiliary_weight", "weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
+
+Config = TypeVar("Config", bound="TrainingConfig")
 
 
 def family_defaults(**values: Any) -> Any:
@@ -100,9 +94,11 @@ class TrainingConfig(ABC):
     best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides
     score_type: ClassVar[torch.dtype] = torch.float32  # in which the scores of batches are added up
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
-    has_masks_in_order: ClassVar[bool] = False  # whether one generator draws all masks of training, batch after batch
+    evaluation_seed: ClassVar[int] = 0  # added to the seed of the masks in an evaluation
+    is_generated: ClassVar[bool] = False  # whether sequences and masks are drawn one after the other from a generator
     is_image: ClassVar[bool] = False  # whether tokens are pixels
     has_dropout: ClassVar[bool] = False  # whether training draws from torch's global generator
+    checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev where it is there
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
@@ -172,12 +168,8 @@ class TrainingConfig(ABC):
         """The configuration that :meth:`to_dict` wrote; SbmtError if a field is unknown or a value out of range."""
         if not isinstance(values, dict):
             raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
-        known = {f.name for f in fields(cls)} - {UNSAVED}
-        values = _in_use(values, known)
-        if unknown := sorted(values.keys() - known):
+        if unknown := sorted(values.keys() - {f.name for f in fields(cls)} | values.keys() & {UNSAVED}):
             raise SbmtError(f"fields of {cls.__name__}", ", ".join(unknown), "write them with this version")
-        if isinstance(options := values.get("options"), dict):
-            values = values | {"options": _in_use(options)}
         try:
             return cls(**values)
         except TypeError as error:
@@ -186,8 +178,7 @@ class TrainingConfig(ABC):
     def override(self: Config, **values: Any) -> Config:
         """A copy with those fields and options changed whose value is not None.
 
-        A new attention keeps the options that the present one has too. SbmtError if a value is out of range, or a name
-        is neither a field nor one of the attention's options.
+        A new attention keeps the options that the present one has too.
         """
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
@@ -219,15 +210,11 @@ class TrainingConfig(ABC):
     ) -> TaskData:
         """What a run reads, with the tokeniser of a finished run and prepared examples, if they are not to be found.
 
-        Test examples that are generated depend on ``test_seed``. SbmtError if examples or tokeniser are missing,
-        damaged, or another task's.
+        Test examples that are generated depend on ``test_seed``.
         """
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The cross entropy in nats, binary where there is one logit: its mean, or with ``"none"`` that of every label.
-
-        A mean without labels is 0.
-        """
+        """The cross entropy in nats, binary where there is one logit; a mean without labels is 0."""
         if not len(labels) and reduction == "mean":
             return 0.0 * logits.float().sum()
         if logits.shape[-1] == 1:
@@ -263,27 +250,26 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest."""
 
-    def evaluation_seed(self, seed: int) -> int:
-        """The seed of the masks of :func:`~sbmt.experiments.training.evaluate.evaluate`."""
-        return seed
+    def density_weight_at(self, step: int) -> float:
+        """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
+        share = (step - self.density_start) / max(1, self.density_ramp)
+        return self.density_weight * max(0.0, min(1.0, share))
 
-    @property
-    def checkpoint_every(self) -> int:
-        """Steps between two checkpoints; on tasks with dev examples, also between two evaluations."""
-        raise NotImplementedError
+    def edges_per_query_at(self, step: int, last: float) -> float:
+        """Edges per query at a step, from 1: from ``edges_from`` to the last in ``edges_ramp`` steps, geometrically."""
+        if self.edges_from is None:
+            return last
+        share = min(1.0, (step - 1) / self.edges_ramp)
+        return self.edges_from ** (1 - share) * last**share
 
     @property
     def row_every(self) -> int:
         """Steps that a row of the table of metrics averages."""
-        return max(1, self.steps // ROWS)
+        return 1 if self.is_generated else max(1, self.steps // ROWS)
 
     @abstractmethod
     def n_examples(self, split: str) -> int | None:
         """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
-
-    def test_batch_size(self, batch_size: int) -> int:
-        """Examples per batch of an evaluation, given those of a step of training."""
-        return batch_size
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
         """Metrics beside loss and accuracy, each to be updated with ``(predictions, labels)``."""
@@ -296,11 +282,6 @@ class TrainingConfig(ABC):
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """What to compare the scores on a test split with."""
         return {}
-
-
-def _in_use(values: dict[str, Any], known: Collection[str] = ()) -> dict[str, Any]:
-    """Values by name, without those of earlier versions that were not in use."""
-    return {name: x for name, x in values.items() if name in known or name not in GONE or not (x is None or x is False)}
 
 
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:

@@ -23,7 +23,8 @@ from sbmt.experiments.data.corpus import Blocks, make_masked_batch
 from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.tokenizer import Tokenizer
 
-ExamplesOf = Callable[[int], NDArray[np.int64] | None]
+Numbers = NDArray[np.int64]
+ExamplesOf = Callable[[int], Numbers | None]
 """The examples of batch 0, 1, …; None after the last."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
@@ -44,7 +45,7 @@ class Feed(ABC):
         """How many examples there are."""
 
     @abstractmethod
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
         """A part of batch ``number``, which holds these examples; the number decides what is drawn."""
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
@@ -72,11 +73,10 @@ class ExampleFeed(Feed):
         return len(self.split)
 
     @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        lengths: NDArray[np.int64] = self.split.lengths[self.split.indices].sum(1)
-        return lengths
+    def _lengths(self) -> Numbers:
+        return np.asarray(self.split.lengths[self.split.indices].sum(1))
 
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
         """A part of a batch; nothing in it is drawn."""
         return make_batch(self.split, examples[part], self.encoding)
 
@@ -104,7 +104,7 @@ class BlockFeed(Feed):
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
         """A part of a batch; tokens are selected and masked anew each time a block comes round."""
         return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
 
@@ -115,33 +115,24 @@ Sample = Callable[[int, torch.Generator], Batch]
 
 @dataclass(eq=False)
 class SequenceFeed(Feed):
-    """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch.
-
-    Attributes:
-        sample: Draws them.
-        seed: Of the generator.
-        n_sequences: How many an evaluation takes unless it is told.
-    """
+    """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch."""
 
     sample: Sample
-    seed: int
-    n_sequences: int
-    _generator: torch.Generator = field(init=False, repr=False)
-    _next: int = field(default=0, init=False, repr=False)
+    seed: int  # of the generator
+    n_sequences: int  # of an evaluation that does not say how many
 
     def __post_init__(self) -> None:
-        self._generator = torch.Generator().manual_seed(self.seed)
+        self._generator, self._next = torch.Generator().manual_seed(self.seed), 0
 
     def __len__(self) -> int:
         return self.n_sequences
 
-    def batch(self, examples: NDArray[np.int64], part: slice, number: int) -> Batch:
+    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
         """A part of a batch of consecutive sequences."""
         here = examples[part]
         first, n = int(here[0]), len(here)
         if first < self._next:
-            self._generator.manual_seed(self.seed)
-            self._next = 0
+            self.__post_init__()
         while self._next < first:
             n_skipped = min(first - self._next, 64)
             self.sample(n_skipped, self._generator)
@@ -160,21 +151,13 @@ class SequenceFeed(Feed):
 
 @dataclass(frozen=True, eq=False)
 class TaskData:
-    """What a run reads.
+    """What a run reads."""
 
-    Attributes:
-        feeds: ``train``, ``dev`` where the task has it, ``test``, and further splits that are tested.
-        info: What results record of prepared examples (:data:`INFO`, ``n_train``); empty for generated ones.
-        labels: Labels of every split, by which chance is measured, where the examples have one each.
-        tokenizer: Of tasks on text in words; None for the others.
-        extras: What the examples say of each test example besides its label.
-    """
-
-    feeds: dict[str, Feed]
-    info: dict[str, Any] = field(default_factory=dict)
-    labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    tokenizer: Tokenizer | None = None
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+    feeds: dict[str, Feed]  # train, dev where the task has it, test, and further splits that are tested
+    info: dict[str, Any] = field(default_factory=dict)  # what results record of prepared examples
+    labels: dict[str, Numbers] = field(default_factory=dict)  # by split, where the examples have one each
+    tokenizer: Tokenizer | None = None  # of tasks on text in words
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # what test examples say besides their labels
 
     @property
     def tests(self) -> list[str]:
@@ -183,15 +166,7 @@ class TaskData:
 
 
 class BatchStream(IterableDataset[Batch]):
-    """Batches by number, of which one process makes its own slice.
-
-    Args:
-        feed: Where the examples are.
-        examples_of: The examples of batch 0, 1, …; None after the last.
-        rank: Number of this process.
-        n_ranks: Number of processes.
-        first: Number of the first batch.
-    """
+    """Batches by number from ``first`` on, of which each of ``n_ranks`` processes makes its own slice."""
 
     def __init__(self, feed: Feed, examples_of: ExamplesOf, *, rank: int = 0, n_ranks: int = 1, first: int = 0) -> None:
         self.feed, self.examples_of = feed, examples_of

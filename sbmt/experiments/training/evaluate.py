@@ -18,6 +18,7 @@ from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GlueConfig
 from sbmt.models import ModelOutput
+from sbmt.sparsification.fit import kept
 
 _PREDICTION_BATCH = 32
 
@@ -26,25 +27,17 @@ _PREDICTION_BATCH = 32
 class Evaluation:
     """A model's answers to test examples, in the order of the split.
 
-    A label belongs to an example, of repeated tokens to a token, of a masked language model to a selected token.
-
-    Attributes:
-        predicted: The likeliest labels, int64 ``(n_labels,)``.
-        labels: The true labels, int64 ``(n_labels,)``.
-        losses: Cross entropy in nats, ``(n_labels,)``.
-        densities: Share of pairs attended, ``(n_examples, layers, heads)``; for pairs of documents the mean of the two.
-        expected_densities: Mean edge probability, of the same shape.
-        extras: What the prepared examples say besides, such as how difficult each one is.
-        metrics: The mean loss in other words, such as ``perplexity``.
+    A label belongs to an example, of repeated tokens to a token, of a masked language model to a selected token. For
+    pairs of documents, densities are means of the two.
     """
 
-    predicted: Tensor
-    labels: Tensor
-    losses: Tensor
-    densities: Tensor
-    expected_densities: Tensor
-    extras: dict[str, NDArray[Any]]
-    metrics: dict[str, float]
+    predicted: Tensor  # (n_labels,), the likeliest labels
+    labels: Tensor  # (n_labels,)
+    losses: Tensor  # (n_labels,), cross entropy in nats
+    densities: Tensor  # (n_examples, layers, heads), share of pairs attended
+    expected_densities: Tensor  # of the same shape, mean edge probability
+    extras: dict[str, NDArray[Any]]  # what the prepared examples say besides, such as how difficult each one is
+    metrics: dict[str, float]  # the mean loss in other words, such as ``perplexity``
 
     @property
     def n_examples(self) -> int:
@@ -80,9 +73,9 @@ def evaluate(
 
     Args:
         run: Whose model, on any device. It is put in eval mode and left in its own.
-        n_examples: How many examples; None means all, of repeated tokens as many as training was tested on.
+        n_examples: How many examples; None means all, of generated sequences as many as training was tested on.
         n_samples: Masks drawn per example; logits are averaged over them (Theorem 1 speaks of that mean).
-        seed: Seed of the masks, and of the sequences of repeated tokens.
+        seed: Seed of the masks, and of generated sequences.
         prepared: The data; None opens what the run was trained on.
 
     Raises:
@@ -100,7 +93,7 @@ def evaluate(
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []
-    for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed(seed), n_samples):
+    for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed + seed, n_samples):
         found.append((config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none"), *densities))
     predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
     if not len(labels):  # a few blocks may have no token to be guessed
@@ -112,17 +105,7 @@ def evaluate(
 
 @torch.no_grad()
 def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 0) -> NDArray[np.int64]:
-    """The label with the largest logit for every row, in their order.
-
-    Args:
-        run: A fine-tuned model. It is put in eval mode and left in its own.
-        rows: From :func:`~sbmt.experiments.data.glue.read_glue`.
-        n_samples: Masks drawn per row; logits are averaged over them.
-        seed: Seed of the masks.
-
-    Raises:
-        SbmtError: If the run is not one on GLUE, or its task has another number of sentences.
-    """
+    """The label with the largest logit for every row, in their order; see :func:`evaluate`."""
     check_seed(seed)
     check_sizes(n_samples=n_samples)
     if not isinstance(run.config, GlueConfig) or run.tokenizer is None:
@@ -141,14 +124,12 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
 
 
 def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
-    """The file that GLUE's server takes: a line per row of the test table, with its number and the label's name.
+    r"""The file that GLUE's server takes: a line per row of the test table, with its number and the label's name.
 
     Example:
         >>> rows = GlueRows((("good",), ("bad",)), None, ("0", "1"), 0, 0)
-        >>> print(submission("sst2", rows, np.array([1, 0])), end="")
-        index	prediction
-        0	1
-        1	0
+        >>> submission("sst2", rows, np.array([1, 0])).splitlines()[1:]
+        ['0\t1', '1\t0']
     """
     safe = [f"'{i}" if i.startswith(("=", "+", "-", "@")) else i for i in rows.index]  # no formula for a spreadsheet
     lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(safe, predicted.tolist(), strict=True)]
@@ -174,20 +155,16 @@ def _answers(
     """Every batch with its logits, densities and expected densities: means over ``n_samples`` draws of the masks."""
     generator = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    try:
+    with kept(model.modules(), "training"):
+        model.eval()
         for batch in batches:
             batch = batch.to(device)
             outputs = [call_model(model, batch, generator) for _ in range(n_samples)]
             logits = torch.stack([o.values for o in outputs]).mean(0)
-            # samples layers documents heads
-            drawn = torch.stack([torch.stack([a.density for a in o.attention]) for o in outputs])
-            expected = torch.stack([torch.stack([a.expected_density for a in o.attention]) for o in outputs])
             n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
-            densities, expected = (
-                x.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1) for x in (drawn, expected)
-            )
-            yield batch, logits, densities, expected
-    finally:
-        model.train(was_training)
+            densities = []
+            for name in ("density", "expected_density"):
+                # samples layers documents heads
+                drawn = torch.stack([torch.stack([getattr(a, name) for a in o.attention]) for o in outputs])
+                densities.append(drawn.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1))
+            yield batch, logits, densities[0], densities[1]

@@ -11,25 +11,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.files import load_weights, read_json, read_tensors, remove_parts, write_json
-from sbmt.experiments.locks import LOCK, only_writer
+from sbmt.experiments.files import check_may_write, load_weights, read_tensors, remove_parts, write_json
+from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.data import BatchStream, Feed
-from sbmt.experiments.training.evaluate import inputs
-from sbmt.experiments.training.run import BEST, STATE, Run, Step, check_plain, describe, read_config
-from sbmt.sparsification.fit import measure_masks
+from sbmt.experiments.training.run import BEST, STATE, Run, Step, describe, read_config
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
-LEAST_GAIN, DENSEST, LEAST_STEPS = 2.0, 0.4, 100
-"""A fitted mask has collapsed if it sees less than twice what a random one of its density does; denser masks, and those
-of shorter trainings, are not judged."""
+EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
+EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed"]
+EXPECTED += ["Total length of `list` across ranks is zero"]
+"""Lightning's advice, all of which is about things that are done here on purpose."""
 
 
 def fit(
@@ -76,20 +72,18 @@ def fit(
     where: dict[str, Any] = {"accelerator": config.accelerator if accelerator == "auto" else accelerator}
     where |= {"devices": devices, "num_nodes": nodes, "strategy": strategy}
     with ExitStack() as stack:
-        if folder is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-        folder = Path(folder)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
         stack.enter_context(_quiet())
         table = MetricsTable(folder, on_step)
         trainer = _make_trainer(config, folder, table, where)
         if trainer.is_global_zero:  # not before all that can be wrong with the settings has been seen
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
+        stack.enter_context(_interruptible())
         start = time.perf_counter()
         if resume and config.has_dev:  # found damaged now, not after training; the state's weights replace these
             load_weights(module.model, read_tensors(folder / BEST), folder)
-        with _interruptible():
-            trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
+        trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
         if trainer.global_step < config.steps:
             raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
@@ -98,14 +92,11 @@ def fit(
         tests = {}
         for name in data.tests:
             batches.tested = name
-            with _interruptible():
-                trainer.test(module, datamodule=batches, verbose=False)
+            trainer.test(module, datamodule=batches, verbose=False)
             tests[name] = module.scores
         about = describe(config, data, table.rows, tests) | module.about
         run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
         if trainer.is_global_zero:
-            if module.fitted and config.steps >= LEAST_STEPS:
-                _warn_of_collapse(run, data.feeds["test"])
             run.save(folder)
             for name in (STATE, BEST):
                 (folder / name).unlink(missing_ok=True)
@@ -155,27 +146,25 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
 
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
-    """Makes the folder this configuration's, or checks that it is.
-
-    Raises:
-        SbmtError: If it holds another run or other files, or none to resume.
-    """
+    """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if there is none to resume."""
     path = folder / "config.json"
-    check_plain(path)
-    if resume:
-        before, now = read_config(folder).to_dict(), config.to_dict()
-        if not has_kept(folder):
-            raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
-        before, now = before | before.pop("options"), now | now.pop("options")
-        if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
-            raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
-        if not (folder / STATE).exists():
-            raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
-    elif has_kept(folder):
-        raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
-    else:
-        check_free(folder)
+    if not resume:
+        for part in folder.glob(".config.json.*.part"):  # left by a killed writer; other files may be anybody's
+            part.unlink(missing_ok=True)
+        if has_kept(folder):
+            raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
+        check_may_write(folder, path.name, b'{\n "attention": ')
+        remove_parts(folder)
         write_json(path, config.to_dict())
+        return
+    before, now = read_config(folder).to_dict(), config.to_dict()
+    if not has_kept(folder):
+        raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
+    before, now = before | before.pop("options"), now | now.pop("options")
+    if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
+        raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
+    if not (folder / STATE).exists():
+        raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
     remove_parts(folder)
 
 
@@ -184,22 +173,10 @@ def has_kept(folder: Path) -> bool:
     return (folder / STATE).exists() or (folder / "result.json").exists()
 
 
-def check_free(folder: Path) -> None:
-    """Raises SbmtError if a folder holds files, and no run that was stopped before it had kept anything."""
-    left = LOCK, ".config.json.*.part"  # by a writer that was killed
-    found = [path.name for path in folder.glob("*") if not any(path.match(name) for name in left)]
-    if found:
-        settings = read_json(folder / "config.json") if "config.json" in found else None
-        if not isinstance(settings, dict) or not {"task", "attention", "options"} <= settings.keys():
-            do = "name a new folder: files of the same names would be replaced"
-            raise SbmtError(f"an empty folder, or that of a run, in {folder}", f"other files ({min(found)})", do)
-
-
 def is_first_process() -> bool:
     """Whether this process prints: the only one, or the first of those that were launched together.
 
-    Raises:
-        SbmtError: If a variable that says so is no number.
+    SbmtError if a variable that says so is no number.
     """
     numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
     for name, value in numbers.items():
@@ -207,18 +184,6 @@ def is_first_process() -> bool:
             raise SbmtError(f"a number in the environment variable {name}", repr(value), "unset it")
     is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
     return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
-
-
-def _warn_of_collapse(run: Run, feed: Feed) -> None:
-    """Warns of each block model whose masks know nothing of the attention that they were fitted to."""
-    batch = next(iter(BatchStream(feed, feed.in_order(4, None))))
-    with torch.random.fork_rng(devices=[]):
-        report = measure_masks(run.model, [inputs(batch)])
-    for name, masks in report.layers.items():
-        for seen, density in zip(masks.attention_mass.tolist(), masks.density.tolist(), strict=True):
-            if seen < LEAST_GAIN * density and density < DENSEST:
-                words = f"the block model of {name} sees {seen:.1%} of the attention with {density:.1%} of all pairs"
-                warnings.warn(f"{words}: try more edges_per_query, or a smaller block_model_rate", stacklevel=3)
 
 
 @contextmanager
@@ -236,16 +201,13 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences Lightning's advice, all of which is about things that are done here on purpose."""
+    """Silences Lightning's advice."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    about = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
-    about += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed"]
-    about += ["Total length of `list` across ranks is zero"]
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", f".*({'|'.join(about)}).*")
+            warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
             yield
     finally:
         logger.setLevel(level)

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
 from sbmt.block_model.fit import auxiliary_loss, density_penalty
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.files import write_bytes, write_tensors
+from sbmt.experiments.files import check_regular, write_bytes, write_tensors
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
 from sbmt.experiments.training.evaluate import call_model
-from sbmt.experiments.training.run import BEST, Scores, Step, best_row, check_plain, metrics_csv
+from sbmt.experiments.training.run import BEST, Scores, Step, best_row, metrics_csv
 from sbmt.layers import SBMAttention
 from sbmt.models import ModelOutput
 
@@ -82,7 +82,9 @@ class TrainingModule(LightningModule):
         self.masks = torch.Generator().manual_seed(config.seed + 1)
         self.test_masks = torch.Generator()
         self.totals = Totals(config.n_layers * config.n_heads, config.score_type)
-        self.metrics = nn.ModuleDict(config.make_metrics(len(info.get("class_names", ()))))
+        self.metrics = MetricCollection(
+            dict(config.make_metrics(len(info.get("class_names", ())))), compute_groups=False
+        )
         self.latest: dict[str, Tensor] = {}  # of the last batch, for the progress bar and the table of metrics
 
     def mask_generator(self, number: int) -> torch.Generator:
@@ -91,13 +93,13 @@ class TrainingModule(LightningModule):
         One generator for all of training and one that every evaluation starts anew, or a generator for every batch,
         seeded by (seed, number), so that any batch can be computed by itself.
         """
-        if not self.config.has_masks_in_order:
+        if not self.config.is_generated:
             key = self.config.seed, number if self.training else _EVALUATION + number
             state = np.random.SeedSequence(key).generate_state(1, np.uint64)
             return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
         if self.training:
             return self.masks
-        return self.test_masks.manual_seed(self.config.evaluation_seed(0)) if number == 0 else self.test_masks
+        return self.test_masks.manual_seed(self.config.evaluation_seed) if number == 0 else self.test_masks
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Logits and attention."""
@@ -118,9 +120,10 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """The loss, λ times the density, and what block models learn from by likelihood."""
+        step = self.global_step + 1
         for layer, edges in self.fitted.items():
-            layer.is_dense = self.global_step < self.config.dense_steps
-            layer.edges_per_query = edges_per_query_at(self.config, edges, self.global_step + 1)
+            layer.is_dense = step <= self.config.dense_steps
+            layer.edges_per_query = self.config.edges_per_query_at(step, edges)
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
@@ -129,7 +132,7 @@ class TrainingModule(LightningModule):
         accuracy = n_right / max(1, len(batch.labels)) * batch.weight
         densities = densities_of(output, torch.float32).mean(0).detach()
         self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": densities}
-        if weight := density_weight_at(self.config, self.global_step + 1):
+        if weight := self.config.density_weight_at(step):
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
         if (fit := auxiliary_loss(output)).requires_grad:
             self.latest["auxiliary_loss"] = fit.detach()
@@ -146,8 +149,7 @@ class TrainingModule(LightningModule):
         output = self(batch)
         predicted = self.config.predict(output.values)
         if len(batch.labels):
-            for metric in self.metrics.values():
-                cast(Metric, metric).update(predicted, batch.labels)
+            self.metrics.update(predicted, batch.labels)
         loss = self.config.loss(output.values, batch.labels)
         self.totals.update(loss, (predicted == batch.labels).sum(), len(batch.labels), output)
 
@@ -158,9 +160,9 @@ class TrainingModule(LightningModule):
         loss, accuracy, expected, densities = self.totals.compute()
         if not isfinite(loss):
             raise self._diverged(loss)
-        metrics = {name: float(cast(Metric, metric).compute()) for name, metric in self.metrics.items()}
-        for metric in (self.totals, *self.metrics.values()):
-            cast(Metric, metric).reset()
+        metrics = {name: float(value) for name, value in self.metrics.compute().items()}
+        self.totals.reset()
+        self.metrics.reset()
         layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
         metrics |= self.config.metrics_of(loss)
         self.scores = Scores(loss, accuracy, float(densities.mean()), expected, layers, metrics)
@@ -196,8 +198,9 @@ class RunData(LightningDataModule):
         self.first = 0  # batch of training
 
     def examples_of(self, split: str) -> ExamplesOf:
-        """The batches of an evaluation."""
-        return self.data.feeds[split].once(self.config.test_batch_size(self.size), self.config.n_examples(split))
+        """The batches of an evaluation; of generated sequences the same for every run."""
+        size = self.config.evaluation_batch if self.config.is_generated else self.size
+        return self.data.feeds[split].once(size, self.config.n_examples(split))
 
     def check_labels(self, split: str) -> None:
         """Raises SbmtError if no example of an evaluation has a label: a small corpus may have nothing to guess."""
@@ -242,8 +245,8 @@ class WholeFiles(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
         """Reads one; SbmtError if the file is missing or damaged, or holds anything else."""
+        check_regular(Path(path))
         try:
-            check_plain(Path(path))
             with zipfile.ZipFile(path) as parts:  # torch does not look at the checksums
                 if (damaged := parts.testzip()) is not None:
                     raise ValueError(f"damage in {damaged}")
@@ -259,11 +262,7 @@ class WholeFiles(TorchCheckpointIO):
 class MetricsTable(Callback):
     """Means over equal stretches of training and every evaluation on dev, kept with the checkpoints.
 
-    Also reports optimiser steps, and keeps the weights that do best on dev; among equals, the first ones.
-
-    Args:
-        folder: Where ``metrics.csv`` and the best weights go.
-        on_step: Called after every optimiser step.
+    Also reports optimiser steps to ``on_step``, and keeps the weights that do best on dev; among equals, the first.
     """
 
     def __init__(self, folder: Path, on_step: Callable[[Step], None] | None = None) -> None:
@@ -286,9 +285,8 @@ class MetricsTable(Callback):
             return
         self._last = step
         if self.on_step is not None and trainer.is_global_zero:
-            fit = float(latest["auxiliary_loss"]) if "auxiliary_loss" in latest else None
-            density = float(latest["densities"].mean())
-            self.on_step(Step(step, float(latest["loss"]), float(latest["accuracy"]), density, fit))
+            values = {name: float(value.mean()) for name, value in latest.items()}
+            self.on_step(Step(step, density=values.pop("densities"), **values))
         if step % config.row_every:
             return
         means = {name: trainer.strategy.reduce(x / self._count, reduce_op="mean") for name, x in self._sums.items()}
@@ -320,17 +318,3 @@ class MetricsTable(Callback):
 def densities_of(output: ModelOutput, dtype: torch.dtype) -> Tensor:
     """Density of every example (rows) in every head of every layer (columns)."""
     return torch.cat([a.density.to(dtype) for a in output.attention], 1)
-
-
-def density_weight_at(config: TrainingConfig, step: int) -> float:
-    """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
-    share = (step - config.density_start) / max(1, config.density_ramp)
-    return config.density_weight * max(0.0, min(1.0, share))
-
-
-def edges_per_query_at(config: TrainingConfig, last: float, step: int) -> float:
-    """Edges per query at a step (from 1): from ``edges_from`` to the last in ``edges_ramp`` steps of equal ratio."""
-    if config.edges_from is None:
-        return last
-    share = min(1.0, (step - 1) / config.edges_ramp)
-    return config.edges_from ** (1 - share) * last**share

@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import platform
-import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import sbmt
@@ -22,13 +22,14 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import (
     CHECKSUM,
     load_weights,
+    read_file,
     read_json,
     read_tensors,
     write_bytes,
     write_json,
     write_tensors,
 )
-from sbmt.experiments.training.config import TrainingConfig, build_model, is_finite
+from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, tokenizer_of
 
@@ -58,22 +59,14 @@ class Scores:
     """Means over labels, and densities, which are means over examples.
 
     A task has a label per example; repeated tokens have one per token, a masked language model one per selected token.
-
-    Attributes:
-        loss: Cross entropy in nats.
-        accuracy: Share of labels that are right, in [0, 1].
-        density: Share of pairs attended, in [0, 1]: mean over heads and layers.
-        expected_density: Mean edge probability, in [0, 1].
-        densities: Density per layer and head.
-        metrics: Further numbers by name: F1 of several kinds on GLUE, ``perplexity`` of a masked language model.
     """
 
-    loss: float
-    accuracy: float
-    density: float
-    expected_density: float
-    densities: list[list[float]]
-    metrics: dict[str, float] = field(default_factory=dict)
+    loss: float  # cross entropy in nats
+    accuracy: float  # share of labels that are right
+    density: float  # share of pairs attended: mean over heads and layers
+    expected_density: float  # mean edge probability
+    densities: list[list[float]]  # per layer and head
+    metrics: dict[str, float] = field(default_factory=dict)  # F1 of several kinds on GLUE, ``perplexity``
 
     def row(self) -> dict[str, float]:
         """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
@@ -85,25 +78,15 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run.
-
-    Attributes:
-        config: What was asked for.
-        model: The trained model: the weights that did best on dev, or the last ones where there is no dev.
-        rows: The table of metrics: means over stretches of training, and every evaluation on dev.
-        test: Scores on the test examples.
-        about: What else the result says; see :func:`describe`.
-        seconds: Wall-clock time of training, for orientation only.
-        tokenizer: Of tasks on text in words.
-    """
+    """A finished run."""
 
     config: TrainingConfig
-    model: Any
-    rows: list[dict[str, Any]]
+    model: Any  # with the weights that did best on dev, or the last ones where there is no dev
+    rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, every evaluation on dev
     test: Scores
-    about: dict[str, Any]
-    seconds: float
-    tokenizer: Tokenizer | None = None
+    about: dict[str, Any]  # what else the result says; see :func:`describe`
+    seconds: float  # wall-clock time of training, for orientation only
+    tokenizer: Tokenizer | None = None  # of tasks on text in words
 
     @property
     def history(self) -> dict[str, list[float]]:
@@ -116,12 +99,9 @@ class Run:
         history = self.history
         n_rows = len(history["step"])
         ends = sorted({round(n_rows * (i + 1) / POINTS) for i in range(POINTS)} - {0})
-        starts = [0, *ends[:-1]]
-        curve: dict[str, list[float]] = {"step": [history["step"][end - 1] for end in ends]}
-        for name in METRICS:
-            values = torch.tensor(history[name], dtype=torch.float64)
-            curve[name] = [round(float(values[a:b].mean()), 4) for a, b in zip(starts, ends, strict=True)]
-        return curve
+        parts = {name: np.split(np.array(history[name]), ends[:-1]) for name in METRICS}
+        means = {name: [round(float(part.mean()), 4) for part in found] for name, found in parts.items()}
+        return {"step": [history["step"][end - 1] for end in ends]} | means
 
     def result(self) -> dict[str, Any]:
         """Numbers and manifest as JSON holds them; null for a perplexity that overflows."""
@@ -161,23 +141,29 @@ def load_run(folder: Path | str) -> Run:
     if not (folder / "result.json").exists():
         do = "go on with --resume, or train again if it has no checkpoint"
         raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
-    result = printable(read_json(folder / "result.json"))
+    result = read_json(folder / "result.json")
+    do = "restore the file that was changed, or train again"
     try:
+        if CHECKSUM not in result:
+            raise SbmtError(f"a checksum in {folder / 'result.json'}", "none", do)
         if type(config).from_dict(result["config"]) != config:
-            do = "restore the file that was changed, or train again"
             raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
         about = {name: value for name, value in result.items() if name not in _OWN}
-        metrics = {name: inf if x is None else x for name, x in result["test"].get("metrics", {}).items()}
+        metrics = {name: inf if x is None else x for name, x in result["test"]["metrics"].items()}
         test = Scores(**result["test"] | {"metrics": metrics})
-        _check_numbers(test, about | {"seconds": result["seconds"]})
-        rows = _read_metrics(folder / "metrics.csv", result.get("metrics_sha256"))
+        table = read_file(folder / "metrics.csv")
+        if hashlib.sha256(table).hexdigest() != result["metrics_sha256"]:
+            raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
+        kinds = {"split": str, "step": int}
+        cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
+        rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
         model = _load_model(config, about.get("data", {}), folder)
         tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
         return Run(config, model, rows, test, about, float(result["seconds"]), tokenizer)
-    except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
-        if isinstance(error, SbmtError):
-            raise
-        raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", "train again") from error
+    except SbmtError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", do) from error
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
@@ -185,64 +171,25 @@ def read_config(folder: Path | str) -> TrainingConfig:
     folder = Path(folder)
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
-    for name in ("config.json", "result.json", "metrics.csv", "model.safetensors", TOKENIZER, BEST):
-        check_plain(folder / name)
-    values = printable(read_json(folder / "config.json"))
+    values = read_json(folder / "config.json")
     if not isinstance(values, dict) or "task" not in values:
         raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")
     return choose("task", values["task"], CONFIGS).from_dict(values)
-
-
-def printable(value: Any) -> Any:
-    """A value from a file with the control characters in its texts escaped: a terminal would obey them."""
-    if isinstance(value, dict):
-        return {printable(name): printable(x) for name, x in value.items()}
-    if isinstance(value, list):
-        return [printable(x) for x in value]
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: repr(c[0])[1:-1], value) if isinstance(value, str) else value
-
-
-def check_plain(path: Path) -> None:
-    """Raises SbmtError if a device, a pipe or a folder has the name of a file that is to be read."""
-    if path.exists() and not path.is_file():
-        raise SbmtError(f"a plain file {path}", "a device, a pipe or a folder", "restore the file")
 
 
 def _load_model(config: TrainingConfig, info: dict[str, Any], folder: Path) -> Any:
     """The trained model; sizes are compared before anything of them is built."""
     path = folder / "model.safetensors"
     tensors = read_tensors(path)
+    do = "restore the file that was changed, or train again"
     least = config.n_layers * config.d_model * (config.d_model + config.d_hidden)
     if least > (n_weights := sum(tensor.numel() for tensor in tensors.values())):
-        do = "restore the file that was changed, or train again"
         raise SbmtError(f"at least {least:,} weights in {path}, as config.json says", f"{n_weights:,}", do)
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise SbmtError(f"finite weights in {path}", f"others in {broken[0]!r}", "restore the file, or train again")
+        raise SbmtError(f"finite weights in {path}", f"others in {broken[0]!r}", do)
     model = build_model(config, info)
     load_weights(model, tensors, folder)
     return model
-
-
-def _check_numbers(test: Scores, about: dict[str, Any]) -> None:
-    """Raises ValueError unless what commands print are numbers, and names where names should be."""
-    numbers = [test.loss, test.accuracy, test.density, test.expected_density]
-    numbers += [x for heads in test.densities for x in heads]
-    numbers += [x for x in test.metrics.values() if x != inf] + list(about.get("interval", []))
-    numbers += [about[name] for name in ("seconds", "n_test", "chance") if name in about]
-    if not all(map(is_finite, numbers)):
-        raise ValueError(f"{next(x for x in numbers if not is_finite(x))!r:.20} in the place of a number")
-    if not isinstance(about.get("data", {}).get("sha256", ""), str):
-        raise ValueError("no name of the data")
-
-
-def _read_metrics(path: Path, sha256: str | None) -> list[dict[str, Any]]:
-    """The table of metrics, compared with its checksum; older versions wrote none."""
-    table = path.read_bytes() if path.exists() else None
-    if table is None or sha256 not in (None, hashlib.sha256(table).hexdigest()):
-        raise SbmtError(f"the metrics of the run in {path}", "others, or none", "restore them, or train again")
-    kinds = {"split": str, "step": int}
-    rows = csv.DictReader(io.StringIO(table.decode(), newline=""))
-    return [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in rows]
 
 
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -271,8 +218,7 @@ def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        cells = {k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
-        writer.writerow(cells)
+        writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
     return table.getvalue().encode()
 
 

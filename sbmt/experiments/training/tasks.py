@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import ceil, exp, inf, log
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmt.attention import edge_attention
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch, Encoding, batch_of_tokens
@@ -21,19 +20,17 @@ from sbmt.experiments.data.corpus import blocks_of
 from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
-from sbmt.experiments.data.recall import NO_ANSWER, check_recall, matching_edges, sample_recall
+from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, Sample, SequenceFeed, TaskData
-from sbmt.graph.edges import EdgeList
-from sbmt.models import DualEncoder, Encoder, MaskedLM, ModelOutput, SentenceClassifier, SequenceClassifier, TokenTagger
+from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.models.encoder import Positions
 from sbmt.models.heads import PairFeatures, Pooling
 from sbmt.registration import option
-from sbmt.types import AttentionOutput
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -41,18 +38,13 @@ if TYPE_CHECKING:
 # --- generated sequences ---------------------------------------------------------------------------------------------
 
 REPEATED_TOKENS, RECALL, TWINS = "repeated_tokens", "recall", "twins"
-CHECKPOINT_EVERY = 200
 TEST_SEED = 1_000_003
 """Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig):
-    """Everything that decides a run on generated sequences, apart from what one task alone has.
-
-    Adam follows a constant learning rate, with a cooldown if asked for. Sequences and masks are drawn one after the
-    other from a generator each.
-    """
+    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for."""
 
     positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
     cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
@@ -62,8 +54,8 @@ class GeneratedConfig(TrainingConfig):
     has_dev = False
     score_type = torch.float64
     evaluation_batch = 64
-    has_masks_in_order = True
-    row_every = 1
+    evaluation_seed = 2 * TEST_SEED  # far from the seeds of sequences
+    is_generated = True
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws n sequences, the same ones at once as one after the other."""
@@ -90,27 +82,14 @@ class GeneratedConfig(TrainingConfig):
         """1, then a line over the last ``cooldown`` steps towards 0."""
         return min(1.0, (self.steps - step) / (self.cooldown + 1))
 
-    def evaluation_seed(self, seed: int) -> int:
-        """Far from the seeds of sequences."""
-        return 2 * TEST_SEED + seed
-
-    @property
-    def checkpoint_every(self) -> int:
-        """:data:`CHECKPOINT_EVERY`."""
-        return CHECKPOINT_EVERY
-
     def n_examples(self, split: str) -> int | None:
         """``test_sequences``."""
         return self.test_sequences
 
-    def test_batch_size(self, batch_size: int) -> int:
-        """The same for every run, so that all are tested on the same sequences and masks."""
-        return self.evaluation_batch
-
 
 @dataclass(frozen=True)
 class RepeatedTokensConfig(GeneratedConfig):
-    """Everything that decides a run on repeated tokens, apart from versions and hardware; by default the demo's."""
+    """A run on repeated tokens; by default the demo's."""
 
     task: str = option(REPEATED_TOKENS, "always repeated_tokens")
     fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
@@ -142,7 +121,7 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TwinsConfig(GeneratedConfig):
-    """Everything that decides a run on twins among photographs, apart from data, versions and hardware."""
+    """A run on twins among photographs."""
 
     task: str = option(TWINS, "always twins")
     data: str = option("image-lossy", "name of the prepared images")
@@ -177,10 +156,7 @@ class TwinsConfig(GeneratedConfig):
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig):
-    """Everything that decides a run on associative recall, apart from versions and hardware.
-
-    The length is the number of pairs, queries and distractors, whatever is given.
-    """
+    """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
 
     task: str = option(RECALL, "always recall")
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
@@ -189,7 +165,6 @@ class RecallConfig(GeneratedConfig):
     n_keys: int = option(128, "keys to draw from")
     n_values: int = option(32, "values to draw from")
     permutation: bool = option(False, "ask for each key by the next one")
-    is_oracle: bool = option(False, "with attention full: attend nothing but the item that is asked for, and itself")
     learning_rate: float = option(3e-3, "Adam's learning rate")
     d_model: int = option(64, "width")
     d_hidden: int = option(64, "width inside the MLPs")
@@ -200,18 +175,11 @@ class RecallConfig(GeneratedConfig):
         check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
         object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
         super().__post_init__()
-        if self.is_oracle and (self.attention != "full" or self.options.is_log_scaled):
-            raise SbmtError("an oracle with attention 'full' and no options", self.attention, "leave one of them out")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of tokens that hold a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
-        encoder = self.make_encoder(vocab_size, None, n_ids=2)
-        if self.is_oracle:
-            settings: dict[str, Any] = {"permutation": self.permutation, "n_heads": self.n_heads}
-            find_edges = partial(matching_edges, n_keys=self.n_keys, n_values=self.n_values, **settings)
-            return OracleTagger(encoder, self.n_values, find_edges)
-        return TokenTagger(encoder, self.n_values)
+        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every query has a label."""
@@ -226,41 +194,12 @@ class RecallConfig(GeneratedConfig):
         return max(1, 4096 // self.length)
 
 
-class OracleAttention(nn.Module):
-    """Softmax attention along the edges that it was given before the call, whatever the input."""
-
-    edges: EdgeList
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> AttentionOutput:
-        """Attends; the edges decide which tokens are real."""
-        density = self.edges.density()
-        return AttentionOutput(edge_attention(query, key, value, self.edges), density, density)
-
-
-class OracleTagger(TokenTagger):
-    """A tagger whose layers attend along edges that follow from the tokens by a rule of the task, ``find_edges``."""
-
-    def __init__(self, encoder: Encoder, n_labels: int, find_edges: Callable[[Tensor], EdgeList]) -> None:
-        super().__init__(encoder, n_labels)
-        self.find_edges, self.oracle = find_edges, OracleAttention()
-        for block in encoder.blocks:
-            block.get_submodule("attention").attention = self.oracle
-
-    def forward(self, tokens: Tensor, mask: Tensor | None = None, **options: Any) -> ModelOutput:
-        """See :class:`~sbmt.models.TokenTagger`."""
-        self.oracle.edges = self.find_edges(tokens)
-        return super().forward(tokens, mask, **options)
-
-
 # --- prepared examples -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SequenceConfig(TrainingConfig):
-    """Everything that decides a run on prepared examples, apart from what one kind of task alone has.
-
-    AdamW follows a learning rate that rises along a line and falls along another.
-    """
+    """A run on prepared examples: AdamW at a learning rate that rises along a line and falls along another."""
 
     data: str = option("", "name of the prepared examples; the task's own if left out")
     length: int = option(2048, "tokens kept of a document; pixels of an image")
@@ -331,7 +270,7 @@ class SequenceConfig(TrainingConfig):
         return (self.steps - step) / (self.steps - self.warmup_steps)
 
     @property
-    def checkpoint_every(self) -> int:
+    def checkpoint_every(self) -> int:  # type: ignore[override]
         """``eval_every``, or the last step of a shorter run."""
         return min(self.eval_every, self.steps)
 
@@ -341,10 +280,7 @@ class SequenceConfig(TrainingConfig):
 
 
 def labelled(
-    prepared: Prepared,
-    feeds: dict[str, ExampleFeed],
-    tokenizer: Tokenizer | None = None,
-    info: dict[str, Any] | None = None,
+    prepared: Prepared, feeds: dict[str, ExampleFeed], tokenizer: Tokenizer | None = None, info: Any = None
 ) -> TaskData:
     """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
     known = {name: prepared.info[name] for name in INFO} | (info or {}) | {"n_train": len(feeds["train"])}
@@ -366,7 +302,7 @@ LONG_RANGE_TASKS = tuple(TASK_TITLES)
 
 @dataclass(frozen=True)
 class LongRangeConfig(SequenceConfig):
-    """Everything that decides a run on a task of Long Range Arena, apart from data, versions and hardware."""
+    """A run on a task of Long Range Arena."""
 
     task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
     pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
@@ -470,10 +406,7 @@ class LanguageConfig(SequenceConfig):
 
 @dataclass(frozen=True)
 class MlmConfig(LanguageConfig):
-    """Everything that decides a run of pre-training, apart from text, tokeniser, versions and hardware.
-
-    The defaults are the BERT column of Table 7: each of its 50 epochs is 5,000 batches, as in the paper's pipeline.
-    """
+    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
 
     task: str = option(MLM, "always mlm")
     data: str = option("corpus", "name of the prepared corpus")
@@ -521,11 +454,7 @@ class MlmConfig(LanguageConfig):
 
 @dataclass(frozen=True)
 class GlueConfig(LanguageConfig):
-    """Everything that decides a run of fine-tuning, apart from data, pre-trained weights, versions and hardware.
-
-    Raises:
-        SbmtError: If a value is out of range, or nothing says how text becomes tokens.
-    """
+    """A run of fine-tuning, from a pre-training run or with weights drawn anew."""
 
     task: str = option("sst2", f"one of: {', '.join(GLUE_TASKS)}")
     pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from sbmt.experiments.data.recall import NO_ANSWER, matching_edges, sample_recall
+from sbmt.experiments.data.recall import NO_ANSWER, sample_recall
 from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
 
@@ -67,19 +67,3 @@ def test_order_keys_and_values_are_uniform(judge):
         binomial_p_values(torch.bincount(items[:, 1] - n_keys, minlength=n_values), n - n_asked, 1 / n_values),
         binomial_p_values(torch.bincount(answers[is_query][:, 4], minlength=n_values), n_asked, 1 / n_values),
     )
-
-
-@pytest.mark.parametrize("permutation", [False, True])
-@pytest.mark.parametrize("name", SIZES)
-def test_matching_edges_lead_to_the_answer_and_nowhere_else(name, permutation):
-    sizes = SIZES[name]
-    n_keys, n_values = sizes["n_keys"], sizes["n_values"]
-    tokens, answers = sample_recall(5, **sizes, permutation=permutation, generator=seeded())
-    edges = matching_edges(tokens, n_keys, n_values, permutation=permutation, n_heads=2)
-    for mask in edges.to_dense().unbind(1):
-        for row, answer, seen in zip(tokens.tolist(), answers.tolist(), mask, strict=True):
-            for i in range(len(row)):
-                others = [j for j in seen[i].nonzero().flatten().tolist() if j != i]
-                assert seen[i, i] and len(others) == (answer[i] != NO_ANSWER)
-                for j in others:
-                    assert row[j][0] == (row[i][0] - permutation) % n_keys and row[j][1] - n_keys == answer[i]

@@ -47,11 +47,8 @@ def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
     assert sparse.history == full.history and loaded.history["step"] == full.history["step"]
     assert evaluate(loaded).accuracy == evaluate(sparse).accuracy == sparse.test.accuracy
     assert {"interval", "chance", "data"} <= set(loaded.about)
-
-
-def test_the_network_keeps_its_weights(full, sparse):
-    mine, theirs = full.model.state_dict(), sparse.model.state_dict()
-    assert all(torch.equal(theirs[name], t) for name, t in mine.items())
+    theirs = sparse.model.state_dict()  # the network keeps its weights
+    assert all(torch.equal(theirs[name], weight) for name, weight in full.model.state_dict().items())
 
 
 @pytest.mark.parametrize("density", [0.1, 0.4])
@@ -112,8 +109,8 @@ def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
             finished_run(folder, *arguments, **options)
     (folder / "result.json").unlink()  # as a full disk leaves it
     assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
-    (folder / "config.json").write_text("{}")
-    with pytest.raises(SbmtError, match="other files"):
+    (folder / "config.json").rename(folder / "mine.json")
+    with pytest.raises(SbmtError, match="files of others"):
         finished_run(folder, full, 4.0, 3, **OPTIONS)
 
 

@@ -28,7 +28,7 @@ def test_pickles_and_other_files_are_refused_unread(tmp_path, monkeypatch):
     torch.save({"weights": torch.ones(1)}, "of others")
     Path("folder").mkdir()
     for name in ("torch", "pickle", "of others", "folder", "nothing"):
-        with pytest.raises(SbmtError, match=f"a whole checkpoint {name}") as told:
+        with pytest.raises(SbmtError, match=name) as told:
             IO.load_checkpoint(name)
         assert "\n" not in str(told.value)
     assert not Path("exploded").exists()

@@ -7,7 +7,6 @@ import pytest
 
 from sbmt import SBMAttention, SbmtError
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig
-from sbmt.experiments.training.lightning_module import density_weight_at
 from sbmt.experiments.training.run import read_config
 from sbmt.experiments.training.tasks import PAPER, PAPER_MLM, REDUCED_MLM, GlueConfig, LongRangeConfig, MlmConfig
 from sbmt.layers.registry import make_options
@@ -32,16 +31,6 @@ def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
     assert "option_defaults" not in config.to_dict()
 
 
-def test_files_of_older_versions_may_hold_options_that_are_gone_and_were_not_in_use():
-    written = RepeatedTokensConfig().to_dict()
-    assert written["options"]["sampler"] is None
-    older = written | {"options": written["options"] | {"n_groups": None, "n_active": None, "is_diagonal": False}}
-    assert RepeatedTokensConfig.from_dict(older) == RepeatedTokensConfig()
-    for unknown in ({"n_active": 2}, {"has_hops": False}):
-        with pytest.raises(SbmtError, match=f"got {next(iter(unknown))}"):
-            RepeatedTokensConfig.from_dict(written | {"options": unknown})
-
-
 @pytest.mark.parametrize(
     ("settings", "weights"),
     [
@@ -54,7 +43,7 @@ def test_files_of_older_versions_may_hold_options_that_are_gone_and_were_not_in_
 )
 def test_density_weight_waits_and_then_grows_along_a_line(settings, weights):
     config = RepeatedTokensConfig(**{"density_weight": 0.5} | settings)
-    assert {step: density_weight_at(config, step) for step in weights} == weights
+    assert {step: config.density_weight_at(step) for step in weights} == weights
 
 
 def test_learning_rate_falls_along_a_line_at_the_end():
@@ -90,36 +79,22 @@ OUT_OF_RANGE = {
     "repeated": [
         ({"steps": 0}, "steps ≥ 1"),
         ({"learning_rate": float("nan")}, "learning_rate > 0"),
-        ({"learning_rate": "x"}, "learning_rate > 0, got x"),
         ({"density_start": 1.5}, "density_start ≥ 0, got 1.5"),
-        ({"density_weight": -1.0}, "density_weight ≥ 0"),
         ({"dense_steps": 1}, r"learning by likelihood with dense_steps, got another attention \(sbm\)"),
         ({"edges_from": 8.0, "edges_ramp": 9}, "learning by likelihood with edges_ramp"),
-        ({"preset": "fitted", "edges_from": 0.0, "edges_ramp": 9}, "edges_from > 0"),
         ({"preset": "fitted", "edges_from": 8.0}, "edges_from and edges_ramp together"),
         ({"preset": "fitted", "density_weight": 0.1}, "density_weight = 0 with learning by likelihood"),
         ({"density_kind": "magic"}, "kind among"),
-        ({"n_clusters": 0}, "n_clusters ≥ 1"),
-        ({"preset": "magic"}, "preset among 'recommended', 'faithful'"),
-        (
-            {"attention": "full", "n_clusters": 4},
-            r"options of attention 'full' \(is_log_scaled, causal\), got n_clusters",
-        ),
-        ({"exploration": 0.1, "extra_keys": 4.0}, "exploration or extra_keys"),
+        ({"attention": "full", "n_clusters": 4}, "is_log_scaled, causal.*got n_clusters"),
         ({"seed": -1}, "seed in"),
     ],
     "long range": [
         ({"task": "speech"}, "task among"),
-        ({"pair_features": "sum"}, "pair_features among"),
         ({"precision": "8-bit"}, "precision among"),
         ({"accumulate": 3}, "accumulate that divides a batch of 128"),
         ({"dev_examples": 0}, "dev_examples ≥ 1"),
-        ({"warmup_steps": -1}, "warmup_steps ≥ 0"),
         ({"warmup_steps": 5000}, "warmup_steps in"),
-        ({"weight_decay": float("nan")}, "weight_decay ≥ 0"),
-        ({"learning_rate": float("inf")}, "learning_rate > 0"),
         ({"dropout": 1.0}, "dropout"),
-        ({"attention_dropout": -0.1}, "dropout"),
     ],
     "mlm": [({"task": "sst2"}, "task among 'mlm'"), ({"length": 2}, "length ≥ 3"), ({"seed": -1}, "seed in")],
     "glue": [

@@ -6,9 +6,7 @@ import torch
 
 from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed
-from tests.experiments.training.tiny_language import N_DEV, N_MISMATCHED, N_TEST, N_TRAIN
 
 ENCODING = Encoding(1, 20)
 
@@ -55,23 +53,6 @@ def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
 def batches_of(config, split, batch_size=4):
     feed = config.open_data().feeds[split]
     return list(BatchStream(feed, feed.once(batch_size, len(feed))))
-
-
-@pytest.mark.usefixtures("language")
-def test_info_tells_data_and_tokeniser(tiny_mlm, tiny_glue, language):
-    tokenizer = Tokenizer.load(language / "corpus" / "tokenizer.json")
-    mlm, glue = tiny_mlm().open_data(), tiny_glue("mnli").open_data()
-    for data, name in ((mlm, "corpus"), (glue, "mnli")):
-        prepared = open_prepared(language / name)
-        assert data.info["sha256"] == prepared.info["sha256"] and data.info["origin"] == prepared.info["origin"]
-        assert data.info["n_train"] == len(data.feeds["train"])
-        assert data.info["tokenizer"] == tokenizer.sha256 == data.tokenizer.sha256
-        assert (data.info["vocab_size"], data.info["first_id"]) == (tokenizer.vocab_size, 0)
-    assert glue.tests == ["test", "mismatched"] and glue.info["n_documents"] == 1
-    sizes = {"train": N_TRAIN, "dev": N_DEV, "test": N_TEST, "mismatched": N_MISMATCHED}
-    assert (
-        {name: len(feed) for name, feed in glue.feeds.items()} == {n: len(x) for n, x in glue.labels.items()} == sizes
-    )
 
 
 @pytest.mark.usefixtures("language")

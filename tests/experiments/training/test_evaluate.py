@@ -9,14 +9,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from sbmt import SbmtError
-from sbmt.experiments.data.glue import GlueRows, read_glue
+from sbmt.experiments.data.glue import GlueRows
 from sbmt.experiments.data.prepared import open_prepared, prepare
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
-from sbmt.experiments.training.evaluate import evaluate, predict_labels, submission
+from sbmt.experiments.training.evaluate import evaluate, predict_labels
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import Run, Scores, load_run
-from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_examples, toy_source
 from tests.experiments.training.tiny_language import sentences
 
@@ -145,18 +144,6 @@ def test_answers_are_those_of_single_rows(make, task):
         expected.append(int(logits.argmax()))
     assert found.tolist() == expected
     assert len(set(expected)) > 1
-
-
-@pytest.mark.usefixtures("language")
-def test_a_submission_has_a_line_per_row(tmp_path):
-    rows = [("good film", "a film"), ("bad", "not bad"), ("$5", "<s>")]
-    (tmp_path / "test.tsv").write_bytes(table("mnli", rows, None))
-    read = read_glue(tmp_path / "test.tsv", "mnli", is_labelled=False)
-    assert read.texts == tuple(rows)
-    lines = submission("mnli", replace(read, index=("5", "7", "6")), np.array([0, 2, 1])).splitlines()
-    assert lines == ["index\tprediction", "5\tcontradiction", "7\tentailment", "6\tneutral"]
-    qqp = submission("qqp", rows_of(2, 2), np.array([1, 0]))
-    assert qqp == "index\tprediction\n0\t1\n1\t0\n"  # as GLUE writes labels, not as they are called here
 
 
 @pytest.mark.usefixtures("language")

@@ -50,17 +50,6 @@ def test_metrics_equal_counting_by_hand(n_classes):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_pipelines_f1_counts_three_of_nine_cells():
-    cells = [(p, y) for y in range(3) for p in range(3)]
-    counted = []
-    for cell in cells:
-        metric = PipelineF1()
-        metric.update(*(torch.tensor([x]) for x in cell))
-        if metric.tp + metric.fp + metric.fn:
-            counted.append(cell)
-    assert counted == [(1, 0), (0, 1), (1, 1)]
-
-
 def test_the_pipelines_f1_flatters_three_classes():
     labels = torch.arange(3).repeat_interleave(6)
     predictions = labels.clone()
@@ -74,8 +63,6 @@ def test_the_pipelines_f1_flatters_three_classes():
 
 @pytest.mark.bad_input
 def test_other_inputs_are_refused():
-    with pytest.raises(SbmtError, match=r"as many predictions as labels, got \(2, 3\) and \(2,\)"):
-        PipelineF1().update(torch.zeros(2, 3), torch.zeros(2))
     for n_classes in (1, 0, 2.0):
         with pytest.raises(SbmtError, match="n_classes ≥ 2"):
             glue_metrics(n_classes)

@@ -6,8 +6,7 @@ import torch
 from sbmt import SBMAttention
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.lightning_module import edges_per_query_at
-from sbmt.experiments.training.tasks import SIZES, RecallConfig, fitted
+from sbmt.experiments.training.tasks import SIZES, GeneratedConfig, RecallConfig, fitted
 from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after
 
 SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, extra_keys=1.0)
@@ -73,9 +72,9 @@ def test_the_first_steps_attend_all_pairs_and_the_rest_draw(seen):
 def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
     mine = config(edges_from=64.0, edges_ramp=4)
     course = [64.0, 32.0, 16.0, 8.0, 4.0, 4.0]
-    assert [edges_per_query_at(mine, 4.0, step) for step in range(1, 7)] == pytest.approx(course, rel=1e-12)
-    assert (edges_per_query_at(mine, 4.0, 1), edges_per_query_at(mine, 4.0, 5)) == (64.0, 4.0)  # to the last bit
-    assert edges_per_query_at(config(), 4.0, 1) == 4.0
+    assert [mine.edges_per_query_at(step, 4.0) for step in range(1, 7)] == pytest.approx(course, rel=1e-12)
+    assert (mine.edges_per_query_at(1, 4.0), mine.edges_per_query_at(5, 4.0)) == (64.0, 4.0)  # to the last bit
+    assert config().edges_per_query_at(1, 4.0) == 4.0
     fit(mine)
     assert [edges for _, edges in seen] == pytest.approx(course + 6 * [4.0], rel=1e-12)
 
@@ -83,7 +82,7 @@ def test_c_goes_from_one_value_to_another_at_equal_ratios(seen):
 def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     """From step 5 of 12, before the courses of dense steps and of c end."""
     settings = dict(dense_steps=6, edges_from=16.0, edges_ramp=9)
-    monkeypatch.setattr("sbmt.experiments.training.tasks.CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr(GeneratedConfig, "checkpoint_every", 5)
     whole = fit(config(**settings), tmp_path / "whole")
     with pytest.raises(Stopped):
         fit(config(**settings), tmp_path / "part", on_step=stop_after(7))

@@ -12,7 +12,6 @@ from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
 from sbmt.experiments.training.lightning_module import TrainingModule
-from sbmt.experiments.training.tasks import PAPER
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 INFO = {"vocab_size": 6, "class_names": ["a", "b"], "n_documents": 1}
@@ -131,24 +130,3 @@ def test_the_rate_rises_and_falls_along_lines(make):
     defaults = {name: optimizer.defaults[name] for name in ("betas", "eps", "weight_decay")}
     assert defaults == {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.3}
     assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in module.parameters()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["listops", "retrieval"])
-def test_a_step_at_the_papers_size(task):
-    """One example of a batch that is computed example by example: what then differs is only how many there are."""
-    config = replace(PAPER[task], accumulate=PAPER[task].batch_size)
-    is_pair, n_classes = task == "retrieval", 10 if task == "listops" else 2
-    info = {"vocab_size": 257, "class_names": ["?"] * n_classes, "n_documents": 1 + is_pair}
-    module = TrainingModule(config, info)
-    tokens = torch.randint(1, 257, (1, 2, config.length) if is_pair else (1, config.length))
-    optimizer = module.configure_optimizers()["optimizer"]
-    before = torch.nn.utils.parameters_to_vector(module.parameters()).clone()
-    loss = module.training_step(Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), torch.tensor([1])), 0)
-    loss.backward()
-    optimizer.step()
-    assert loss.isfinite() and abs(loss.item() - np.log(n_classes)) < 0.7
-    assert ((module.latest["densities"] > 0.2) & (module.latest["densities"] < 0.35)).all()  # near ¼ at the start
-    after = torch.nn.utils.parameters_to_vector(module.parameters())
-    assert after.isfinite().all() and not torch.equal(after, before)
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())

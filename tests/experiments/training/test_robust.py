@@ -2,19 +2,13 @@
 
 import json
 import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from sbmt import SbmtError
-from sbmt.experiments.cli import app
-from sbmt.experiments.data.glue import GlueRows
 from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
 from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
-from sbmt.experiments.training.evaluate import submission
 from tests.experiments.training.runs import Stopped, stop_after
 
 pytestmark = pytest.mark.bad_input
@@ -27,16 +21,15 @@ def files_of(folder):
 
 
 def edit(path, **changes):
-    """Changes entries of a JSON file, ``a__b`` inside ``a``; older versions wrote no checksum."""
+    """Changes entries of a JSON file, ``a__b`` inside ``a``, and its checksum."""
     content = read_json(path)
-    content.pop("checksum", None)
     for name, value in changes.items():
         *outer, last = name.split("__")
         place = content
         for part in outer:
             place = place[part]
         place[last] = value
-    path.write_text(json.dumps(content))
+    write_json(path, content, has_checksum="checksum" in content)
 
 
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
@@ -95,22 +88,13 @@ def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny
         fit(config, tmp_path / "run", resume=True, on_step=pytest.fail)
 
 
-@pytest.mark.parametrize("name", ["best.safetensors", "metrics.csv", "config.json", ".x.part", "sub/notes.txt"])
+@pytest.mark.parametrize("name", ["best.safetensors", "config.json", ".x.part", "sub/notes.txt"])
 def test_files_of_others_are_left_alone(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text('{"mine": 1}')
-    with pytest.raises(SbmtError, match="other files"):
+    with pytest.raises(SbmtError, match="files of others"):
         fit(TINY, tmp_path)
     assert (tmp_path / name).read_text() == '{"mine": 1}'
-
-
-EDITS = {
-    "checksum of the data": {"data": {"sha256": 5}},
-    "a loss in words": {"test__loss": "low"},
-    "a loss beyond all numbers": {"test__loss": 10**400},
-    "an interval in words": {"interval": ["low", "high"]},
-    "no densities": {"test__densities": None},
-}
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +118,6 @@ def told(folder):
     return str(error.value)
 
 
-@pytest.mark.parametrize("changes", EDITS.values(), ids=EDITS)
-def test_an_edited_result_is_told(copied, changes):
-    edit(copied / "result.json", **changes)
-    told(copied)
-
-
 def test_a_network_that_its_weights_cannot_fill_is_not_built(copied):
     edit(copied / "config.json", n_layers=2**31 - 1)
     edit(copied / "result.json", config__n_layers=2**31 - 1)
@@ -150,7 +128,7 @@ def test_a_network_that_its_weights_cannot_fill_is_not_built(copied):
 def test_pipes_are_not_read(copied, name):
     (copied / name).unlink()
     os.mkfifo(copied / name)
-    assert f"a plain file {copied / name}" in told(copied)
+    assert "regular file" in told(copied)
     with pytest.raises(SbmtError):
         fit(TINY, copied)
 
@@ -160,23 +138,3 @@ def test_weights_that_are_no_numbers_are_told(copied):
     next(iter(tensors.values()))[0] = torch.nan
     write_tensors(copied / "model.safetensors", tensors)
     assert "finite weights" in told(copied)
-
-
-def test_control_characters_are_shown_escaped(copied):
-    edit(copied / "config.json", seed="\x1b[31mred")
-    assert "x1b[31mred" in told(copied) and "\x1b" not in told(copied)
-
-
-def test_answers_hold_no_formula():
-    rows = GlueRows((("good",), ("bad",)), None, ("=HYPERLINK(1)", "7"), 0, 0)
-    assert submission("sst2", rows, np.array([1, 0])) == "index\tprediction\n'=HYPERLINK(1)\t1\n7\t0\n"
-
-
-@pytest.mark.usefixtures("language")
-def test_answers_do_not_replace_the_questions(tmp_path, tiny_glue, monkeypatch):
-    fit(tiny_glue(steps=2), tmp_path / "run")
-    monkeypatch.chdir(tmp_path)
-    Path("t.tsv").write_text("index\tsentence\n0\tgood film\n")
-    done = CliRunner().invoke(app, ["predict", "run", "t.tsv", "--output", "./t.tsv"])
-    assert isinstance(done.exception, SbmtError) and "which holds the questions" in str(done.exception)
-    assert Path("t.tsv").read_text().startswith("index\tsentence")

@@ -63,7 +63,7 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     own |= dict(dropout=0.3, attention_dropout=0.4, accumulate=2, precision="bf16-mixed", data="mine", dev_examples=3)
     options = dict(n_clusters=7, window=6, preset="faithful", sampler="fastrg", gate_rule="weight", link="poisson")
     options |= dict(membership="crossed", self_loops=True, exploration=0.2, extra_keys=None)
-    options |= dict(learning="likelihood", edges_per_query=3.0, n_groups=7, reweight=True, sink=True)
+    options |= dict(learning="likelihood", edges_per_query=3.0, n_groups=7, reweight=True, sink=True, causal=False)
     network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, has_tied_start=True)
     network |= dict(attention="sbm", positions="rotary", options=options, option_defaults=(("n_features", 9),))
     config = fine_tuning("qnli", "run", MlmConfig(**own, **network))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbmt.experiments.data.recall import sample_recall
-from sbmt.experiments.training import RecallConfig, build_model, evaluate, fit, load_run
+from sbmt.experiments.training import RecallConfig, build_model, evaluate, fit
 from tests.experiments.training.tiny_language import SMALL_OPTIONS
 
 SIZES = dict(n_pairs=3, n_queries=4, n_distractors=5, n_keys=16, n_values=8)
@@ -19,14 +19,6 @@ TINY = RecallConfig(
     test_sequences=16,
     attention="full",
     option_defaults=SMALL_OPTIONS,
-)
-ORACLE = RecallConfig(
-    **dict(n_pairs=4, n_queries=8, n_distractors=4, n_keys=12, n_values=8, d_model=32, d_hidden=32),
-    attention="full",
-    is_oracle=True,
-    batch_size=32,
-    steps=150,
-    test_sequences=64,
 )
 
 
@@ -58,12 +50,3 @@ def test_full_attention_learns_to_recall():
 def test_the_length_does_not_change_the_network():
     weights = [build_model(TINY.override(n_distractors=n)).state_dict() for n in (0, 5, 500)]
     assert all(torch.equal(weights[0][name], other[name]) for other in weights for name in weights[0])
-
-
-def test_an_oracle_needs_the_item_and_the_query_alone(tmp_path):
-    """At any length, with two edges for a query and one for an item."""
-    run = fit(replace(ORACLE, permutation=True, n_heads=2), tmp_path / "run")
-    assert run.test.accuracy > 0.99 and run.test.density == pytest.approx((8 * 2 + 8) / 16**2)
-    assert evaluate(load_run(tmp_path / "run")).accuracy == run.test.accuracy
-    long = evaluate(replace(run, config=replace(run.config, n_distractors=84)), 64)
-    assert long.accuracy > 0.99 and long.density == pytest.approx((96 + 8) / 96**2)

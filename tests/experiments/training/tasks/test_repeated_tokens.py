@@ -64,23 +64,6 @@ def test_a_run_is_a_plain_loop():
     assert all(torch.equal(run.model.state_dict()[name], weight) for name, weight in model.state_dict().items())
 
 
-def test_a_saved_run_loads_as_it_was(tmp_path):
-    run = fit(TINY, tmp_path / "run")
-    loaded = load_run(tmp_path / "run")
-    assert loaded.config == TINY
-    assert loaded.test == run.test
-    assert loaded.history["loss"] == pytest.approx(run.history["loss"], rel=1e-5)
-    again = evaluate(loaded)  # the same sequences and masks
-    assert (again.accuracy, again.density) == (run.test.accuracy, run.test.density)
-    assert again.loss == pytest.approx(run.test.loss, rel=1e-6)
-
-
-def test_the_density_penalty_reaches_the_block_model():
-    plain = fit(replace(TINY, steps=40, learning_rate=0.02))
-    pressed = fit(replace(TINY, steps=40, learning_rate=0.02, density_weight=10.0, density_kind="expected"))
-    assert pressed.test.expected_density < 0.5 * plain.test.expected_density
-
-
 @pytest.mark.slow
 def test_algorithm_1_stops_below_its_cap_and_fails():
     """It cannot draw an edge with more than 63.2 %, and the task shows it."""

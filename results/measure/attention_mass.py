@@ -18,7 +18,6 @@ from rich.progress import track
 from results.measure.common import RESULTS, RUNS, run, write
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import GREEN, INK, ORANGE, PURPLE, SKY
 from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
 from sbmt.experiments.sparsification.masks import n_keys
 from sbmt.experiments.training.evaluate import inputs
@@ -36,20 +35,8 @@ NETWORKS = {
 }
 SHARES, FITTED_FOR = (0.01, 0.02, 0.05, 0.1), 0.05
 STEPS, EXAMPLES, FINE_TUNE_STEPS = 300, 1000, 300
-TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0
 FINE_TUNED = "ListOps", "Retrieval, topics", "Pathfinder"
 """The networks that answer well above chance, and where some masks lose more than others."""
-
-STYLES: dict[str, dict[str, Any]] = {
-    "fitted": {"color": GREEN, "linewidth": 2.6, "zorder": 5},
-    "k-means": {"color": SKY},
-    "hashing": {"color": SKY, "linestyle": "--"},
-    "window": {"color": ORANGE},
-    "window and random": {"color": ORANGE, "linestyle": "--"},
-    "random": {"color": PURPLE},
-    "ideal rates": {"color": INK, "linestyle": "--", "linewidth": 1.2},
-    "oracle": {"color": INK, "linestyle": ":"},
-}
 
 
 def mean_keys(trained: Run) -> float:
@@ -84,26 +71,19 @@ def kept(name: str, fine_tune_steps: int = 0) -> dict[str, Any]:
 
 def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
     """A panel per network, a line per kind of mask: share of attention along edges over the share of pairs."""
-    rows = ceil(len(networks) / 3)
-    with saved_figure(path, 7.8, rows * 2.5 + 0.9) as figure:
-        panels = figure.subplots(rows, 3, squeeze=False, sharey=True).ravel()
-        for axes, (title, result) in zip(panels, networks.items(), strict=False):
-            kinds = [kind["kind"] for kind in result["levels"][0]]
-            for name, style in STYLES.items():
-                points = [level[kinds.index(name)] for level in result["levels"]]
-                x, y = [p["density"] for p in points], [p["attention_mass"] for p in points]
-                axes.plot(x, y, marker="o", markersize=3.5, label=name, **style)
-            axes.set(title=title, xscale="log", ylim=(0, 1.02))
-            shown = [share for share in TICKS if axes.get_xlim()[0] <= share <= axes.get_xlim()[1]]
-            axes.set_xticks(shown, [f"{100 * share:.0f} %" for share in shown])
+    with saved_figure(path, 7.8, ceil(len(networks) / 3) * 2.5 + 0.9) as figure:
+        panels = figure.subplots(ceil(len(networks) / 3), 3, squeeze=False, sharey=True).ravel()
+        for axes, (title, result) in zip(panels, networks.items(), strict=True):
+            for i, kinds in enumerate(zip(*result["levels"], strict=True)):
+                x, y = ([kind[name] for kind in kinds] for name in ("density", "attention_mass"))
+                axes.plot(x, y, ("o-", "o--", "o:")[i // 6], color=f"C{i % 6}", markersize=3.5, label=kinds[0]["kind"])
+            axes.set(title=title, xscale="log", ylim=(0, 1.02), xticks=result["shares"])
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0, 0))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-            axes.grid(axis="y")
-        for axes in panels[len(networks) :]:
-            axes.remove()
-        figure.supxlabel("share of pairs that are edges", fontsize=9.5)
-        figure.supylabel("attention along them", fontsize=9.5)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8.5)
+        figure.supxlabel("share of pairs that are edges")
+        figure.supylabel("attention along them")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
 
 
 def main() -> None:

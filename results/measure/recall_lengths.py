@@ -48,11 +48,12 @@ def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
     """Accuracy, density and time of an answer against the length; a colour and a style for each trial."""
     with saved_figure(RESULTS / "recall.png", 10.0, 3.8) as figure:
         *panels, seconds = figure.subplots(1, 3)
-        names = [trial.name for trial in STUDIES["recall"].trials]
+        titles = {trial.name: trial.title for trial in STUDIES["recall"].trials}
+        names = list(dict.fromkeys(one["trial"] for one in runs))
         looks = {name: {"color": f"C{i % 6}", "linestyle": ("-", "--", ":")[i // 6]} for i, name in enumerate(names)}
         for ax, metric in zip(panels, ("accuracy", "density"), strict=True):
             for one in runs:
-                title = STUDIES["recall"].trials[names.index(one["trial"])].title if one["seed"] == 0 else None
+                title = titles.get(one["trial"], one["trial"]) if one["seed"] == 0 else None
                 values = [at[metric] for at in one["lengths"].values()]
                 ax.plot(LENGTHS, values, **looks[one["trial"]], marker="o", markersize=3, label=title)
         for trial in ("full", "fitted"):

@@ -12,13 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sbmt.block_model.fit import auxiliary_loss
+from sbmt.block_model.fit import fit_loss
+from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, is_number
 from sbmt.graph.masks import zero_padding
+from sbmt.graph.patterns import all_pairs
+from sbmt.layers import SBMAttention
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.types import AttentionOutput
-
-BETAS = 0.9, 0.99  # of Adam: rates are exponentials, whose gradients are now and then far larger, best soon forgotten
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +73,14 @@ def fit_block_models(
     *,
     steps: int,
     learning_rate: float = 1e-2,
+    n_queries: int = 64,
     n_measured: int = 4,
     on_step: Callable[[int, float], None] | None = None,
 ) -> MaskReport:
     """Fits the block models of a network to its attention, with everything else frozen.
 
     While it runs, every layer attends all pairs, as the network was trained to, and its block model learns by
-    likelihood where that attention goes (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
+    likelihood where some of the queries attend (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
 
     Args:
         model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``. Only its block models change.
@@ -86,31 +88,35 @@ def fit_block_models(
             often as it takes.
         steps: Steps of Adam, one batch each; some hundreds are enough.
         learning_rate: The largest; it falls to zero over the last third, along a cosine.
+        n_queries: On how many queries of a sequence, chosen at random, a step fits. Causal masks take all of them.
         n_measured: How many of the batches that follow the masks are measured on.
         on_step: Called after each step with its number, from 1, and its loss.
 
     Raises:
-        SbmtError: If the model has no fitted masks, a number is out of range, the batches run out or do not reach all
-            masks, or gradients are off.
+        SbmtError: If the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
 
-    Cost: O(n²) for each of ``steps`` passes forward with full attention, and backward through the block models.
+    Cost: for each of ``steps``, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
-    check_sizes(steps=steps, n_measured=n_measured)
+    check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
     if not is_number(learning_rate) or not 0 < learning_rate < inf:
         raise SbmtError("learning_rate > 0", learning_rate, "1e-2 is a start")
-    blocks = [p for layer in fitted_layers(model).values() for p in layer.block_parameters()]
-    optimizer = torch.optim.Adam(blocks, learning_rate, betas=BETAS)
+    layers = fitted_layers(model)
+    blocks = [p for layer in layers.values() for p in layer.block_parameters()]
+    optimizer = torch.optim.Adam(blocks, learning_rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
     supply = endless(batches)
     losses: list[float] = []
-    with attending_all(model) as calls:
+    with kept(layers.values(), "training"), kept(blocks, "requires_grad"), torch.enable_grad():
+        for p in blocks:
+            p.requires_grad_(True)
         for step in range(1, steps + 1):
-            calls.clear()
-            _call(model, next(supply))
+            calls = seen_calls(model, next(supply))
             if not calls:
                 do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
                 raise SbmtError("batches that reach a fitted mask", "none reached", do)
-            loss = fitting_loss(calls)
+            loss = torch.stack(
+                [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
+            ).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -164,23 +170,67 @@ class Heads(NamedTuple):
         return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
 
 
-Calls = dict[str, list[tuple[Heads, AttentionOutput]]]
-"""By the name of a layer: what it was called with, and what it returned."""
+def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
+    """What each fitted layer of a model is given, call by call, while all of them attend all pairs without dropout."""
+    calls: dict[str, list[Heads]] = defaultdict(list)
+    layers = fitted_layers(model)
+
+    def attend_all(name: str, *tokens: Any, **options: Any) -> AttentionOutput:
+        heads = Heads(*tokens, query_mask=options.get("query_mask"), key_mask=options.get("key_mask"))
+        calls[name].append(heads)
+        everything = heads.value.new_ones(heads.query.shape[:2], dtype=torch.float32)
+        values = full_attention(heads, layers[name].causal, layers[name].sink) @ heads.value
+        return AttentionOutput(values, everything, everything)
+
+    with torch.no_grad(), kept(model.modules(), "training"), ExitStack() as stack:
+        model.eval()
+        for name, layer in layers.items():
+            layer.forward = partial(attend_all, name)  # type: ignore[method-assign]
+            stack.callback(vars(layer).pop, "forward")
+        _call(model, batch)
+    return calls
 
 
 def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
-    """What each fitted layer of a model is given, in its last call, while all of them attend all pairs, by name."""
-    with torch.no_grad(), attending_all(model) as calls:
-        _call(model, batch)
-    return {name: found[-1][0] for name, found in calls.items()}
+    """The last of :func:`seen_calls`, layer by layer."""
+    return {name: found[-1] for name, found in seen_calls(model, batch).items()}
 
 
-def full_attention(heads: Heads) -> Float[Tensor, "batch heads n_queries n_keys"]:
-    """The weights of full attention, zero where there is nothing to attend."""
+def full_attention(
+    heads: Heads, causal: bool = False, sink: Tensor | None = None
+) -> Float[Tensor, "batch heads n_queries n_keys"]:
+    """The weights of full attention, zero where there is nothing to attend; a sink takes its share of them."""
     scores = heads.query @ heads.key.mT / heads.query.shape[-1] ** 0.5
     if heads.key_mask is not None:
         scores = scores.masked_fill(~heads.key_mask[:, None, None, :], -torch.inf)
-    return zero_padding(scores.softmax(-1).nan_to_num(), heads.query_mask)
+    if causal:
+        n, m = scores.shape[2:]
+        scores = scores.masked_fill(~scores.new_ones(n, m, dtype=torch.bool).tril(m - n), -torch.inf)
+    if sink is not None:
+        column = sink.detach().to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, column], -1)
+    weights = scores.softmax(-1).nan_to_num()[..., : heads.key.shape[2]]
+    return zero_padding(weights, heads.query_mask)
+
+
+def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, ""]:
+    """The loss of a layer's fit to where so many of its queries attend, chosen at random; causal masks take all."""
+    n, n_keys = heads.query.shape[2], heads.key.shape[2]
+    rows = torch.arange(n) if layer.causal or n <= n_queries else torch.randperm(n)[:n_queries].sort().values
+    query_mask = None if heads.query_mask is None else heads.query_mask[:, rows]
+    heads = heads._replace(query=heads.query[:, :, rows], query_mask=query_mask)
+    block_model = layer.train().block_model(heads.query, heads.key, query_mask, heads.key_mask)
+    edges = all_pairs(block_model.shape, *block_model.masks, device=heads.query.device)
+    is_edge = edges.to_dense()
+    weights = full_attention(heads, layer.causal, layer.sink)[is_edge]
+    is_near = None
+    if layer.window is not None:
+        near = (rows[:, None] - torch.arange(n_keys)).abs() <= layer.window // 2
+        is_near = near.to(is_edge.device).expand_as(is_edge)[is_edge]
+    given, c = layer.exploration, layer.edges_per_query
+    exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
+    assert c is not None  # likelihood has it
+    return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_near)
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
@@ -210,36 +260,6 @@ def _effective_keys(weights: Tensor) -> Tensor:
 
 
 @contextmanager
-def attending_all(model: nn.Module) -> Iterator[Calls]:
-    """Meanwhile fitted layers attend all pairs, dropout is off, and only block models take gradients; yields calls."""
-    layers = fitted_layers(model)
-    as_before = kept(model.modules(), "training"), kept(model.parameters(), "requires_grad")
-    with as_before[0], as_before[1], kept(layers.values(), "is_dense", "dropout"), watched(layers) as calls:
-        model.eval().requires_grad_(False)
-        for layer in layers.values():
-            layer.train()
-            layer.is_dense, layer.dropout = True, 0.0
-            for p in layer.block_parameters():
-                p.requires_grad_(True)
-        yield calls
-
-
-@contextmanager
-def watched(layers: Mapping[str, nn.Module]) -> Iterator[Calls]:
-    """Yields a mapping that meanwhile every call of one of these layers is added to."""
-    calls: Calls = defaultdict(list)
-
-    def keep(name: str, _: nn.Module, tokens: Any, options: dict[str, Any], output: AttentionOutput) -> None:
-        query, key, value = tokens
-        calls[name].append((Heads(query, key, value, options.get("query_mask"), options.get("key_mask")), output))
-
-    with ExitStack() as hooks:
-        for name, layer in layers.items():
-            hooks.callback(layer.register_forward_hook(partial(keep, name), with_kwargs=True).remove)
-        yield calls
-
-
-@contextmanager
 def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
     """Afterwards these attributes are what they were before."""
     before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
@@ -248,15 +268,6 @@ def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
     finally:
         for thing, name, value in before:
             setattr(thing, name, value)
-
-
-def fitting_loss(calls: Calls) -> Tensor:
-    """The sum of all auxiliary losses; raises SbmtError if a layer learns nothing from any of its calls."""
-    outputs = [[output for _, output in found] for found in calls.values()]
-    if not all(any(output.auxiliary_loss.requires_grad for output in found) for found in outputs):
-        do = "do without torch.no_grad() and eval(), and checkpoint activations with use_reentrant=False"
-        raise SbmtError("an auxiliary loss with a gradient from every fitted layer", "one without", do)
-    return auxiliary_loss([output for found in outputs for output in found])
 
 
 def falling(done: float) -> float:

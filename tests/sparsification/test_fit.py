@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 import sbmt
 from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.fit import Heads, fit_to, seen_calls
 
 WIDTH = 16
 
@@ -150,15 +151,40 @@ class Checkpointed(Twins):
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
-@pytest.mark.bad_input
-def test_a_fit_without_gradients_says_why():
-    model = sbmt.sparsify(Checkpointed().eval(), edges_per_query=4.0, n_clusters=16)
-    with pytest.raises(sbmt.SbmtError, match="checkpoint activations with use_reentrant=False"):
-        sbmt.fit_block_models(model, [pairs(2)], steps=2)
-    model.use_reentrant = False
-    assert len(sbmt.fit_block_models(model, [pairs(2)], steps=2, n_measured=1).losses) == 2
-    with torch.no_grad(), pytest.raises(sbmt.SbmtError, match=r"do without torch\.no_grad"):
-        sbmt.fit_block_models(model, [pairs(2)], steps=2)
+def test_checkpointing_and_no_grad_change_nothing():
+    losses = []
+    for use_reentrant in (True, False):
+        torch.manual_seed(0)
+        model = sbmt.sparsify(Checkpointed().eval(), edges_per_query=4.0, n_clusters=16)
+        model.use_reentrant = use_reentrant
+        with torch.set_grad_enabled(use_reentrant):
+            losses.append(sbmt.fit_block_models(model, [pairs(2)], steps=2, n_measured=1).losses)
+    assert losses[0] == losses[1]
+
+
+def test_some_queries_estimate_the_fit_to_all():
+    torch.manual_seed(0)
+    model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16, window=2)
+    (heads,) = seen_calls(model, pairs(4))["attention.attention"]
+    heads = heads._replace(query_mask=(torch.arange(24) < torch.tensor([24, 24, 16, 24])[:, None]))
+    layer = model.attention.attention
+    whole = fit_to(layer, heads, n_queries=24)
+    parts = torch.stack([fit_to(layer, heads, n_queries=12) for _ in range(400)])
+    assert abs(parts.mean() - whole) < 5 * parts.std() / 20 and parts.std() > 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_fit_is_that_of_a_layer_that_attends_all_pairs(causal):
+    torch.manual_seed(0)
+    settings = {"preset": "fitted", "n_clusters": 16, "window": 2, "causal": causal}
+    layer = sbmt.build_attention("sbm", d_head=8, n_heads=2, **settings).double().train()
+    layer.is_dense = True
+    with torch.no_grad():
+        layer.sink.fill_(0.3)
+    tokens = torch.randn(2, 2, 9, 8, dtype=torch.float64)
+    real = torch.arange(9) < torch.tensor([[9], [6]])
+    output = layer(tokens, tokens, tokens, query_mask=real, key_mask=real)
+    torch.testing.assert_close(fit_to(layer, Heads(tokens, tokens, tokens, real, real), 9), output.auxiliary_loss)
 
 
 @pytest.mark.bad_input

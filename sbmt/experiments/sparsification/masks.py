@@ -3,7 +3,9 @@
 All are dense inside, so that they stay simple.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from math import inf
 
 import torch
 from jaxtyping import Bool, Float
@@ -123,14 +125,40 @@ def random(layer: Sequence[Heads], density: float) -> MaskedAttention:
 
 def window(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """The nearest keys on either side."""
-    return local(_reach(layer, density), 0.0)
+    return local(max(0, _reach(layer, density)), 0.0)
 
 
 def window_and_random(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """Half of the keys near, the other half random."""
-    reach = _reach(layer, density / 2)
+    reach = max(0, _reach(layer, density / 2))
     inside = _band(layer, reach)
     return local(reach, min(1.0, max(0.0, (density - inside) / max(1e-12, 1 - inside))))
+
+
+def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """The first and the last key, such as [CLS] and [SEP] in a BERT, and otherwise the nearest."""
+
+    def mask(reach: int) -> MaskedAttention:
+        near = local(reach, 0.0)
+        return MaskedAttention(lambda heads: (near.mask(heads)[0] | _ends(heads), None))
+
+    found = (density_of(layer, [mask(reach).mask(heads)[0].float() for heads in layer]) for reach in count(-1))
+    return mask(_nearest_reach(found, density))
+
+
+def _ends(heads: Heads) -> Bool[Tensor, "batch 1 1 m"]:
+    real = is_pair(heads)[:, :1].any(2, keepdim=True)  # batch 1 1 m
+    return real & ((real.cumsum(-1) == 1) | (real.cumsum(-1) == real.sum(-1, keepdim=True)))
+
+
+def _nearest_reach(densities: Iterable[float], density: float) -> int:
+    """The reach of the window of nearest density, given those of reach −1, 0, 1 and so on."""
+    last = inf
+    for reach, found in enumerate(densities, -1):
+        if found >= density or found == last:
+            return reach - (abs(last - density) < abs(found - density))
+        last = found
+    raise AssertionError("there is no end to reaches")
 
 
 def _band(layer: Sequence[Heads], reach: int) -> float:
@@ -140,13 +168,7 @@ def _band(layer: Sequence[Heads], reach: int) -> float:
 
 def _reach(layer: Sequence[Heads], density: float) -> int:
     """The reach of the window whose density is nearest."""
-    reach, last = 0, _band(layer, 0)
-    while last < density:
-        following = _band(layer, reach + 1)
-        if abs(following - density) >= abs(last - density):
-            break
-        reach, last = reach + 1, following
-    return reach
+    return _nearest_reach((_band(layer, reach) for reach in count(-1)), density)
 
 
 # --- hashing ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,133 @@
+"""Fitted masks for a pretrained encoder of Hugging Face Transformers, beside other masks with as many edges."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.files import read_file
+from sbmt.experiments.sparsification.masks import CONTROLS, window_and_ends
+from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.fit import measure_masks, seen_heads
+
+FULL, FITTED = "full attention", "fitted"
+DRAWN = FITTED, "random", "ideal rates"
+"""Masks that are drawn anew in every call."""
+OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
+OTHERS |= {"window and both ends": window_and_ends}
+OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
+"""What fitted masks are compared with. The last two know the attention, so that they save nothing."""
+BATCH, LENGTH = 8, 256
+MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
+LEAST_TEXTS = 64
+
+Batch = dict[str, Tensor]
+"""What an encoder is called with."""
+
+
+def load_encoder(folder: Path) -> tuple[Any, Any]:
+    """The encoder and the tokenizer in a folder that ``save_pretrained`` wrote; nothing is downloaded or unpickled."""
+    from safetensors import SafetensorError
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    read_file(folder / "config.json", do="name a folder that save_pretrained wrote")
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    logging.disable_progress_bar()
+    try:
+        model = AutoModel.from_pretrained(folder, use_safetensors=True, **local)
+        return model.eval(), AutoTokenizer.from_pretrained(folder, **local)
+    except (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        do = "check that it holds config.json, model.safetensors and the tokenizer's files"
+        raise SbmtError(f"an encoder of Transformers in {folder}", reason, do) from error
+
+
+def read_texts(path: Path) -> list[str]:
+    """The lines of a text file that are not empty, each a text of its own."""
+    try:
+        texts = [line.strip() for line in read_file(path).decode().splitlines()]
+    except UnicodeDecodeError as error:
+        raise SbmtError(f"UTF-8 text in {path}", f"byte {error.start} of something else", "convert it") from error
+    if len(texts := [text for text in texts if text]) < LEAST_TEXTS:
+        do = "add texts: masks are fitted on some of them and compared on others"
+        raise SbmtError(f"at least {LEAST_TEXTS} lines with text in {path}", len(texts), do)
+    return texts
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str], length: int = LENGTH, batch: int = BATCH) -> list[Batch]:
+    """Batches of texts, cut off after ``length`` tokens and padded to the longest of their batch."""
+    pieces = [list(texts[i : i + batch]) for i in range(0, len(texts), batch)]
+    options: dict[str, Any] = {"truncation": True, "max_length": length, "padding": True, "return_tensors": "pt"}
+    return [dict(tokenizer(piece, **options)) for piece in pieces]
+
+
+def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Tensor, "texts d"]:
+    """The mean of each text's last hidden states, of length 1: what sentence encoders compare by cosine."""
+    found = []
+    with torch.no_grad():
+        for batch in batches:
+            real = batch["attention_mask"][..., None]
+            states = model(**batch).last_hidden_state
+            found.append((states * real).sum(1) / real.sum(1))
+    return nn.functional.normalize(torch.cat(found), dim=-1)
+
+
+def with_masks(
+    model: nn.Module, sparse: nn.Module, tuned_on: Sequence[Batch], density: float | None = None
+) -> Iterator[tuple[str, nn.Module]]:
+    """The encoder itself, with its fitted masks, and with every other kind of mask of that density, by name.
+
+    Args:
+        model: Attends everything.
+        sparse: The same with fitted masks.
+        tuned_on: What the others are tuned on.
+        density: The share of pairs that are edges; None: that of fitted masks on these batches.
+    """
+    yield FULL, model
+    yield FITTED, sparse
+    if density is None:
+        density = measure_masks(sparse, tuned_on).mean("density")
+    seen = [seen_heads(sparse, batch) for batch in tuned_on]
+    for name, make in OTHERS.items():
+        other = copy.deepcopy(sparse)
+        for layer in fitted_layers(sparse):
+            other.set_submodule(layer, make([heads[layer] for heads in seen], density))
+        yield name, other
+
+
+def compare_encoder(
+    model: nn.Module,
+    sparse: nn.Module,
+    tuned_on: Sequence[Batch],
+    asked: Sequence[Batch],
+    on_kind: Callable[[str], None] = lambda name: None,
+) -> list[dict[str, Any]]:
+    """How close embeddings of texts come to those of full attention under fitted masks, and under others as large.
+
+    Returns a row for each kind: its name, the share of pairs that are edges and the share of attention along them (on
+    ``tuned_on``), and the mean cosine of an embedding to that of full attention, with its standard error over the texts
+    in ``asked``. That of fitted masks also holds how many keys each head effectively attends to under full attention.
+    """
+    rows: list[dict[str, Any]] = []
+    torch.manual_seed(0)
+    for name, masked in with_masks(model, sparse, tuned_on):
+        on_kind(name)
+        embedded = embed(masked, asked)
+        if name == FULL:
+            wanted = embedded
+            continue
+        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
+        quality = measure_masks(sparse, tuned_on, masks)
+        cosine = (embedded * wanted).sum(-1).double()
+        seen = {measure: quality.mean(measure) for measure in ("density", "attention_mass", "effective_keys")}
+        error = float(cosine.std() / len(cosine) ** 0.5)
+        rows.append({"kind": name, **seen, "cosine": float(cosine.mean()), "cosine_error": error})
+        if name == FITTED:
+            rows[-1]["attended_keys"] = torch.cat([layer.attended_keys for layer in quality.layers.values()]).tolist()
+    return rows

@@ -175,11 +175,19 @@ def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
-    def attend_all(name: str, *tokens: Any, **options: Any) -> AttentionOutput:
-        heads = Heads(*tokens, query_mask=options.get("query_mask"), key_mask=options.get("key_mask"))
+    def attend_all(
+        name: str,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        **_: Any,
+    ) -> AttentionOutput:
+        heads = Heads(query, key, value, query_mask, key_mask)
         calls[name].append(heads)
-        everything = heads.value.new_ones(heads.query.shape[:2], dtype=torch.float32)
-        values = full_attention(heads, layers[name].causal, layers[name].sink) @ heads.value
+        everything = value.new_ones(query.shape[:2], dtype=torch.float32)
+        values = full_attention(heads, layers[name].causal, layers[name].sink) @ value
         return AttentionOutput(values, everything, everything)
 
     with torch.no_grad(), kept(model.modules(), "training"), ExitStack() as stack:

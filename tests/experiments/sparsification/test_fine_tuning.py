@@ -57,14 +57,6 @@ def test_block_models_learn_from_attention_alone(sparse):
         assert torch.equal(before[name], p) != (id(p) in block_parameters), name
 
 
-def test_frozen_block_models_stay_frozen(sparse):
-    for layer in fitted_layers(sparse).values():
-        layer.requires_grad_(False)
-    before = {name: p.detach().clone() for name, p in sparse.named_parameters()}
-    fine_tune(sparse, BATCHES, like(encoder()), steps=3)
-    assert all(torch.equal(before[name], p) != p.requires_grad for name, p in sparse.named_parameters())
-
-
 def test_block_models_learn_under_checkpoints_or_say_why_not(sparse):
     def loss(model, batch, use_reentrant):
         output = checkpoint(model, batch.clone().requires_grad_(), use_reentrant=use_reentrant)
@@ -81,10 +73,8 @@ def test_block_models_learn_under_checkpoints_or_say_why_not(sparse):
     ("changed", "error"),
     [
         ({"steps": 0}, "steps ≥ 1"),
-        ({"learning_rate": 0.0}, "learning_rate > 0"),
         ({"block_model_rate": float("nan")}, "block_model_rate > 0"),
         ({"batches": iter(BATCHES[:1])}, "come to its end"),
-        ({"batches": []}, "got none"),
         ({"loss": lambda model, batch: model(batch).sum() * float("nan")}, "a finite loss, got nan at step 1"),
     ],
 )

@@ -83,18 +83,6 @@ def test_rates_and_their_gradients_are_those_of_the_dense_model(quantity, densit
     assert torch.equal(models[0].n_pairs, models[1].n_pairs)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_gradcheck(size):
-    leaves = leaves_of(size=size)
-    edges = edges_of(crossed_model(leaves), 0.05)
-
-    def both(*leaves):
-        model = crossed_model(leaves)
-        return model.edge_rate(edges), model.sum_of_rates()
-
-    assert torch.autograd.gradcheck(both, leaves, fast_mode=True)
-
-
 @pytest.mark.parametrize("is_padded", [False, True])
 @pytest.mark.parametrize("exploration", [0.0, 0.05])
 def test_a_fit_is_that_of_the_dense_model(exploration, is_padded, route):

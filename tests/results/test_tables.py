@@ -6,10 +6,8 @@ from results.tables import (
     KINDS,
     TASKS,
     fit_line,
-    fitted_gain_table,
     limits_table,
     long_range_table,
-    machines_table,
     study_table,
 )
 
@@ -95,28 +93,3 @@ def test_limits_are_where_the_line_meets_one(write):
     assert "| 1,024 | 55 % | 5.1 %, or never | 5.1 %, or never |" in limits_table()  # and not 0.0 to 5.1 %
     write(bench=bench(lambda kind, n, density, _: 20000 / n + density))
     assert limits_table().count("| never | never |") == 5
-
-
-def of_a_processor(name, date, ratios):
-    """A result of the suite ``fitted`` with these ratios of both modes by number of tokens."""
-    cases = [
-        {"kind": "fitted", "n": n, "density": 16 / n, "is_training": is_training, "sweeps": ["n"],
-         "results": {"sdpa": {"median": 12.345},
-                     "sbm": {"median": 1.0, "ratio": ratio, "ratio_low": 0.9 * ratio, "ratio_high": 1.1 * ratio}}}
-        for n, ratio in ratios.items() for is_training in (False, True)
-    ]  # fmt: skip
-    return {"manifest": {"processor": name, "date": date}, "suites": {"fitted": {"found": {"cases": cases}}}}
-
-
-def test_processors_stand_side_by_side(write):
-    ratios = {512: 2.0, 1024: 1.0, 2048: 0.5, 4096: 0.04, 8192: 0.02, 16384: 0.01}
-    here = of_a_processor("One", "2026-01-02", ratios)
-    there = of_a_processor("Other", "2026-01-01", {n: 2 * ratio for n, ratio in ratios.items()})
-    write(bench_fitted=here, machines__other__bench_fitted=there)
-    found = machines_table("fitted").splitlines()
-    assert found[0] == "| | n | A: SDPA, ms | A: ours / SDPA | B: SDPA, ms | B: ours / SDPA |"
-    assert found[2] == "| fitted, training | 512 | 12.3 | 2.00 (1.80–2.20) | 12.3 | 4.00 (3.60–4.40) |"
-    assert found[5] == "| fitted, training | 4,096 | 12.3 | 0.040 (0.036–0.044) | 12.3 | 0.080 (0.072–0.088) |"
-    assert found[-1] == "*A: One, 2026-01-02; B: Other, 2026-01-01.*"
-    gain = "0.2 to 0.5 | 0.5 to 1.0 | 1.0 to 2.0 | 12.5 to 25.0 | 25.0 to 50.0 | 50.0 to 100.0 |"
-    assert rows(fitted_gain_table()) == [f"| training step | {gain}", f"| forward pass | {gain}"]

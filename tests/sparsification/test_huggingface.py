@@ -159,17 +159,10 @@ def decoder():
     return transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, **WORDS, is_decoder=True))
 
 
-def modernbert():
-    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
-    config = transformers.ModernBertConfig(**SIZES | {"num_hidden_layers": 3}, **ids, vocab_size=50)
-    return transformers.ModernBertModel(config)
-
-
 @pytest.mark.parametrize(
     ("make", "settings", "why"),
     [
         (decoder, {}, "not causal"),
-        (modernbert, {}, "without a window"),
         (bert, {"exploration": ExtraKeys(2)}, "exploration as JSON holds it, got a ExtraKeys"),
     ],
 )

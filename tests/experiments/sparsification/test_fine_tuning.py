@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import sbmt
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
@@ -55,18 +54,6 @@ def test_block_models_learn_from_attention_alone(sparse):
     fine_tune(sparse, BATCHES, lambda model, batch: 0.0 * model(batch).sum(), steps=3)
     for name, p in sparse.named_parameters():
         assert torch.equal(before[name], p) != (id(p) in block_parameters), name
-
-
-def test_block_models_learn_under_checkpoints_or_say_why_not(sparse):
-    def loss(model, batch, use_reentrant):
-        output = checkpoint(model, batch.clone().requires_grad_(), use_reentrant=use_reentrant)
-        return (output - batch).square().mean()
-
-    with pytest.raises(sbmt.SbmtError, match="checkpoint activations with use_reentrant=False"):
-        fine_tune(sparse, BATCHES, lambda *arguments: loss(*arguments, True), steps=2)
-    before = sparse.layers[0].self_attn.attention.clusters.detach().clone()
-    fine_tune(sparse, BATCHES, lambda *arguments: loss(*arguments, False), steps=2)
-    assert not torch.equal(before, sparse.layers[0].self_attn.attention.clusters)
 
 
 @pytest.mark.parametrize(

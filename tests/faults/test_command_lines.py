@@ -27,9 +27,3 @@ def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
     code, _, err = command_line(line)
     assert code == 2 and words in err and err.count("\n") == 1 and err.startswith("sbmt: expected "), err
     assert sorted(os.listdir(here)) == before
-
-
-@pytest.mark.parametrize("name", ["[red].png", "\udcff.png"])
-def test_a_file_name_is_printed_as_it_is(here, command_line, name):
-    code, out, _ = command_line(f"sample --n-tokens 4 --case distant --output {name}")
-    assert code == 0 and f"Figure: {name.encode('utf-8', 'backslashreplace').decode()}" in out

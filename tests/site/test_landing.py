@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from results.claims import n_claims
-from tests.site.visits import DOCS, ROOT, Visit
+from tests.site.visits import DOCS, ROOT
 
 pytestmark = pytest.mark.site
 
@@ -19,15 +19,3 @@ def test_what_it_says_is_so(site: Path) -> None:
     assert [int(n) for n in re.search(said, text).groups()] == [n_claims(group) for group in groups]
     command = re.search(r"```console\nmake (.*)\n", (DOCS / "index.md").read_text("utf-8"))[1]
     assert re.search(rf"^{command}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-
-
-def test_a_mask_can_be_drawn_by_keyboard(visit: Visit) -> None:
-    page = visit.open("index.html").page
-    small = page.locator("#small")
-    seen = [small.get_attribute("data-edges")]
-    for selector, key in (("[name=blocks]", "ArrowRight"), ("[name=reach]", "ArrowLeft"), ("button", "Enter")):
-        small.locator(selector).focus()
-        page.keyboard.press(key)
-        seen.append(small.get_attribute("data-edges"))
-        assert seen[-1] != seen[-2], selector
-        assert small.locator("[data-part=told]").inner_text().startswith(f"{seen[-1]} edges")

@@ -65,14 +65,3 @@ def test_the_error_says_what_was_expected(words):
         with pytest.raises(SbmtError) as caught:
             function(**arguments) if isinstance(arguments, dict) else function(*arguments)
         assert words in str(caught.value), arguments
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint8])
-def test_small_integers_of_numpy_neither_overflow_nor_lose_digits(kind):
-    n, k = kind(100), kind(4)
-    assert theory.pattern_counts(n, k) == theory.pattern_counts(100, 4)
-    assert theory.certify(theory.three_patterns(n, k), [kind(1), 2, 3], time_limit=n).outcome == "proved"
-    assert theory.expected_hamiltonian_cycles(n, 0.5) == theory.expected_hamiltonian_cycles(100, 0.5)
-    assert realisability.in_block_bound(k, 0.1) == realisability.in_block_bound(4, 0.1)
-    assert realisability.expected_entries(n, k) == realisability.expected_entries(100, 4)
-    assert simulation.predict_block_cycles(n, k) == simulation.predict_block_cycles(100, 4)

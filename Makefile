@@ -60,11 +60,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Unit tests come first: they compile the loops, which notebooks and pages then find ready. The notebooks, which take
-# longest, then have two processes; beside them all else takes its turn.
+# Unit tests come first: they compile the loops, which notebooks and pages then find ready. Unit tests, and after them
+# notebooks, have two processes; what runs beside them takes their place where one of the two has nothing left to do.
 test: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 1 unit
-	$(MAKE) --no-print-directory --jobs 2 notebooks-test site-test install-test lint
+	$(MAKE) --no-print-directory --jobs 2 unit lint install-test
+	$(MAKE) --no-print-directory --jobs 2 notebooks-test site-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
@@ -157,8 +157,7 @@ gpu: $(STAMP)
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)
-	mkdir -p results
-	$(BIN)/python tests/faults/run_many.py --cases 10000 --json results/faults.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.run_many
 
 # The learner's copies have no outputs, which would give answers away, and lie as deep as the originals, so that links hold.
 lab: $(STAMP)

@@ -83,18 +83,6 @@ def test_rates_and_their_gradients_are_those_of_the_dense_model(quantity, densit
     assert torch.equal(models[0].n_pairs, models[1].n_pairs)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_gradcheck(size):
-    leaves = leaves_of(size=size)
-    edges = edges_of(crossed_model(leaves), 0.05)
-
-    def both(*leaves):
-        model = crossed_model(leaves)
-        return model.edge_rate(edges), model.sum_of_rates()
-
-    assert torch.autograd.gradcheck(both, leaves, fast_mode=True)
-
-
 @pytest.mark.parametrize("is_padded", [False, True])
 @pytest.mark.parametrize("exploration", [0.0, 0.05])
 def test_a_fit_is_that_of_the_dense_model(exploration, is_padded, route):
@@ -119,15 +107,6 @@ def test_values_and_gradients_do_not_depend_on_the_number_of_threads():
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(x, y) for other in found[1:] for x, y in zip(found[0], other, strict=True))
-
-
-def test_float32_rates_are_close_to_those_in_float64():
-    leaves = leaves_of()
-    model, exact = crossed_model([leaf.detach().float() for leaf in leaves]), crossed_model(leaves)
-    edges = edges_of(exact)
-    assert model.edge_rate(edges).dtype == model.sum_of_rates().dtype == torch.float32
-    torch.testing.assert_close(model.edge_rate(edges).double(), exact.edge_rate(edges), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(model.sum_of_rates().double(), exact.sum_of_rates(), rtol=1e-5, atol=0)
 
 
 def test_what_is_computed_without_gradients_does_not_cut_them_off_later():
@@ -176,12 +155,3 @@ def test_padded_tokens_are_never_looked_at():
         weight.masked_fill_(~mask[:, None, :, None], torch.nan)
     spoilt = CrossedModel(sides[0], blocks, sides[1], *padding())
     assert torch.equal(spoilt.expected_mask(0.1), expected) and spoilt.sum_of_rates().isfinite().all()
-
-
-def test_the_cluster_order_sorts_by_the_first_group():
-    leaves, masks = leaves_of(), padding()
-    dense = dense_model(leaves)
-    first = slice(0, dense.n_clusters // GROUPS)
-    clusters = dense.query_rates[..., first].argmax(-1), dense.key_membership[..., first].argmax(-1)
-    for order, cluster, mask in zip(crossed_model(leaves, True).cluster_order(), clusters, masks, strict=True):
-        assert torch.equal(order, cluster.masked_fill(~mask[:, None], dense.n_clusters).argsort(dim=-1, stable=True))

@@ -132,17 +132,12 @@ def test_losses_of_layers_add_up():
     [
         (lambda: density_penalty([output([[0.0]], [[0.0]])], "exact"), "kind among 'sampled', 'expected', got 'exact'"),
         (lambda: density_penalty([]), "at least one attention output"),
-        (lambda: density_penalty(torch.zeros(2)), "attention outputs in a list, got Tensor"),
         (lambda: sampled_density(torch.ones(2, 2)), "edges as an EdgeList, got Tensor"),
         (lambda: sampled_density(edges_of_three_examples(), torch.ones(2)), "a floating-point gate of shape"),
         (lambda: check_learning("guess", None), "learning among 'straight_through', 'likelihood'"),
         (lambda: check_learning("likelihood", None), "edges_per_query > 0 with learning='likelihood'"),
-        (lambda: check_learning("likelihood", float("inf")), "edges_per_query > 0"),
         (lambda: check_learning("straight_through", 3.0), "edges_per_query with learning='likelihood'"),
-        *(
-            (lambda given=given: sbmt.auxiliary_loss(given), "output of a model")
-            for given in (None, [], [torch.ones(2)])
-        ),
+        (lambda: sbmt.auxiliary_loss([]), "output of a model"),
     ],
 )
 def test_bad_input_is_refused(call, message):

@@ -1,8 +1,9 @@
 """Reads the notebooks of the course: their cells, and the parts of their exercises."""
 
 import ast
-import builtins
 import re
+import symtable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -63,42 +64,64 @@ def exercises(path: Path) -> list[Exercise]:
     return found
 
 
+def scope_of(node: ast.AST) -> symtable.SymbolTable:
+    return symtable.symtable(ast.unparse(node), "<cell>", "exec")
+
+
+def bound(node: ast.AST) -> set[str]:
+    """Names that a cell or a statement binds, those inside its functions left out."""
+    symbols = scope_of(node).get_symbols()
+    return {x.get_name() for x in symbols if x.is_assigned() or x.is_imported() or x.is_namespace()}
+
+
 def stored(source: str) -> set[str]:
     """Names that a cell binds, or changes in place by index or attribute."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.alias):
-            found.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+    tree = ast.parse(source)
+    found = bound(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             while isinstance(node, ast.Subscript | ast.Attribute):
                 node = node.value
             found |= {node.id} if isinstance(node, ast.Name) else set()
     return found
 
 
+def read(table: symtable.SymbolTable) -> set[str]:
+    """Names of the notebook that are read, also inside functions."""
+    is_cell = table.get_type() == "module"
+    found = {x.get_name() for x in table.get_symbols() if x.is_referenced() and (is_cell or x.is_global())}
+    return found.union(*map(read, table.get_children()))
+
+
+def in_a_row(statements: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Statements with those inside of loops, branches and contexts behind their heads."""
+    for node in statements:
+        if isinstance(node, ast.For | ast.With):
+            pairs = [(x.optional_vars, x.context_expr) for x in node.items] if isinstance(node, ast.With) else []
+            for target, value in pairs or [(node.target, node.iter)]:
+                yield ast.Assign([target], value, lineno=0) if target else value
+        yield from [node.test] if isinstance(node, ast.If) else []
+        inside = [*node.body, *getattr(node, "orelse", [])] if isinstance(node, ast.For | ast.With | ast.If) else []
+        yield from in_a_row(inside) if inside else [node]
+
+
 def loaded(source: str) -> set[str]:
-    nodes = ast.walk(ast.parse(source))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-
-
-def needed(before: list[tuple[str, str]], names: set[str]) -> list[str]:
-    """Of cells, the first, which imports, and those that ``names`` are made in, as well as what these need."""
-    (_, setup), *others = before
-    chosen: list[str] = []
-    for _, source in reversed(others):
-        if stored(source) & names:
-            chosen.append(source)
-            names = names | loaded(source)
-    return [setup, *reversed(chosen)]
+    """Names that a cell reads before it binds them."""
+    found, known = set(), set()
+    for node in in_a_row(ast.parse(source).body):
+        found |= (read(scope_of(node)) | (bound(node) if isinstance(node, ast.AugAssign) else set())) - known
+        known |= bound(node)
+    return found
 
 
 def code_before(path: Path, exercise: Exercise) -> list[str]:
-    """The cells that an exercise builds on; exercises do not build on one another."""
-    before = [(kind_of(cell), cell.source) for cell in cells(path)[: exercise.end] if cell.cell_type == "code"]
+    """The first cell, which imports, and those that an exercise builds on; exercises do not build on one another."""
+    before = [cell.source for cell in cells(path)[: exercise.end] if kind_of(cell) == "code"]
     names = set().union(*(loaded(getattr(exercise, part)) for part in ("stub", "check", "solution")))
-    own = stored(exercise.stub) | stored(exercise.solution)
-    return needed([cell for cell in before if cell[0] == "code"], names - own - set(dir(builtins)))
+    names -= stored(exercise.stub) | stored(exercise.solution)
+    chosen: list[str] = []
+    for source in reversed(before[1:]):
+        if stored(source) & names:
+            chosen.append(source)
+            names = names - bound(ast.parse(source)) | loaded(source)
+    return [before[0], *reversed(chosen)]

@@ -17,7 +17,6 @@ from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
 
 LEARNING_PATH = (ROOT / "docs" / "learning-path.md").read_text("utf-8")
 ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
-LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
 
@@ -39,15 +38,6 @@ def header_rows(path: Path) -> dict[str, str]:
     return dict(row for row in rows if len(row) == 2)
 
 
-def neighbour(path: Path, step: int) -> Path | None:
-    place = PATHS.index(path) + step
-    return PATHS[place] if 0 <= place < len(PATHS) else None
-
-
-def way_to(word: str, other: Path | None) -> list[str]:
-    return [f"**{word}:** [{title(other)}]({other.name})"] if other else []
-
-
 def test_sixteen_notebooks_in_order():
     assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(16)]
 
@@ -60,20 +50,6 @@ def test_header_asks_one_question_and_says_what_it_takes(path):
     assert question and "?" in question[1]
     assert list(rows) == ROWS and all(rows.values())
     assert re.search(r"\b(seconds|minute|minutes)\b", rows["Runs in"]) and "one CPU core" in rows["Runs in"]
-
-
-@every_notebook
-def test_header_and_last_words_lead_to_the_neighbours(path):
-    before, after = neighbour(path, -1), neighbour(path, 1)
-    assert before is None or before.name in [target for _, target in LINK.findall(cells(path)[0].source)]
-    expected = (title(after), after.name) if after else ("back to the learning path", "../docs/learning-path.md")
-    assert LINK.findall(header_rows(path)["Afterwards"])[0] == expected
-
-    last = cells(path)[-1]
-    words, way = re.fullmatch(r"(.+)\n\n(\*\*(?:Before|Next):\*\*.+)", last.source, re.DOTALL).groups()
-    assert re.split(r" ·\s(?=\*\*)", way) == way_to("Before", before) + way_to("Next", after)
-    assert last.cell_type == "markdown" and words.count(" ") > 10 and not words.startswith("#")
-    assert prose(path)[-2].startswith("## What to remember")
 
 
 def test_learning_path_has_every_notebook_with_its_time_and_its_exercises():

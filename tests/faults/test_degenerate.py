@@ -17,8 +17,8 @@ def test_every_attention_is_among_them():
 @pytest.mark.bad_input  # some are refused, which is not the shape checker's business
 @pytest.mark.parametrize("name", GROUPS)
 def test_properties_hold_at_the_edges(name):
-    found = run_cases(name, 150)
-    assert found.total() >= 150 and found["answered"] > 20
+    found = run_cases(name, 60)
+    assert found["failed"] == 0 and found["answered"] > 20
     assert name != "mistakes" or found["refused"] > 20
 
 

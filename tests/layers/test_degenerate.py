@@ -4,20 +4,6 @@ import pytest
 import torch
 
 from sbmt.layers import MultiHeadAttention
-from tests.layers.inputs import seeded
-from tests.testing.passing import PASSING
-
-
-@pytest.mark.parametrize("name", PASSING)
-def test_a_batch_of_padding_through_the_projections(name):
-    settings = dict(PASSING[name])
-    layer = MultiHeadAttention(8, 2, attention=settings.pop("name"), **settings)
-    x = torch.randn(3, 5, 8, generator=seeded())
-    output, attended = layer(x, x, x, torch.ones(3, 5, dtype=torch.bool))
-    assert torch.equal(output, layer.out_proj.bias.expand(3, 5, 8))
-    assert (attended.density == 0).all()
-    output.square().sum().backward()
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in layer.parameters())
 
 
 @pytest.mark.parametrize("preset", ["recommended", "faithful", "fitted"])

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import sbmt
-from sbmt import SbmtError
 from tests.layers.inputs import seeded, tokens
 
 N, HEADS, C, EXTRA = 9, 3, 3.0, 2.0
@@ -76,11 +75,3 @@ def test_only_training_is_dense_and_masks_stay_those_of_their_seed():
         layer.eval().is_dense = is_dense
         found.append(layer(*inputs, generator=seeded()))
     assert torch.equal(found[0].values, found[1].values) and (found[0].density < 1).all()
-
-
-@pytest.mark.bad_input
-def test_gates_have_no_warm_up():
-    layer = sbmt.build_attention("sbm", preset="recommended", d_head=4, n_heads=HEADS, n_clusters=8)
-    layer.is_dense = True
-    with pytest.raises(SbmtError, match="is_dense with learning='likelihood', got learning='straight_through'"):
-        layer(*(x.float() for x in qkv()))

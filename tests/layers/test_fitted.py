@@ -81,13 +81,6 @@ def test_memory_follows_the_edges():
     assert largest <= max(n_edges + 3 * n, 3 * n * 32) and n_edges < 3 * n * 200, (largest, n_edges)
 
 
-def test_straight_through_gates_may_be_reweighted_too():
-    layer, inputs = fitted(learning="straight_through", edges_per_query=None), [tokens().requires_grad_()] * 3
-    out = layer(*inputs, generator=seeded())
-    assert out.auxiliary_loss == 0
-    assert {"sink", "clusters"} <= learns(layer, inputs, out.values.square().sum())
-
-
 def test_training_starts_with_about_c_edges_per_query_and_goes_on_from_there():
     settings = dict(d_head=32, n_clusters=128, edges_per_query=16.0)
     layer, restored = fitted(**settings), fitted(**settings)
@@ -120,19 +113,6 @@ def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log
         assert (out.expected_density < 1e-9).all() and out.density.mean() == 1 / x.shape[2]  # loops alone
 
 
-def test_a_mean_of_weights_over_steps_follows_the_start_of_training():
-    layer = fitted(edges_per_query=2.0)
-    mean = torch.optim.swa_utils.AveragedModel(
-        layer, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5), use_buffers=True
-    )
-    mean.update_parameters(layer)  # before any step
-    for _ in range(30):
-        layer(*[tokens(n=16)] * 3)
-        mean.update_parameters(layer)
-    assert layer.log_start == pytest.approx(math.log(2 / 16))
-    assert mean.module.log_start == pytest.approx(math.log(2 / 16), rel=1e-6)
-
-
 def test_only_a_step_of_training_decides_the_start():
     layer = fitted(edges_per_query=2.0)
     with torch.no_grad():
@@ -146,11 +126,3 @@ def test_only_a_step_of_training_decides_the_start():
     short(*[tokens(n=16)] * 3)
     short(*[tokens(n=40)] * 3)
     assert -1e-5 < short.log_start < 0  # 20 / 16 edges per pair are no more than one
-
-
-def test_dropout_changes_values_but_not_what_is_fitted():
-    """Targets are the weights before dropout."""
-    whole, dropped = fitted(), fitted(dropout=0.5)
-    found = [layer(*[tokens(seed=i) for i in range(3)], generator=seeded()) for layer in (whole, dropped)]
-    assert not torch.equal(found[0].values, found[1].values)
-    assert found[0].auxiliary_loss != 0 and torch.equal(found[0].auxiliary_loss, found[1].auxiliary_loss)

@@ -93,17 +93,6 @@ def test_training_under_autocast(backend):
     assert all((p.grad != 0).any() and p.grad.isfinite().all() and p.grad.dtype == p.dtype for p in layer.parameters())
 
 
-@BACKENDS
-def test_training_in_16_bits(backend):
-    dtype = torch.bfloat16
-    layer, x = make(backend=backend).to(dtype), tokens().to(dtype).requires_grad_()
-    out = attend(layer, x)
-    assert out.values.dtype == dtype
-    assert layer.block_model(x, x).block_matrix.dtype == torch.float32
-    out.values.square().sum().backward()
-    assert all((p.grad != 0).any() and p.grad.dtype == dtype for p in (x, *layer.parameters()))
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @BACKENDS
 def test_without_gradients_it_attends_alike(backend, mode):

@@ -27,11 +27,6 @@ def test_scores_depend_on_the_distance_alone():
     assert (scores[..., 0, 0] - scores[..., 0, 1]).abs().min() > 1e-3
 
 
-def test_angles_are_float32_for_16_bit_vectors():
-    x = vectors(3000, dtype=torch.float32).bfloat16()
-    torch.testing.assert_close(rotate(x), rotate(x.float()).bfloat16(), rtol=0, atol=0)
-
-
 def test_an_encoder_with_rotary_positions_sees_order_and_has_no_table():
     sizes = dict(d_model=8, d_hidden=8, n_heads=2, n_layers=1, attention="full", embedding_std=1.0)
     tokens = torch.tensor([[0, 1, 2, 3], [2, 1, 0, 3]])

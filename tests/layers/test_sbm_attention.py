@@ -62,15 +62,3 @@ def test_the_layer_is_the_function_with_its_block_model():
     function = sbm_attention(x, x, x, layer.block_model(x, x, mask, mask), **settings)
     assert torch.equal(ours.values, function.values) and torch.equal(ours.density, function.density)
     assert torch.equal(ours.edges.keys, function.edges.keys)
-
-
-def test_first_example_splits_a_batch():
-    layer = SBMAttention(4, 3, 5)
-    x = tokens(batch=4)
-    whole = sbm_attention(x, x, x, layer.block_model(x, x), exploration=0.1, generator=seeded(), return_edges=True)
-    for first in (0, 2):
-        part = x[first : first + 2]
-        settings = dict(exploration=0.1, generator=seeded(), first_example=first, return_edges=True)
-        out = sbm_attention(part, part, part, layer.block_model(part, part), **settings)
-        assert torch.equal(out.edges.to_dense(), whole.edges.to_dense()[first : first + 2])
-        torch.testing.assert_close(out.values, whole.values[first : first + 2])

@@ -57,10 +57,3 @@ def test_what_does_not_fit_is_refused():
     for query, key in ((long, short), (short, long)):
         with pytest.raises(SbmtError, match="at most 10 tokens, got 11"):
             layer(query, key, key)
-
-
-def test_positions_learn_by_likelihood_too():
-    layer = make(link="poisson", membership="crossed", learning="likelihood", edges_per_query=4.0)
-    x = tokens().requires_grad_()
-    layer(x, x, x).auxiliary_loss.backward()
-    assert all(table.grad.any() for table in (layer.query_positions, layer.key_positions)) and x.grad is None

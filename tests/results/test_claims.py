@@ -10,16 +10,11 @@ import pytest
 from results.claims import (
     CLAIMS,
     GROUPS,
-    PICTURES,
     QUESTIONS,
     anchor,
-    answers,
-    commands,
     errata,
-    errata_commands,
     files_of,
     link,
-    origins,
 )
 from results.lookup import NOT_YET, ROOT, render
 from theory.statements import STATEMENTS
@@ -28,7 +23,6 @@ VERDICTS, GRADES = ("reproduced", "corrected", "refuted", "open"), ("conclusion"
 BY_NAME = {statement.name: statement for statement in STATEMENTS}
 TEMPLATE = re.compile(r"\{\{.+?\}\}")
 DECIMAL = re.compile(r"(?<![\d.])\d*\.\d+")
-LONGEST_QUESTION, LONGEST_ANSWER = 9, 35  # words; of an answer, numbers and signs included
 
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 
@@ -82,23 +76,6 @@ def test_every_claim_has_an_entry_and_an_anchor():
         assert shown == [claim.name for claim in CLAIMS if claim.group == name] != []
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("name", ["99", "nowhere", "03#nothing", "theory-of-everything#x"])
-def test_a_link_that_leads_nowhere_is_refused(name):
-    with pytest.raises(LookupError):
-        link(name)
-
-
-def test_commands_name_what_made_the_numbers():
-    assert commands(["figure4", "figure4-64"]) == ["make results"]
-    assert commands(["figure4"]) == ["sbmt study figure4 --json results/figure4.json"]
-    assert commands(["sparse"]) == ["sbmt study sparse --json results/sparse.json  # at commit 1318f51"]
-    lra = files_of('{{ n_comparisons("lra", "full", "ahead") }}')
-    assert commands([*lra, "ste_bias"]) == ["make long-range", "python results/measure/ste_bias.py"]
-    told = errata_commands()
-    assert "make results" in told and "python -m theory" in told and "notebooks/03*" in told
-
-
 def test_every_result_file_answers_a_question_and_has_a_command():
     files = {path.stem for path in (ROOT / "results").glob("*.json")}
     assert files - set(QUESTIONS) == set()
@@ -109,19 +86,3 @@ def test_every_result_file_answers_a_question_and_has_a_command():
             script = re.search(r"results/measure/\w+\.py", row["again"])
             assert not script or ((ROOT / script[0]).exists() and script[0] in makefile), name
             assert re.search(rf"^{row.get('target', 'make help').split()[1]}:", makefile, re.MULTILINE), name
-
-
-def test_questions_and_answers_are_short_and_link_to_their_pages():
-    lines = answers().split("\n")
-    for row in QUESTIONS.values():
-        assert len(row["question"].split()) <= LONGEST_QUESTION and len(render(row["answer"]).split()) <= LONGEST_ANSWER
-        [line] = [line for line in lines if line.startswith(f"| [{row['question']}](")]
-        assert render(row["answer"]) in line
-        assert re.findall(r"\]\(([^)]+)\)", line) == [link(page)[2] for page in row["pages"]]
-        assert f"| {row['question']} | `{row['file']}.json` | `" in origins()
-
-
-def test_pictures_stand_above_their_groups():
-    for name, picture in PICTURES.items():
-        assert (ROOT / "docs" / "assets" / picture["file"]).exists()
-        assert f"## {name}\n\n![{picture['caption']}](assets/{picture['file']})\n" in answers()

@@ -28,9 +28,8 @@ def measured(training, forward, half=None):
 
 @pytest.fixture(autouse=True)
 def results(write):
-    """Four runs, a file of another kind, two statements, and two processors, on one of which inference is slower."""
+    """Four runs, a file of another kind, a statement, and two processors, on one of which inference is slower."""
     rows = [{"name": "n^(1/n) misprinted", "shown": "2.72 against 272", "grade": "slip", "outcome": "as stated"}]
-    rows += [{"name": "a guess", "shown": "so", "grade": "slip", "outcome": "reported"}]
     scored = run("sbm", 0, 0.5, metrics={"perplexity": 258.96, "accuracy": 0.0})
     kinds = [[{"kind": "oracle", "lost": share}] for share in (0.05, 0.5)]
     write(
@@ -48,24 +47,15 @@ def results(write):
     ("expression", "shown"),
     [
         ('median("listops", "sbm", "accuracy")', "0.800"),
-        ('show(least("listops", "sbm", "accuracy"), ".1%")', "70.0 %"),
         ('show(mean("listops", "full", "accuracy"), ".3f")', "0.755"),
         ('show(mean("listops", "full", "edges"), ".0f")', "16"),
-        ('n_seeds("listops", "sbm", "accuracy")', "2"),
-        ('median("listops", "sbm", "loss")', "0.000"),
         ('show(median("glue/mlm", "sbm", "perplexity"), ".0f")', "259"),
-        ('median("glue/mlm", "sbm", "accuracy")', "0.000"),
         ('statement("n^(1/n) misprinted")', "2.72 against 272"),
         ('show(value("deep", "cases", "a b", 0, "x"), ".1f")', "−0.5"),
-        ('value("deep", "cases", "n")', "16,384"),
-        ('seen("Image", "oracle", "lost")', "0.050"),
         ('seen("Image", "oracle", "lost", 0.5)', "0.500"),
-        ('n_statements("slip")', "1"),
-        ('show(points_lost("listops", "full", "sbm", "greatest"), ".1f")', "1.0"),
         ('show(points_lost("listops", "full", "sbm", "least"), ".0f")', "−10"),
         ('show(layer_density("listops", 2), ".1f")', "0.6"),
         ('show(fitted_break_even("training", "least"), ",.0f")', "700"),
-        ('show(fitted_break_even("training", "greatest"), ",.0f")', "1,000"),
         ('show(fitted_break_even("training", "greatest", "bfloat16"), ",.0f")', "900"),
     ],
 )
@@ -77,9 +67,7 @@ def test_what_an_expression_shows(expression, shown):
     "expression",
     [
         'fitted_break_even("forward", "least")',
-        'fitted_break_even("forward", "least", "bfloat16")',
         'median("listops", "linear", "accuracy")',
-        'median("listops", "sbm", "f1")',
         'median("elsewhere", "sbm", "accuracy")',
         'statement("nothing of the kind")',
     ],
@@ -96,7 +84,7 @@ def test_a_mistake_in_an_expression_is_not_taken_for_a_missing_result(expression
 
 
 def test_the_files_that_a_template_reads_are_known():
-    template = '{{ layer_density("listops", 2) }} of {{ statement("a guess") }}'
+    template = '{{ layer_density("listops", 2) }} of {{ statement("n^(1/n) misprinted") }}'
     assert files_of(template) == ["listops", "theory"]
     assert files_of("{{ value('landing') }}") == ["landing"]  # though it is missing
     assert files_of("no number") == []

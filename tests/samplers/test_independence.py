@@ -15,7 +15,7 @@ pytestmark = pytest.mark.statistical(share=SHARE)
 @each_link
 def test_no_two_cells_of_an_example_are_correlated(draw, link, judge):
     model = random_model(1, 3, 4, 5, 3, link=link)
-    masks = draw.masks(model, 6000, 0.1).reshape(6000, -1)  # 60 cells, 1,770 pairs within and across rows and heads
+    masks = draw.masks(model, 4000, 0.1).reshape(4000, -1)  # 60 cells, 1,770 pairs within and across rows and heads
     judge(pair_p_values(masks, draw.law(model, 0.1).ravel()))
 
 
@@ -29,7 +29,7 @@ def test_no_two_cells_of_a_crossed_model_are_correlated(draw, judge):
 @each_draw
 def test_consecutive_examples_are_not_correlated(draw, judge):
     model = stacked(("asymmetric", "anti-diagonal", "clamped"))
-    masks = draw.masks(model, 8000).reshape(8000, -1)
+    masks = draw.masks(model, 4000).reshape(4000, -1)
     probability = draw.law(model).ravel()
     here, there = masks[0::2], masks[1::2]
     judge(joint_p_values(here[:, :, None], there[:, None], probability[:, None], probability))

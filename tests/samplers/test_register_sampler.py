@@ -56,15 +56,6 @@ def test_layers_take_it_and_train(calls):
         SBMAttention(4, 2, 3, sampler="later")
 
 
-def test_a_name_of_ones_own_may_be_given_anew_and_those_of_the_library_may_not(make_block_model):
-    register_sampler("mine", lambda *four: 1 / 0)
-    register_sampler("mine", sample_bernoulli)
-    assert sample_edges(make_block_model(), "mine").n_edges > 0
-    for name in ("exact", "bernoulli", "fastrg"):
-        with pytest.raises(SbmtError, match=f"does not use for a sampler, got '{name}'"):
-            register_sampler(name, sample_bernoulli)
-
-
 def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
     register_sampler("mine", sample_bernoulli, law="poisson")
     register_sampler("same", sample_bernoulli)
@@ -83,9 +74,9 @@ def test_what_is_no_sampler_is_refused_at_once(make_block_model):
         register_sampler("mine", lambda block_model, generator: None)
     with pytest.raises(SbmtError, match="law among 'bilinear', 'poisson', got 'binomial'"):
         register_sampler("mine", sample_bernoulli, law="binomial")
+    with pytest.raises(SbmtError, match="does not use for a sampler, got 'exact'"):
+        register_sampler("exact", sample_bernoulli)
     assert "mine" not in samplers.SAMPLERS
     register_sampler("mine", lambda *given: sample_bernoulli(*given).to_dense())
-    register_sampler("other", lambda *given: None)
-    for name, got in (("mine", "got Tensor"), ("other", r"\(2, 3, 5, 7\) from sampler 'other', got NoneType")):
-        with pytest.raises(SbmtError, match=got):
-            sample_edges(make_block_model(), name)
+    with pytest.raises(SbmtError, match="got Tensor"):
+        sample_edges(make_block_model(), "mine")

@@ -37,10 +37,3 @@ def test_each_button_shows_its_group_and_counts_it(visit: Visit) -> None:
     assert shown(page) == list(GROUPS) and "#" not in page.url
     page = visit.open("errata.html#show=proof").page
     assert shown(page) == ["proof"] and pressed(page) == "proof"
-
-
-def test_without_a_script_everything_is_shown(browser, address: str) -> None:
-    with Visit(browser, address, java_script_enabled=False) as visit:
-        page = visit.open("errata.html").page
-        assert shown(page) == list(GROUPS)
-        assert page.locator("#errata-filter button").count() == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.site.visits import NOTEBOOKS, ROOT, Visit, load_hook
+from tests.site.visits import NOTEBOOKS, ROOT, load_hook
 
 pytestmark = pytest.mark.site
 
@@ -37,16 +37,3 @@ def test_a_page_is_its_notebook_with_folds(site: Path, name: str) -> None:
         assert found == ([hidden[key]] if key in hidden else [])
         assert key not in hidden or cell.index("<details") < cell.index("highlight-ipynb")
         assert ('<details class="fold bet">' in cell) == (key in bets)
-
-
-def test_a_fold_is_opened_by_mouse_and_keys(visit: Visit) -> None:
-    page = visit.open(str(NOTEBOOKS[4].with_suffix(".html"))).page
-    for kind in ("solution", "check", "code"):
-        fold = page.locator(f"details.{kind}").first
-        code, summary = fold.locator(".highlight-ipynb"), fold.locator("summary")
-        assert not code.is_visible()
-        summary.click()
-        assert code.is_visible()
-        for is_open in (False, True):
-            page.keyboard.press("Enter")
-            assert code.is_visible() == is_open

@@ -40,13 +40,6 @@ def test_pages_read_well_from_disk(browser, site: Path) -> None:
         assert visit.complaints == []
 
 
-def test_keys_are_enough(visit: Visit) -> None:
-    page = visit.open("semantics.html").page
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # skips the menus
-    assert page.url.split("#")[1] == page.locator(".md-skip").get_attribute("href").removeprefix("#")
-
-
 def test_search_leads_to_the_page(visit: Visit) -> None:
     page = visit.open("index.html").page
     assert "MultiHeadAttention" in visit.search("MultiHeadAttention")

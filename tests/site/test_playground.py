@@ -91,18 +91,6 @@ def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
     assert exact.nDraws == 1001 and exact.frequency == 1.0 and exact.edges == 576
 
 
-def test_exploration_and_price_react(page):
-    before = state(page)
-    assert page.locator("[data-part=step]").is_disabled()
-    page.locator("[name=exploration]").fill("6")
-    explored = state(page)
-    assert text(page, "exploration") == "0.1" and explored.density == pytest.approx(before.density + 0.1)
-    page.locator("[name=density-weight]").select_option("0.01")
-    assert text(page, "price") == "2.1 × 10⁻³"
-    page.locator("[data-part=step]").click()
-    assert state(page).density < explored.density
-
-
 def test_a_cluster_is_dragged_with_the_mouse(page):
     before, mask = state(page), picture(page, "mask")
     page.mouse.move(*page.evaluate(PLACE, before.points["clusters"][0]))

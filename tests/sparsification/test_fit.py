@@ -89,18 +89,6 @@ def test_nothing_but_block_models_changes():
     assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("attention.attention."))
 
 
-def test_dropout_is_off_and_back_again():
-    model = Twins()
-    model.attention.dropout = 0.9
-    torch.manual_seed(0)
-    sparse = sbmt.sparsify(model.train(), edges_per_query=4.0, n_clusters=16)
-    twin = copy.deepcopy(sparse)
-    twin.attention.attention.dropout = 0.0
-    losses = [sbmt.fit_block_models(m, [pairs(2)], steps=2, n_measured=1).losses for m in (sparse, twin)]
-    assert losses[0] == losses[1]
-    assert sparse.attention.attention.dropout == 0.9
-
-
 def test_batches_may_be_arguments_by_place_or_by_name_and_steps_are_reported():
     model, losses, seen = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16), [], []
     for batches in ([pairs(2)], [(pairs(2),)], [{"x": pairs(2)}]):

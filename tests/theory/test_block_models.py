@@ -73,14 +73,6 @@ def test_saturated_heads_draw_the_blocks_and_the_stars_and_fail_as_seldom_as_sta
     assert missing == pytest.approx(n_pairs * (1 - (1 / (1 + math.exp(-node))) ** 2), rel=1e-9)
 
 
-@pytest.mark.parametrize("sampler, law", [("exact", lambda r: r.clamp(max=1)), ("fastrg", lambda r: 1 - (-r).exp())])
-def test_laws_of_rates_beyond_one(sampler, law, make_block_model):
-    model = make_block_model(batch=2, heads=1, scale=0.9, is_padded=True)
-    rates = model.query_membership @ model.block_matrix @ model.key_membership.mT
-    assert (rates > 1).any() and (rates == 0).any()
-    torch.testing.assert_close(edge_law(model, sampler), law(rates))
-
-
 @pytest.mark.parametrize(
     "heads, sampler, n_paths",
     [

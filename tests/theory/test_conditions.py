@@ -135,20 +135,6 @@ def test_finite_exactly_if_strongly_connected_and_bounded_by_diameters():
     assert connected > 30
 
 
-@pytest.mark.parametrize("n", [1, 2, 9])
-def test_two_layers_of_factorised_patterns(n):
-    """Each case is decided by one condition on n, l and c."""
-    for stride in range(1, n + 3):
-        for c in range(stride + 1):
-            bare, is_short = fixed(n, stride, c), n <= stride
-            assert (receptive_sizes(bare, 2)[-1] == list(range(1, n + 1))) == (c == stride)
-            joined = bare[0] | bare[1] | np.eye(n, dtype=bool)
-            assert ((causal_layers([joined]) or 3) <= 2) == (c >= 1 or is_short)
-            both_ways = fixed(n, stride, c, causal=False, self_loops=True)
-            holds = is_short or (c >= 1 and (n % stride == 0 or n % stride > stride - c))
-            assert (not missing_pairs(both_ways, 2)) == holds
-
-
 def test_causal_layers_agree_with_waiting_long_enough():
     reached_at = set()
     for patterns in random_layers(150, False, seed=6, n_max=5):

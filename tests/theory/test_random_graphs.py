@@ -127,11 +127,6 @@ def test_block_arcs_stay_in_their_blocks_without_loops_and_start_at_keys():
     assert np.array_equal(arcs, pattern.T) and not np.array_equal(arcs, pattern)
 
 
-@pytest.mark.parametrize("n, k, value", [(120, 4, 0.94), (384, 8, 0.24), (576, 8, 0.92), (7, 7, 1)])
-def test_prediction_for_all_blocks_at_the_budget(n, k, value):
-    assert simulation.predict_block_cycles(n, k) == pytest.approx(value, abs=0.006)
-
-
 def test_more_draws_begin_with_the_first_and_undecided_ones_are_neither_hits_nor_misses():
     seen = []
 

@@ -2,7 +2,7 @@
 
 import doctest
 import json
-import subprocess
+import runpy
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -12,8 +12,7 @@ from pkgutil import walk_packages
 import pytest
 
 import theory
-import theory.__main__ as theory_command
-from sbmt.command import run_command
+from theory import report
 from theory.certificate import certify
 from theory.patterns import three_patterns
 from theory.report import GRADES, run
@@ -26,10 +25,11 @@ MODULES = [module.name for module in walk_packages(theory.__path__, "theory.") i
 
 
 def call(monkeypatch, *arguments):
-    """The exit code of the command, in this process."""
+    """The exit code of ``python -m theory``, in this process."""
     monkeypatch.setattr(sys, "argv", ["theory", *arguments])
+    monkeypatch.delitem(sys.modules, "theory.__main__", raising=False)
     with pytest.raises(SystemExit) as ended:
-        run_command(theory_command.app, "theory")
+        runpy.run_module("theory", run_name="__main__")
     return ended.value.code
 
 
@@ -64,14 +64,6 @@ def test_numbers_that_differ_and_checks_that_break_fail_the_report_and_heuristic
     assert [result.outcome for result in run([STATED, STATEMENTS[1]])] == ["NOT as stated", "as stated"]
 
 
-def test_python_m_theory_certifies_a_case(tmp_path):
-    command = [sys.executable, "-m", "theory", "--n", "16", "--k", "4", "--json", "case.json"]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
-    assert found.returncode == 0, found.stderr
-    assert json.loads((tmp_path / "case.json").read_text("utf-8"))["outcome"] == "proved"
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -85,7 +77,7 @@ def test_python_m_theory_certifies_a_case(tmp_path):
     ],
 )
 def test_one_case_is_certified_and_mistakes_are_answered_plainly(monkeypatch, capsys, arguments, code, words):
-    monkeypatch.setattr(theory_command, "run", lambda *_: pytest.fail("the report begins"))
+    monkeypatch.setattr(report, "run", lambda *_: pytest.fail("the report begins"))
     assert call(monkeypatch, *arguments.split()) == code
     shown = capsys.readouterr()
     assert words in " ".join((shown.out + shown.err).split())

@@ -18,7 +18,7 @@ from sbmt.experiments.sparsification.compare import (
     set_density,
     tuned_run,
 )
-from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit
+from sbmt.experiments.training import evaluate, fit
 from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import load_run
 from sbmt.sparsification.convert import fitted_layers
@@ -82,13 +82,6 @@ def test_the_report_pairs_answers(full, sparse):
         assert kind["lost_error"] >= 0 and len(kind["layers"]) == 2
 
 
-def test_generated_sequences():
-    config = RepeatedTokensConfig(attention="full", length=8, steps=3, batch_size=4, test_sequences=8)
-    full = fit(config, accelerator="cpu")
-    sparse = fit_run(full, 2.0, 2, **OPTIONS)
-    assert sparse.test.density > 0 and compare(full, sparse, 0.5, 8)[0].scores.n_examples == 8
-
-
 def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
     folder = tmp_path / "run"
     assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
@@ -100,8 +93,6 @@ def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
         next(other.parameters()).add_(1.0)
     for arguments, options in (
         ((full, 5.0, 3), OPTIONS),
-        ((full, 4.0, 2), OPTIONS),
-        ((full, 4.0, 3, 1), OPTIONS),
         ((full, 4.0, 3), {"n_clusters": 64}),
         ((replace(full, model=other), 4.0, 3), OPTIONS),
     ):

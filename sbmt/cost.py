@@ -99,11 +99,10 @@ FORMULAS = {
         Part("attention in chunks", "8·b·h·r·N·c·d", "3·b·h·N·d + 20·b·h·r·N·c + 5·b·h·r·N + 2·b·h·r·N·d"),
     ),
     "random_mask": (Part("draw from a single cluster", "2·b·h·n + 4·b·h", "11·b·h·n + 4·m"),),
-    "routing": (Part("nearest centroid", "2·b·h·n·k·d", "3·b·h·n·d + 3·h·k·d + b·h·n·k"),),
 }
 """The steps of attentions by name, without edges; drawing features, once, is no part of a forward pass."""
 
-LETTERS = {"n_heads": "h", "d_head": "d", "n_clusters": "k", "n_features": "k", "n_projected": "k", "n_centroids": "k"}
+LETTERS = {"n_heads": "h", "d_head": "d", "n_clusters": "k", "n_features": "k", "n_projected": "k"}
 LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_hashes": "r", "n_chunk": "c"}
 """What an attention's attributes are called in formulas."""
 NAMES = {ATTENTIONS[name]: name for name in RESERVED}
@@ -194,11 +193,9 @@ def _cost_around(module: Any) -> Part | None:
         n_ids = len(module.bias)
         return Part("head", f"2·b·n·{d}² + 2·b·n·{d}·{n_ids}", f"9·b·n·{d} + b·n·{n_ids}")
     if kind is models.DualEncoder:
-        features = f" + 2·b·{d}" if module.pair_features == "products" else ""
-        return _linear_layers("means, head", module.head, "b", f"2·b·n·{d}{features}")
+        return _linear_layers("means, head", module.head, "b", f"2·b·n·{d} + 2·b·{d}")
     if kind in (models.SequenceClassifier, models.SentenceClassifier):
-        is_mean = getattr(module, "pooling", "mean") == "mean"
-        return _linear_layers("mean, head", module.head, "b", f"b·n·{d}" if is_mean else "0")
+        return _linear_layers("mean, head", module.head, "b", f"b·n·{d}")
     return None
 
 

@@ -72,9 +72,9 @@ SIGNATURES = [
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),
     (sbmt.SequenceClassifier, "encoder, n_labels, d_hidden, *, is_padded_mean=False"),
-    (sbmt.DualEncoder, "encoder, n_labels, d_hidden, *, pair_features='products', is_padded_mean=False"),
+    (sbmt.DualEncoder, "encoder, n_labels, d_hidden, *, is_padded_mean=False"),
     (sbmt.MaskedLM, "encoder"),
-    (sbmt.SentenceClassifier, "encoder, n_labels, *, pooling='mean', dropout=0.0"),
+    (sbmt.SentenceClassifier, "encoder, n_labels, *, dropout=0.0"),
     (AttentionOutput, "values, density, expected_density, edges=None, auxiliary_loss=<factory>"),
     (sbmt.auxiliary_loss, "outputs"),
 ]

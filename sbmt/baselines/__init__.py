@@ -7,4 +7,3 @@ from sbmt.baselines.nystromformer import NystromAttention as NystromAttention
 from sbmt.baselines.performer import PerformerAttention as PerformerAttention
 from sbmt.baselines.random_mask import RandomMaskAttention as RandomMaskAttention
 from sbmt.baselines.reformer import ReformerAttention as ReformerAttention
-from sbmt.baselines.routing import RoutingAttention as RoutingAttention

@@ -38,7 +38,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "full-fused": ("full attention, fused kernel", {"attention": "full"}),
     "linear": ("linear", {"attention": "linear"}),
     "reformer": ("Reformer", {"attention": "reformer"}),
-    "routing": ("Routing Transformer", {"attention": "routing"}),
     "performer": ("Performer", {"attention": "performer"}),
     "linformer": ("Linformer", {"attention": "linformer"}),
     "nystromformer": ("Nyströmformer", {"attention": "nystromformer"}),

@@ -1,20 +1,19 @@
 """A language model that predicts each next token from those before, and generates text from a cache."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from sbmt.attention.cache import Cache
 from sbmt.errors import SbmtError, check_sizes, describe, is_number
 from sbmt.layers import MultiHeadAttention
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens
+from sbmt.models.heads import Head
 
 
-class CausalLM(nn.Module):
+class CausalLM(Head):
     r"""Causal blocks, and logits of the next token by the embeddings that read the tokens in.
 
     $$\operatorname{logits}_i = x_i E^\top,$$
@@ -36,16 +35,11 @@ class CausalLM(nn.Module):
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        if not isinstance(encoder, Encoder):
-            raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
-        if encoder.vocab_size is None or encoder.token_shape:
-            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
+        super().__init__(encoder, reads_ids=True)
         for module in encoder.modules():
             if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
                 got = type(module.attention).__name__
                 raise SbmtError("causal attention in every block", got, "build the encoder with causal=True")
-        self.encoder = encoder
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n, vocab_size)``; ``options`` are those of the encoder."""
@@ -84,8 +78,9 @@ class CausalLM(nn.Module):
         if not is_number(temperature) or not 0 <= temperature < float("inf"):
             raise SbmtError("temperature ≥ 0", describe(temperature), "0 takes the most likely token")
         caches = [Cache() for _ in self.encoder.blocks]
-        new = tokens
-        with _eval_mode(self):
+        new, was_training = tokens, self.training
+        self.eval()
+        try:
             for _ in range(n_new):
                 logits = self(new, caches=caches, generator=generator).values[:, -1].float()
                 if top_k is not None and top_k < logits.shape[-1]:
@@ -96,14 +91,6 @@ class CausalLM(nn.Module):
                 else:
                     new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
                 tokens = torch.cat([tokens, new], 1)
+        finally:
+            self.train(was_training)
         return tokens
-
-
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

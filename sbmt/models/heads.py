@@ -1,18 +1,14 @@
 """Heads on an encoder; every model is called as the encoder is, whose ``generator`` and ``return_edges`` it takes."""
 
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes, describe
+from sbmt.errors import SbmtError, check_sizes, describe
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
-
-Pooling = Literal["mean", "first"]
-PairFeatures = Literal["products", "concatenation"]
 
 
 def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
@@ -23,26 +19,30 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
     return values.masked_fill(~mask[..., None], 0.0).sum(1) / count
 
 
-def first_of_real(values: Vectors, mask: Mask) -> Float[Tensor, "batch d_model"]:
-    """The first real token of every example; zeros where there is none."""
-    if mask is None:
-        return values[:, 0]
-    first = values[torch.arange(len(values), device=values.device), mask.int().argmax(1)]  # batch d_model
-    return first.masked_fill(~mask.any(1, keepdim=True), 0.0)
+class Head(nn.Module):
+    """An encoder and what reads its token vectors: checks the encoder and sizes.
 
+    Args:
+        encoder: What encodes the tokens.
+        reads_ids: Whether each token must be a single id.
+        **sizes: Integers of at least 1.
 
-class _Head(nn.Module):
-    """An encoder and sizes, checked."""
+    Raises:
+        SbmtError: If the encoder is none, reads other tokens, or a size is out of range.
+    """
 
-    def __init__(self, encoder: Encoder, **sizes: int) -> None:
+    def __init__(self, encoder: Encoder, *, reads_ids: bool = False, **sizes: int) -> None:
         super().__init__()
         if not isinstance(encoder, Encoder):
             raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
+        if reads_ids and (encoder.vocab_size is None or encoder.token_shape):
+            kind = type(self).__name__
+            raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
         check_sizes(**sizes)
         self.encoder = encoder
 
 
-class SequenceClassifier(_Head):
+class SequenceClassifier(Head):
     """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
 
     Args:
@@ -60,61 +60,43 @@ class SequenceClassifier(_Head):
         return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
-class SentenceClassifier(_Head):
-    r"""Encoder, one vector x per sequence, and an MLP with one hidden layer of tanh.
+class SentenceClassifier(Head):
+    r"""Encoder, mean x over real tokens, and an MLP with one hidden layer of tanh.
 
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        pooling: Makes x the ``"mean"`` of real tokens, as in the paper's table of settings, or the ``"first"`` of them,
-            as in the pipeline that it uses.
         dropout: Before either linear layer while training, in [0, 1).
 
-    Paper: section 5.3 and Table 7; the head is the pipeline's. Deviation: padding is masked.
+    Paper: section 5.3 and Table 7, which pools by the mean; the head is the pipeline's. Deviation: padding is masked.
     """
 
-    def __init__(self, encoder: Encoder, n_labels: int, *, pooling: Pooling = "mean", dropout: float = 0.0) -> None:
+    def __init__(self, encoder: Encoder, n_labels: int, *, dropout: float = 0.0) -> None:
         super().__init__(encoder, n_labels=n_labels)
-        check_choice("pooling", pooling, Pooling)
         check_dropout(dropout)
         inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
-        self.pooling = pooling
         self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n_labels)``."""
         encoded = self.encoder(tokens, mask, **options)
-        pool = mean_of_real if self.pooling == "mean" else first_of_real
-        return ModelOutput(self.head(pool(encoded.values, mask)), encoded.attention)
+        return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
 
 
-class DualEncoder(_Head):
+class DualEncoder(Head):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
+    The MLP reads $[x, y, x \odot y, x - y]$ and has one hidden layer.
+
     Args:
-        pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer, as in the pipeline
-            that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden layers, ``d_hidden`` and half of
-            it, as in Long Range Arena's own code.
         is_padded_mean: See :class:`SequenceClassifier`.
 
-    Paper: appendix, retrieval; the head is the pipeline's.
+    Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        n_labels: int,
-        d_hidden: int,
-        *,
-        pair_features: PairFeatures = "products",
-        is_padded_mean: bool = False,
-    ) -> None:
+    def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        check_choice("pair_features", pair_features, PairFeatures)
-        self.pair_features, self.is_padded_mean = pair_features, is_padded_mean
-        is_short, d_model = pair_features == "concatenation", encoder.d_model
-        widths = (2 * d_model, d_hidden, max(1, d_hidden // 2)) if is_short else (4 * d_model, d_hidden)
-        self.head = _mlp(*widths, n_labels)
+        self.is_padded_mean, self.head = is_padded_mean, _mlp(4 * encoder.d_model, d_hidden, n_labels)
 
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
@@ -130,11 +112,10 @@ class DualEncoder(_Head):
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
         x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
-        parts = [x, y, x * y, x - y] if self.pair_features == "products" else [x, y]
-        return ModelOutput(self.head(torch.cat(parts, -1)), encoded.attention)
+        return ModelOutput(self.head(torch.cat([x, y, x * y, x - y], -1)), encoded.attention)
 
 
-class TokenTagger(_Head):
+class TokenTagger(Head):
     """Encoder and one linear layer.
 
     Args:
@@ -151,7 +132,7 @@ class TokenTagger(_Head):
         return ModelOutput(self.head(_select(encoded.values, selected, mask)), encoded.attention)
 
 
-class MaskedLM(_Head):
+class MaskedLM(Head):
     r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
 
     With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
@@ -170,9 +151,8 @@ class MaskedLM(_Head):
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        if encoder.vocab_size is None or encoder.token_shape:
-            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
+        super().__init__(encoder, reads_ids=True)
+        assert encoder.vocab_size is not None
         d_model = encoder.d_model
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
@@ -191,9 +171,8 @@ class MaskedLM(_Head):
         return ModelOutput(logits, encoded.attention)
 
 
-def _mlp(*d_layers: int) -> nn.Sequential:
-    layers = [layer for sizes in pairwise(d_layers) for layer in (nn.ReLU(), nn.Linear(*sizes))]
-    return nn.Sequential(*layers[1:])
+def _mlp(d_input: int, d_hidden: int, n_labels: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(d_input, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
 
 
 def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -31,9 +31,8 @@ def ids(batch=2, n=N):
 
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["rotary", "learned"])
-@pytest.mark.parametrize("settings", [{}, {"is_log_scaled": True}])
-def test_full_attention_from_a_cache_is_full_attention(positions, settings):
-    model = make_model(positions, attention="full", **settings)
+def test_full_attention_from_a_cache_is_full_attention(positions):
+    model = make_model(positions, attention="full")
     expected = model(ids()).values
     caches = [Cache() for _ in model.encoder.blocks]
     found = [model(piece, caches=caches).values for piece in ids().split([7, 1, 1, 5, 1, 15], 1)]
